@@ -72,7 +72,7 @@ async def wrongly_answered(port: int, tls: ssl.SSLContext | None = None) -> list
         writer.write(sent + after)
         answer = b""
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(120):
                 answer = await reader.readuntil(b"\r\n\r\n")
                 answer += await reader.read()
         except ConnectionError:  # it was closed before all was read

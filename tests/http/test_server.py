@@ -19,7 +19,8 @@ from strato.http import parser, streaming
 from strato.http import server as http_server
 from strato.http.headers import Head
 from strato.http.plain import PlainService, text
-from strato.http.server import Connection, Connections, Service
+from strato.http.server import Connection, Connections
+from strato.http.service import Service
 from tests.http.badrequests import AMBIGUOUS, UNREADABLE
 
 

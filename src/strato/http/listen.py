@@ -11,7 +11,9 @@ import ssl
 
 from strato.clock import Clock, SystemClock
 from strato.errors import StratoError
-from strato.http.server import HANDSHAKE_SECONDS, MOST_CONNECTIONS, Connections, Service
+from strato.http.limits import MOST_CONNECTIONS
+from strato.http.server import HANDSHAKE_SECONDS, Connections
+from strato.http.service import Service
 
 _BACKLOG = 2048
 _OTHER_DESCRIPTORS = 512

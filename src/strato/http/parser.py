@@ -128,12 +128,15 @@ class RequestReader:
         """Have the parser tell what is in the data."""
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # No other protocol is spoken here: the request is answered as it is, and what follows is not understood.
+        except httptools.HttpParserUpgrade as upgrade:
+            # The answer may hand the connection over; if not it is the last, and what follows is not understood.
             self.is_discarding = True
             if self._waiting:
                 self._waiting[-1].keeps_alive = False
                 self._waiting[-1].complete = True
+                if upgrade.args[0] < len(data) and self._waiting[-1].head.method == "GET":
+                    why = b"nothing may follow a request for another protocol before its answer"
+                    self._waiting[-1].refusal = Response(400, why, "text/plain; charset=utf-8")
         except httptools.HttpParserError as error:
             if not self.is_discarding:
                 _log.debug("a client sent what is not HTTP: %s", error)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from strato.api.wire import Request, Response, User
 from strato.errors import ApiError, InternalError
 from strato.http.headers import Head
-from strato.http.server import Service
+from strato.http.service import Service
 
 _log = logging.getLogger(__name__)
 

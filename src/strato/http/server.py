@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import cast
 
-from strato.api.wire import Pushed, Response, User
+from strato.api.wire import Pushed, Response, Session, User
 from strato.clock import Clock
 from strato.errors import ApiError, TooManyRequests
-from strato.http.headers import Head, ResponseHeaders, header_lines
+from strato.http.headers import ResponseHeaders, header_lines
+from strato.http.limits import MOST_CONNECTIONS, ConnectionLimits
 from strato.http.parser import MAX_BODY_BYTES, Exchange, RequestReader, too_large
+from strato.http.service import Service
 from strato.http.streaming import GZIP_LEVEL, Pulling, Pushing, chunks_of, close_stream, gzipped
+from strato.http.websocket import TransportWire
 
 GZIP_FROM_BYTES = 128 * 1024
 """Smallest body worth compressing, as in kube-apiserver."""
@@ -29,15 +33,11 @@ REQUEST_SECONDS = 60.0
 """How long the parts of one request may take to come, as long as they are read."""
 HANDSHAKE_SECONDS = 10.0
 """How long a TLS handshake may take."""
+_KEEP_ALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 6}
+"""Seconds of silence after which a session's client is asked whether it is there, how often and how many times."""
 _READ_BYTES = 256 * 1024
 _COPIED_BYTES = 64 * 1024
 """Larger bodies are written by themselves: copying one behind its head would cost more than a second write."""
-MOST_CONNECTIONS = 8192
-"""Most connections at the same time; above it, connections of the user with the most are closed."""
-_USERS_PART = 4
-"""One user has at most one in so many of them."""
-MAX_UNAUTHENTICATED = 512
-"""Most connections that have not authenticated; above it the oldest is closed."""
 UNAUTHENTICATED_SECONDS = 30.0
 """How long that may take."""
 STALLED_SECONDS = 60.0
@@ -55,37 +55,7 @@ _WAITING_BYTES = 1 << 20
 """Pipelined requests, and bytes of their bodies, after which reading stops."""
 
 
-class Service(Protocol):
-    """Answers requests."""
-
-    def admit(self, head: Head) -> User:
-        """Return who asks, before the body is read.
-
-        Raises:
-            ApiError: The request is answered with that.
-        """
-        ...
-
-    def answer(
-        self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
-    ) -> Awaitable[Response] | None:
-        """Answer by calling ``answered``, at once or later, or return what has to be awaited for the answer.
-
-        Nothing is raised, neither here nor there.
-        """
-        ...
-
-    def refusal(self, error: ApiError) -> Response:
-        """Return the answer that carries an error."""
-        ...
-
-    def refused(self, head: Head, user: User, response: Response) -> Response:
-        """Return the answer to a request of a known user that never reaches `answer`: too large, cut off, malformed."""
-        del head, user
-        return response
-
-
-class Connections:
+class Connections(ConnectionLimits["Connection"]):
     """What the connections of a server share.
 
     Args:
@@ -96,86 +66,14 @@ class Connections:
 
     def __init__(self, service: Service, clock: Clock, *, most: int = MOST_CONNECTIONS) -> None:
         self.service = service
-        self.most = most
-        self.most_of_one = max(1, most // _USERS_PART)
-        self.open: set[Connection] = set()
-        self.unauthenticated: dict[Connection, None] = {}
-        """Connections that have not authenticated, the oldest first."""
-        self.of_users: dict[str, dict[Connection, None]] = {}
+        super().__init__(most)
         self.buffer = memoryview(bytearray(_READ_BYTES))
         self._loop = asyncio.get_running_loop()
         self.response_headers = ResponseHeaders(clock, self._loop)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._all_closed = asyncio.Event()
 
     def make(self) -> Connection:
         """Return the protocol of a new connection."""
         return Connection(self, self._loop)
-
-    def opened(self, connection: Connection) -> None:
-        """Take a new connection; where there are too many, another one makes room."""
-        if len(self.unauthenticated) >= min(MAX_UNAUTHENTICATED, self.most_of_one):
-            next(iter(self.unauthenticated)).abort()
-        elif len(self.open) >= self.most:
-            self._make_room()
-        self.open.add(connection)
-        self.unauthenticated[connection] = None
-
-    def _make_room(self) -> None:
-        """Close the oldest unauthenticated connection, else an idle one of the user with the most."""
-        if self.unauthenticated:
-            next(iter(self.unauthenticated)).abort()
-        elif self.of_users:
-            most = max(self.of_users.values(), key=len)
-            next((one for one in most if one.is_idle), next(iter(most))).abort()
-
-    def admitted(self, connection: Connection, user: User) -> bool:
-        """Note whose a connection is; return False where that user has too many."""
-        self.unauthenticated.pop(connection, None)
-        if connection.owner:
-            self._forget(connection)
-        connection.owner = user.name
-        of_user = self.of_users.setdefault(user.name, {})
-        of_user[connection] = None
-        return len(of_user) <= self.most_of_one
-
-    def _forget(self, connection: Connection) -> None:
-        of_user = self.of_users.get(connection.owner)
-        if of_user is not None:
-            of_user.pop(connection, None)
-            if not of_user:
-                del self.of_users[connection.owner]
-
-    def closed(self, connection: Connection) -> None:
-        """Forget a connection that has ended."""
-        self.open.discard(connection)
-        self.unauthenticated.pop(connection, None)
-        self._forget(connection)
-        if not self.open:
-            self._all_closed.set()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something until it ends or the server does."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def close(self, seconds: float) -> None:
-        """Let connections end, those with something under way with its answer; cut what lasts longer than that."""
-        for connection in tuple(self.open):
-            connection.close_gracefully()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self.open:
-                    self._all_closed.clear()
-                    await self._all_closed.wait()
-        for connection in tuple(self.open):
-            connection.abort()
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -202,6 +100,10 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the client keeps up."""
         self._drained: asyncio.Future[None] | None = None
         self._stream: Pulling | Pushing | None = None
+        self._session: Session | None = None
+        """What has taken the connection over."""
+        self._came_early = False
+        """Whether something came before it could."""
         self._in_chunks = True
         """Whether the stream is sent in chunks of HTTP; otherwise it is written as it is."""
         self._last_data_at = self._begun_at = self._made_at = self._stalled_at = loop.time()
@@ -250,11 +152,17 @@ class Connection(asyncio.BufferedProtocol):
             if under_way != self._under_way:
                 self._under_way, self._begun_at = under_way, self._last_data_at
             self._advance()
+        elif self._session is not None:
+            self._session.received(bytes(self._buffer[:nbytes]))
+        else:
+            self._came_early = True
 
     def pause_writing(self) -> None:
         """Stop: the client does not keep up."""
         self.is_writable = False
         self._stalled_at = self._loop.time()
+        if self._session is not None:
+            self._session.written(False)
 
     def resume_writing(self) -> None:
         """Go on."""
@@ -262,6 +170,8 @@ class Connection(asyncio.BufferedProtocol):
         self._notify_drained()
         if isinstance(self._stream, Pushing):
             self._stream.flush()
+        if self._session is not None:
+            self._session.written(True)
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -279,6 +189,8 @@ class Connection(asyncio.BufferedProtocol):
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.stop()
+        if self._session is not None:
+            self._session.lost()
         self._waiting.clear()
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -361,6 +273,10 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             if response.stream is not None:
                 self._server.spawn(close_stream(response.stream))
+            if response.session is not None:
+                response.session.lost()
+        elif response.session is not None:
+            self._hand_over(response, response.session, transport)
         elif response.stream is not None:
             if response.is_text and _takes_gzip(exchange):
                 self._send_stream(exchange, response, gzipped(response.stream), _GZIP_LINES)
@@ -370,6 +286,21 @@ class Connection(asyncio.BufferedProtocol):
             self._server.spawn(self._gzip(exchange, response))
         else:
             self._send(exchange, response, body, "")
+
+    def _hand_over(self, response: Response, session: Session, transport: asyncio.Transport) -> None:
+        """Let another protocol have the connection; it stays busy with the request for it to the end."""
+        if self._came_early or len(self._waiting) > 1:  # whose bytes those are would be a matter of opinion
+            session.lost()
+            transport.abort()
+            return
+        self._session, self._reader.is_discarding = session, True
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family != socket.AF_UNIX:  # finds clients that are gone without a word
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in _KEEP_ALIVE.items():
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{header_lines(response.headers)}\r\n".encode())
+        session.begin(TransportWire(transport))
 
     async def _gzip(self, exchange: Exchange, response: Response) -> None:
         body = await asyncio.to_thread(gzip.compress, response.body, GZIP_LEVEL, mtime=0)
@@ -469,7 +400,9 @@ class Connection(asyncio.BufferedProtocol):
         """End as soon as what is under way has its answer; a stream that is no text ends now."""
         self._is_closing = True
         stream = self._stream
-        if stream is not None:
+        if self._session is not None:
+            self._session.stop()
+        elif stream is not None:
             if not stream.is_text:
                 stream.stop()
                 self.finish()
@@ -485,7 +418,7 @@ class Connection(asyncio.BufferedProtocol):
     def _look(self) -> None:
         """End a connection whose client has been silent, slow to ask or slow to read for too long."""
         transport, now = self._transport, self._loop.time()
-        if transport is None:
+        if transport is None or self._session is not None:
             return
         if not self.is_writable and now - self._stalled_at >= STALLED_SECONDS:
             transport.abort()

@@ -6,7 +6,7 @@ import ssl
 import tempfile
 from pathlib import Path
 
-from strato.errors import UsageError
+from strato.errors import UsageError, one_line
 
 
 def server_context(
@@ -58,14 +58,15 @@ def client_context(
         else:
             context = ssl.create_default_context(cadata=given)
     except (ssl.SSLError, UnicodeDecodeError) as error:
-        raise UsageError(f"the certificate authority of {server} is not PEM: {error}") from error
+        raise UsageError(f"the certificate authority of {server} is not PEM: {one_line(error)}") from error
     # Python ≥ 3.13 asks more of a CA than Go and OpenSSL do, and many clusters' CAs do not have it.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if pair is not None:
         try:
             load_pair(context, *pair)
         except OSError as error:
-            raise UsageError(f"the client certificate for {server} and its key cannot be used: {error}") from error
+            why = one_line(error)
+            raise UsageError(f"the client certificate for {server} and its key cannot be used: {why}") from error
     return context
 
 

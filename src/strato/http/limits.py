@@ -1,0 +1,123 @@
+"""How many connections there may be, of all and of one user, which are closed when there are more, and how all end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+from strato.api.wire import User
+
+MOST_CONNECTIONS = 8192
+"""Most connections at the same time; above it, connections of the user with the most are closed."""
+_USERS_PART = 4
+"""One user has at most one in so many of them."""
+MAX_UNAUTHENTICATED = 512
+"""Most connections that have not authenticated; above it the oldest is closed."""
+
+
+class Limited(Protocol):
+    """A connection as it is limited."""
+
+    owner: str
+    """Name of the user whose it is; empty until that is known."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being answered."""
+        ...
+
+    def close_gracefully(self) -> None:
+        """Close it after what is under way."""
+        ...
+
+    def abort(self) -> None:
+        """Close it at once."""
+        ...
+
+
+C = TypeVar("C", bound=Limited)
+
+
+class ConnectionLimits(Generic[C]):
+    """See the module.
+
+    Args:
+        most: How many there may be at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.most_of_one = max(1, most // _USERS_PART)
+        self.open: set[C] = set()
+        self.unauthenticated: dict[C, None] = {}
+        """Connections that have not authenticated, the oldest first."""
+        self.of_users: dict[str, dict[C, None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._all_closed = asyncio.Event()
+
+    def opened(self, connection: C) -> None:
+        """Take a new connection; where there are too many, another one makes room."""
+        if len(self.unauthenticated) >= min(MAX_UNAUTHENTICATED, self.most_of_one):
+            next(iter(self.unauthenticated)).abort()
+        elif len(self.open) >= self.most:
+            self._make_room()
+        self.open.add(connection)
+        self.unauthenticated[connection] = None
+
+    def _make_room(self) -> None:
+        """Close the oldest unauthenticated connection, else an idle one of the user with the most."""
+        if self.unauthenticated:
+            next(iter(self.unauthenticated)).abort()
+        elif self.of_users:
+            most = max(self.of_users.values(), key=len)
+            next((one for one in most if one.is_idle), next(iter(most))).abort()
+
+    def admitted(self, connection: C, user: User) -> bool:
+        """Note whose a connection is; return False where that user has too many."""
+        self.unauthenticated.pop(connection, None)
+        if connection.owner:
+            self._forget(connection)
+        connection.owner = user.name
+        of_user = self.of_users.setdefault(user.name, {})
+        of_user[connection] = None
+        return len(of_user) <= self.most_of_one
+
+    def _forget(self, connection: C) -> None:
+        of_user = self.of_users.get(connection.owner)
+        if of_user is not None:
+            of_user.pop(connection, None)
+            if not of_user:
+                del self.of_users[connection.owner]
+
+    def closed(self, connection: C) -> None:
+        """Forget a connection that has ended."""
+        self.open.discard(connection)
+        self.unauthenticated.pop(connection, None)
+        self._forget(connection)
+        if not self.open:
+            self._all_closed.set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something until it ends or the server does."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self, seconds: float) -> None:
+        """Let connections end, those with something under way with its answer; cut what lasts longer than that."""
+        for connection in tuple(self.open):
+            connection.close_gracefully()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.open:
+                    self._all_closed.clear()
+                    await self._all_closed.wait()
+        for connection in tuple(self.open):
+            connection.abort()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,331 @@
+"""A WebSocket (RFC 6455) on a connection that HTTP has given up, either end of it; wsproto reads and writes the frames.
+
+Messages are handed on in the parts in which they come, so that no length that a frame claims takes memory. Who reads
+too slowly stops the connection, and `WebSocket.send` waits for an other end that does not keep up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import logging
+import select
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from strato.api.wire import Wire
+from strato.errors import BadRequest
+
+if TYPE_CHECKING:
+    from wsproto.frame_protocol import Frame
+
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_BUFFER_BYTES = 128 * 1024
+"""What has come and was not taken, from which on the connection is not read."""
+_MOST_PARTS = 1024
+"""The same for parts, which may be empty."""
+IDLE_SECONDS = 4 * 3600.0
+"""How long a connection may be silent in both directions, as a kubelet's streams."""
+_HANG_UP_SECONDS = 1.0
+"""How often a connection that is not read is looked at for whether its other end is still there."""
+_log = logging.getLogger(__name__)
+_CLOSE_SECONDS = 5.0
+"""How long the other end has to answer the end of a connection, and work that nobody waits for to end."""
+
+
+class Part(NamedTuple):
+    """A piece of a message."""
+
+    data: bytes
+    is_first: bool
+    is_last: bool
+
+
+class TransportWire:
+    """A transport as a `Wire`."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.close, self.abort = transport.close, transport.abort
+        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
+        self._poller = select.poll()
+        self._poller.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+
+    def write(self, data: bytes) -> None:
+        """Send, unless the connection has ended, which its loop tells only a turn later and in the log."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def has_hung_up(self) -> bool:
+        """Return whether the other end has closed the connection, behind what was not read yet."""
+        return bool(self._poller.poll(0))
+
+
+class WebSocket:
+    """One end; a `Session` of a connection.
+
+    Args:
+        serve: Works with it until it is done; then the connection is closed.
+        is_client: Which end it is.
+    """
+
+    def __init__(
+        self,
+        serve: Callable[[WebSocket], Coroutine[Any, Any, None]],
+        *,
+        is_client: bool = False,
+    ) -> None:
+        from wsproto import frame_protocol  # 20 ms, which a start does without
+
+        self._serve = serve
+        self._protocol = frame_protocol
+        self._when_ended: list[Callable[[], None]] = []
+        self._frames = frame_protocol.FrameProtocol(client=is_client, extensions=[])
+        self._wire: Wire | None = None
+        self._parts: deque[Part] = deque()
+        self._size = 0
+        self._ping: bytes | None = None
+        self._in_message = False
+        self._is_paused = False
+        self._has_ended = False
+        """Whether nothing more comes."""
+        self._has_closed = False
+        """Whether the end was sent."""
+        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Future[None] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._task: asyncio.Task[None] | None = None
+        self._active_at = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self.close_code = 0
+        """Why the other end has closed; 0 as long as it has not."""
+
+    # -- of the connection ---------------------------------------------------------------------------------------------
+
+    def begin(self, wire: Wire) -> None:
+        """Work on a connection from now on."""
+        self._wire = wire
+        self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(lambda _: self._over())
+        self._timer = self._loop.call_later(IDLE_SECONDS, self._look)
+
+    def received(self, data: bytes) -> None:
+        """Take what arrived."""
+        self._active_at = self._loop.time()
+        if self._has_ended:
+            return
+        try:
+            self._frames.receive_bytes(data)
+            for frame in self._frames.received_frames():
+                self._take(frame)
+            self._answer_ping()
+        except self._protocol.ParseFailed as error:
+            self._end()
+            self._send_close(error.code)
+        if self._wire is not None and not self._is_paused and self._is_full:
+            self._is_paused = True
+            self._wire.pause_reading()
+            self._loop.call_later(_HANG_UP_SECONDS, self._check_hang_up)
+
+    def written(self, is_writable: bool) -> None:
+        """Take notice of whether the other end keeps up."""
+        if is_writable:
+            self._active_at = self._loop.time()
+            self._writable.set()
+        else:
+            self._writable.clear()
+
+    def lost(self) -> None:
+        """Stop: the connection has ended; what came before is still worked on, for a little while."""
+        self._wire = None
+        self._end()
+        self._writable.set()
+        self._has_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._timer = self._loop.call_later(_CLOSE_SECONDS, self._task.cancel)
+        else:
+            self._over()
+
+    def stop(self) -> None:
+        """End: the server stops."""
+        self._send_close(self._protocol.CloseReason.GOING_AWAY)
+        if self._wire is not None:
+            self._wire.close()
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call something when it is over."""
+        self._when_ended.append(call)
+
+    # -- of who works with it ------------------------------------------------------------------------------------------
+
+    async def receive(self) -> Part | None:
+        """Return the next part of a message, None when nothing more comes."""
+        while not self._parts:
+            if self._has_ended:
+                return None
+            self._waiting = self._loop.create_future()
+            await self._waiting
+        part = self._parts.popleft()
+        self._size -= len(part.data)
+        if self._is_paused and not self._is_full and self._wire is not None:
+            self._is_paused = False
+            self._wire.resume_reading()
+        return part
+
+    async def send(self, message: bytes | str) -> None:
+        """Send a message, binary or text, once the other end keeps up; nothing happens when it is gone."""
+        while not self._writable.is_set():
+            await self._writable.wait()
+        if self._is_gone():
+            return
+        if self._wire is not None and not self._has_closed:
+            self._active_at = self._loop.time()
+            self._wire.write(bytes(self._frames.send_data(message)))
+
+    async def close(self, reason: str = "") -> None:
+        """Send the end, and wait a little for the other end's."""
+        self._send_close(self._protocol.CloseReason.NORMAL_CLOSURE, reason)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while await self.receive() is not None:
+                    pass
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_full(self) -> bool:
+        return self._size >= _BUFFER_BYTES or len(self._parts) >= _MOST_PARTS
+
+    def _is_gone(self) -> bool:
+        """Return whether the other end has left while nothing was read; then the connection ends."""
+        if not self._is_paused or self._wire is None or not self._wire.has_hung_up():
+            return False
+        self._wire.abort()
+        return True
+
+    def _check_hang_up(self) -> None:
+        if self._is_paused and self._wire is not None and not self._is_gone():
+            self._loop.call_later(_HANG_UP_SECONDS, self._check_hang_up)
+
+    async def _run(self) -> None:
+        try:
+            await self._serve(self)
+            self._send_close(self._protocol.CloseReason.NORMAL_CLOSURE)
+        except Exception:
+            _log.exception("a stream broke")
+            self._send_close(self._protocol.CloseReason.INTERNAL_ERROR)
+        finally:
+            self._end()
+            if self._wire is not None:
+                self._wire.close()
+
+    def _over(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for call in self._when_ended:
+            call()
+        self._when_ended.clear()
+
+    def _take(self, frame: Frame) -> None:
+        if self._has_ended:
+            return
+        opcodes = self._protocol.Opcode
+        if frame.opcode in (opcodes.BINARY, opcodes.TEXT):
+            data = frame.payload.encode() if isinstance(frame.payload, str) else frame.payload
+            assert isinstance(data, bytes)
+            if data or frame.message_finished:
+                self._parts.append(Part(data, not self._in_message, frame.message_finished))
+                self._in_message = not frame.message_finished
+                self._size += len(data)
+                self._wake()
+        elif frame.opcode is opcodes.PING and isinstance(frame.payload, bytes):
+            self._ping = frame.payload
+        elif frame.opcode is opcodes.CLOSE:
+            self.close_code = int(frame.payload[0])
+            self._end()
+            self._send_close(self._protocol.CloseReason.NORMAL_CLOSURE)
+
+    def _answer_ping(self) -> None:
+        """Answer the last of the pings that came together; who does not read needs no answer."""
+        ping, self._ping = self._ping, None
+        if ping is not None and self._wire is not None and self._writable.is_set() and not self._has_closed:
+            self._wire.write(bytes(self._frames.pong(ping)))
+
+    def _send_close(self, code: int, reason: str = "") -> None:
+        if not self._has_closed and self._wire is not None:
+            self._has_closed = True
+            self._wire.write(bytes(self._frames.close(code, reason)))
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _look(self) -> None:
+        left = self._active_at + IDLE_SECONDS - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look)
+        elif self._wire is not None:
+            self._wire.abort()
+
+
+def accept(headers: Mapping[str, str], protocols: Sequence[str]) -> tuple[dict[str, str], str]:
+    """Return the headers that accept a WebSocket, and the protocol to speak on it: the client's first that is known.
+
+    Args:
+        headers: Of the request.
+        protocols: Those that are known; an empty one among them accepts a request without any.
+
+    Raises:
+        BadRequest: The request is none, or names no protocol that is known.
+    """
+    wanted = {word.strip().lower() for word in headers.get("connection", "").split(",")}
+    if headers.get("upgrade", "").strip().lower() != "websocket" or "upgrade" not in wanted:
+        raise BadRequest("Upgrade request required")
+    if headers.get("sec-websocket-version") != "13":
+        raise BadRequest("the WebSocket must be of version 13")
+    key = headers.get("sec-websocket-key", "").strip()
+    try:
+        is_key = len(base64.b64decode(key, validate=True)) == 16
+    except (binascii.Error, ValueError):
+        is_key = False
+    if not is_key:
+        raise BadRequest("the header Sec-WebSocket-Key must be 16 bytes in base64")
+    offered = [word.strip() for word in headers.get("sec-websocket-protocol", "").split(",") if word.strip()]
+    chosen = next((protocol for protocol in offered if protocol in protocols), "")
+    if not chosen and (offered or "" not in protocols):
+        raise BadRequest(f"unable to negotiate protocol: client supports {offered}, server accepts {list(protocols)}")
+    lines = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-accept": accept_key(key)}
+    return {**lines, **({"sec-websocket-protocol": chosen} if chosen else {})}, chosen
+
+
+def accept_key(key: str) -> str:
+    """Return what a server answers to a client's key."""
+    return base64.b64encode(hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()).decode()
+
+
+async def first_of(*works: Awaitable[None]) -> None:
+    """Work on several things until one has ended; the others are cancelled.
+
+    Raises:
+        Exception: What the first one raised.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
