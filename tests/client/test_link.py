@@ -256,7 +256,7 @@ async def test_closing_a_stream_frees_it_at_the_other_end() -> None:
     assert stream is not None
     assert await anext(stream) == b"one\n"
     await stream.aclose()  # type: ignore[attr-defined]  # every stream of ours has it
-    await asyncio.wait_for(lines.closed.wait(), 10)
+    await asyncio.wait_for(lines.closed.wait(), 120)
     await close(asking, answering)
 
 
@@ -266,7 +266,7 @@ async def test_giving_up_a_request_cancels_it_at_the_other_end() -> None:
     task = asyncio.ensure_future(asking.handle(Request("GET", "/slow")))
     await slow.begun.wait()
     task.cancel()
-    await asyncio.wait_for(slow.cancelled.wait(), 10)
+    await asyncio.wait_for(slow.cancelled.wait(), 120)
     assert task.cancelled() or task.done()
     await close(asking, answering)
 

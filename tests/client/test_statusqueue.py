@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.client.statusqueue import LOAD_WINDOW_SECONDS, Load, StatusQueue, Write
+from strato.client.load import LOAD_WINDOW_SECONDS, Load
+from strato.client.statusqueue import InFlight, Reporter, Retries, StatusQueue, Write
 from strato.client.workqueue import LOW_PRIORITY_SECONDS
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Conflict, NotFound, TooManyRequests, Unavailable
@@ -55,7 +57,7 @@ class Api:
 class World:
     """A queue in front of an API; what is put is written as it is."""
 
-    def __init__(self, clock: VirtualClock, **options: object) -> None:
+    def __init__(self, clock: VirtualClock, *, batch: int = 1, retries: Retries | None = None, **options: int) -> None:
         self.clock = clock
         self.api = Api(clock)
         self.load = Load()
@@ -64,17 +66,20 @@ class World:
         self.build: Callable[[str, int], Write[Request] | float | None] = lambda key, number: Write((key, number))
         self.queue: StatusQueue[str, int, Request] = StatusQueue(
             clock,
-            lambda key, number: self.build(key, number),
-            self.api.send,
-            workers=2,
+            Reporter(
+                lambda key, number: self.build(key, number),
+                self.api.send,
+                on_confirmed=lambda key, number, _: self.confirmed.append((key, number)),
+                on_refused=lambda key, number, error: self.refused.append((key, number, type(error).__name__)),
+            ),
+            InFlight(2, batch),
+            retries=retries,
             load=self.load,
-            on_confirmed=lambda key, number, _: self.confirmed.append((key, number)),
-            on_refused=lambda key, number, error: self.refused.append((key, number, type(error).__name__)),
-            **options,  # type: ignore[arg-type] # options of the queue
+            **options,
         )
 
 
-def play(story: Callable[[World], Coroutine[None, None, None]], **options: object) -> None:
+def play(story: Callable[[World], Coroutine[None, None, None]], **options: Any) -> None:
     clock = VirtualClock()
 
     async def main() -> None:
@@ -210,7 +215,7 @@ def test_status_is_given_up_after_its_time() -> None:
         assert w.refused == [("a", 1, "Unavailable")]
         assert 60.0 <= w.api.sent[-1][0] < 91.0
 
-    play(story, give_up_seconds=60.0)
+    play(story, retries=Retries(give_up_seconds=60.0))
 
 
 def test_write_without_an_answer_is_sent_again() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.client.workqueue import LOW_PRIORITY_SECONDS, RetryLimiter, ShutDown, WorkQueue, run_workers
+from strato.client.workqueue import LOW_PRIORITY_SECONDS, RetryLimiter, ShutDown, WorkQueue, log_failure, run_workers
 from strato.clock import VirtualClock, run_virtual
-from strato.errors import Conflict
+from strato.errors import Conflict, Forbidden, InvariantError, StratoError
 
 
 def test_key_waits_once_however_often_it_is_added() -> None:
@@ -286,3 +286,30 @@ async def test_a_worker_that_is_cancelled_when_called_leaves_its_turn_to_another
     for task in waiting:
         task.cancel()
     await asyncio.wait(waiting)
+
+
+class _Mistake(StratoError):
+    """Something that a user did."""
+
+
+@pytest.mark.parametrize(
+    ("error", "has_traceback"),
+    [
+        pytest.param(_Mistake("queue 'x' is\nnot found"), False, id="what a user did"),
+        pytest.param(Forbidden("the namespace is being terminated"), False, id="what the API answered"),
+        pytest.param(ConnectionRefusedError(111, "Connection refused"), False, id="what the network did"),
+        pytest.param(InvariantError("this cannot be"), True, id="a broken assumption of ours"),
+        pytest.param(KeyError("spec"), True, id="a fault of ours"),
+    ],
+)
+def test_only_faults_of_ours_have_a_traceback(
+    error: Exception, has_traceback: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    try:
+        raise error
+    except Exception as raised:
+        log_failure("worker", "default/a", raised)
+    (record,) = caplog.records
+    assert (record.exc_info is not None) == has_traceback
+    assert "\n" not in record.getMessage()
+    assert "Errno" not in record.getMessage()

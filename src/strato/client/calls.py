@@ -276,13 +276,13 @@ class WireCluster(Cluster):
     async def _call(self, request: Request) -> bytes:
         response = await self.exchange(request)
         if response.status >= 400:
-            raise _error(response, await _whole_body(response))
+            raise error_of(response, await _whole_body(response))
         return response.body if response.stream is None else await _whole_body(response)
 
     async def _open(self, request: Request) -> AsyncIterator[bytes]:
         response = await self.exchange(request, stream=True)
         if response.status >= 400:
-            raise _error(response, await _whole_body(response))
+            raise error_of(response, await _whole_body(response))
         return response.stream if response.stream is not None else _one_chunk(response.body)
 
 
@@ -308,10 +308,10 @@ async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 def answered(response: Response) -> Response | ApiError:
     """Return the answer to a write, or the error it carries."""
-    return response if response.status < 400 else _error(response, response.body)
+    return response if response.status < 400 else error_of(response, response.body)
 
 
-def _error(response: Response, body: bytes) -> ApiError:
+def error_of(response: Response, body: bytes) -> ApiError:
     """Return the error that an answer carries; how long to wait may stand in its head alone."""
     error = decode_error(body, response.status)
     if error.retry_after_seconds is None and "retry-after" in response.headers:

@@ -20,8 +20,9 @@ from strato.api.meta import Object
 from strato.api.shapes import ObjectReference
 from strato.client.cluster import Cluster, Json, Patch
 from strato.client.codec import kind_of
+from strato.client.load import Load
 from strato.client.retry import is_outcome_unknown
-from strato.client.statusqueue import Load, StatusQueue, Write
+from strato.client.statusqueue import InFlight, Reporter, Retries, StatusQueue, Write
 from strato.clock import Clock, format_time
 from strato.errors import AlreadyExists, ApiError, NotFound
 from strato.lru import LruCache
@@ -114,18 +115,20 @@ class EventRecorder:
         writers = _REMOTE_WRITERS if cluster.remote else 1
         self._queue: StatusQueue[Hashable, _Series, _Series] = StatusQueue(
             clock,
-            lambda _, series: Write(series),
-            self._send,
-            workers=writers,
-            batch=min(_BATCH_SIZE, cluster.at_once),
+            Reporter(
+                lambda _, series: Write(series),
+                self._send,
+                on_confirmed=self._on_confirmed,
+                on_refused=self._on_refused,
+            ),
+            InFlight(writers, min(_BATCH_SIZE, cluster.at_once), low_workers=writers),
+            retries=Retries(
+                first_seconds=1.0,
+                give_up_seconds=_GIVE_UP_SECONDS,
+                may_retry=lambda error: is_outcome_unknown(error) or error.code == 429,  # the namespace may be going
+            ),
             load=self._load,
-            low_workers=writers,
-            may_retry=lambda error: is_outcome_unknown(error) or error.code == 429,  # the namespace may be going away
-            first_retry_seconds=1.0,
-            give_up_seconds=_GIVE_UP_SECONDS,
             capacity=_QUEUE_LENGTH,
-            on_confirmed=self._on_confirmed,
-            on_refused=self._on_refused,
             name=f"events {component}",
         )
         self.dropped = 0

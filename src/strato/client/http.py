@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from strato import __version__
 from strato.api.wire import Request, Response
-from strato.client.calls import WireCluster, retry_after_seconds
+from strato.client.calls import WireCluster, error_of, retry_after_seconds
 from strato.client.config import Certificate, ClusterConfig, is_server_url
 from strato.client.credentials import Credential, credentials_of
 from strato.clock import Clock
-from strato.errors import Unavailable, UsageError
+from strato.errors import Unavailable, UsageError, one_line
 from strato.http.client import Answer, Connection, Disconnected, Origin, header
 from strato.http.pool import Pool
 from strato.http.tls import client_context
+from strato.http.upgrade import Refused, over_websocket, websocket_headers
+from strato.http.websocket import WebSocket
 from strato.lru import LruCache
+
+T = TypeVar("T")
 
 _MAX_CONNECTIONS = 192
 """More than the writes of a component that may be under way and its watches together."""
@@ -97,6 +102,29 @@ class HttpCluster(WireCluster):
             idle_seconds=self._idle_seconds,
             overload_retries=self._overload_retries,
         )
+
+    async def over_websocket(
+        self,
+        path: str,
+        query: Mapping[str, Sequence[str]],
+        protocols: Sequence[str],
+        work: Callable[[WebSocket, str], Awaitable[T]],
+    ) -> T:
+        """Open a WebSocket, a connection of its own, and work with it; ``work`` gets it and the protocol chosen.
+
+        Raises:
+            ApiError: What the server answered instead, or that it cannot be reached.
+        """
+        headers = websocket_headers(protocols)
+        credential = await self._credentials.current()
+        message = self._message(Request("GET", path, query, headers), credential)
+        try:
+            return await over_websocket(self._origin(credential), message, headers, work)
+        except Refused as refused:
+            answer = Response(refused.status, refused.body, refused.content_type)
+            raise error_of(answer, refused.body) from refused
+        except (OSError, UnicodeError) as error:
+            raise self._unavailable(error) from error
 
     async def close(self) -> None:
         """Close all connections."""
@@ -190,15 +218,17 @@ class HttpCluster(WireCluster):
             return self._pool
         if self._pool is not None:
             self._pool.retire()
+        self._pool, self._pool_certificate = Pool(self._origin(credential), _MAX_CONNECTIONS), credential.certificate
+        return self._pool
+
+    def _origin(self, credential: Credential) -> Origin:
         secure = self._place.scheme == "https"
         tls = tls_context(self.config, credential.certificate) if secure else None
         port = self._place.port or (443 if secure else 80)
-        origin = Origin(self._place.hostname or "", port, tls, self.config.tls_server_name)
-        self._pool, self._pool_certificate = Pool(origin, _MAX_CONNECTIONS), credential.certificate
-        return self._pool
+        return Origin(self._place.hostname or "", port, tls, self.config.tls_server_name)
 
     def _unavailable(self, error: BaseException) -> Unavailable:
-        reason = str(error) or type(error).__name__
+        reason = one_line(error)
         if isinstance(error, TimeoutError):
             reason = "it did not answer in time"
         return Unavailable(f"the server {self.config.server} cannot be reached: {reason}")

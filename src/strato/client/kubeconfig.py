@@ -16,7 +16,7 @@ from typing import Any
 
 from strato.api import yamltext
 from strato.client.config import Auth, Certificate, ClusterConfig, ExecPlugin, Token, TokenFile, is_server_url
-from strato.errors import InvalidInput, Problem, UsageError, one_line
+from strato.errors import InvalidInput, Problem, UsageError, called, one_line
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its token, CA and namespace."""
@@ -125,7 +125,7 @@ def _parse(path: Path, problems: list[Problem]) -> dict[str, Any]:
             return {}
         if isinstance(document, dict):
             return document
-        problems.append(Problem(str(path), f"must be a mapping, not {type(document).__name__}"))
+        problems.append(Problem(str(path), f"must be a mapping, not {called(document)}"))
     return {}
 
 

@@ -74,7 +74,6 @@ class LeaderElector:
         namespace: Namespace of the lease.
         identity: Who we are; different for every process.
         timing: Durations.
-        on_new_leader: Told the identity of every new holder, ourselves included.
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class LeaderElector:
         namespace: str,
         identity: str,
         timing: LeaseTiming | None = None,
-        on_new_leader: Callable[[str], None] | None = None,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -96,7 +94,6 @@ class LeaderElector:
         self._namespace = namespace
         self.identity = identity
         self._timing = timing if timing is not None else LeaseTiming()
-        self._on_new_leader = on_new_leader
         self._observed: Json | None = None
         self._observed_at = 0.0
         self._leader = ""
@@ -251,5 +248,3 @@ class LeaderElector:
         holder = (lease.get("spec") or {}).get("holderIdentity") or ""
         if holder != self._leader:
             self._leader = holder
-            if holder and self._on_new_leader is not None:
-                self._on_new_leader(holder)

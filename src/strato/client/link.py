@@ -16,13 +16,28 @@ import itertools
 import logging
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from strato.api.status import to_status
 from strato.api.wire import Handler, Request, Response
+from strato.client.linkframes import (
+    Answer,
+    AnswerAll,
+    Ask,
+    AskAll,
+    Cancel,
+    Chunk,
+    End,
+    Frame,
+    Whole,
+    decode,
+    encode_into,
+)
+from strato.client.linkstream import LinkStream
 from strato.errors import ApiError, InternalError, Unavailable
 
 _log = logging.getLogger(__name__)
@@ -33,71 +48,10 @@ _FRAMES_AT_ONCE = 8
 should begin with the first ones while this one still makes the last."""
 _REQUESTS_AT_ONCE = 32
 """Requests of one turn of the loop per frame, for the same reason."""
-_SLICE_BYTES = 64 * 1024
-"""Of a stream at a time, and the rest of its last line."""
-
-
-class _Ask(msgspec.Struct, tag=0, array_like=True, gc=False):
-    number: int
-    request: Request
-
-
-class _AskAll(msgspec.Struct, tag=5, array_like=True, gc=False):
-    number: int
-    requests: list[Request]
-    uncommitted: bool
-    """Whether none of them waits for the disk."""
-
-
-class _AnswerAll(msgspec.Struct, tag=6, array_like=True, gc=False):
-    """Only the status of a success is sent if its body is not wanted."""
-
-    number: int
-    responses: list[int | _Whole]
-
-
-class _Whole(msgspec.Struct, array_like=True, gc=False):
-    """An answer that is no stream."""
-
-    status: int
-    body: bytes
-    content_type: str
-    headers: Mapping[str, str]
-
-
-class _Answer(msgspec.Struct, tag=1, array_like=True, gc=False):
-    number: int
-    status: int
-    body: bytes
-    content_type: str
-    headers: Mapping[str, str]
-    streams: bool
-
-
-class _Chunk(msgspec.Struct, tag=2, array_like=True, gc=False):
-    number: int
-    data: bytes
-
-
-class _End(msgspec.Struct, tag=3, array_like=True, gc=False):
-    """Nothing more comes on a stream, for a reason unless it is empty."""
-
-    number: int
-    error: str = ""
-
-
-class _Cancel(msgspec.Struct, tag=4, array_like=True, gc=False):
-    """Who asked no longer wants the answer, or the rest of it."""
-
-    number: int
 
 
 _Share = tuple[asyncio.Future[Sequence[Response]], int]
 """Who waits for answers in a frame of them, and for how many."""
-
-_Frame = _Ask | _Answer | _Chunk | _End | _Cancel | _AskAll | _AnswerAll
-_decode = msgspec.msgpack.Decoder(_Frame).decode
-_encode_into = msgspec.msgpack.Encoder().encode_into
 
 
 class Link(asyncio.Protocol, Handler):
@@ -120,9 +74,9 @@ class Link(asyncio.Protocol, Handler):
         self._asked_all: dict[int, list[_Share]] = {}
         self._batch: list[Request] = []
         self._batch_shares: list[_Share] = []
-        self._streams: dict[int, _Stream] = {}
+        self._streams: dict[int, LinkStream] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
-        self._due: deque[_AskAll] = deque()
+        self._due: deque[AskAll] = deque()
         self._due_served: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -140,7 +94,7 @@ class Link(asyncio.Protocol, Handler):
         if request.uncommitted and request.method != "GET":
             return (await self._together((request,)))[0]
         number = next(self._numbers)
-        self._send(_Ask(number, request))
+        self._send(Ask(number, request))
         answer: asyncio.Future[Response]
         answer = self._asked[number] = self._loop.create_future()
         try:
@@ -190,13 +144,13 @@ class Link(asyncio.Protocol, Handler):
     def _ask_all(self, requests: list[Request], shares: list[_Share], *, uncommitted: bool) -> None:
         number = next(self._numbers)
         self._asked_all[number] = shares
-        self._send(_AskAll(number, requests, uncommitted))
+        self._send(AskAll(number, requests, uncommitted))
 
     def _cancel(self, number: int) -> None:
         if not self.closed.is_set():
-            self._send(_Cancel(number))
+            self._send(Cancel(number))
 
-    def _forget_stream(self, number: int, *, ended: bool) -> None:
+    def _forget_stream(self, number: int, ended: bool) -> None:
         if self._streams.pop(number, None) is not None and not ended:
             self._cancel(number)
 
@@ -211,16 +165,16 @@ class Link(asyncio.Protocol, Handler):
             await self._serve_all(self._due.popleft())
             await asyncio.sleep(0)
 
-    async def _serve_all(self, ask: _AskAll) -> None:
+    async def _serve_all(self, ask: AskAll) -> None:
         try:
             responses = await self._responses(ask.requests)
             answers = [
                 response.status
                 if request.brief and response.status < 400
-                else _Whole(response.status, response.body, response.content_type, response.headers)
+                else Whole(response.status, response.body, response.content_type, response.headers)
                 for request, response in zip(ask.requests, responses, strict=True)
             ]
-            self._send(_AnswerAll(ask.number, answers))
+            self._send(AnswerAll(ask.number, answers))
         except Unavailable:
             pass  # the other end is gone
         finally:
@@ -235,19 +189,19 @@ class Link(asyncio.Protocol, Handler):
             _log.exception("%d requests failed, %s %s first", len(requests), requests[0].method, requests[0].path)
             return [_failure(InternalError(repr(error)))] * len(requests)
 
-    async def _serve(self, ask: _Ask) -> None:
+    async def _serve(self, ask: Ask) -> None:
         number = ask.number
         stream: AsyncIterator[bytes] | None = None
         try:
             response = await self._response(ask.request)
             stream = response.stream
             self._send(
-                _Answer(
+                Answer(
                     number, response.status, response.body, response.content_type, response.headers, stream is not None
                 )
             )
             if stream is not None:
-                self._send(_End(number, await self._pump(number, stream)))
+                self._send(End(number, await self._pump(number, stream)))
         except Unavailable:
             pass  # the other end is gone
         finally:
@@ -262,7 +216,7 @@ class Link(asyncio.Protocol, Handler):
             async for chunk in stream:
                 if self.closed.is_set():
                     break
-                self._send(_Chunk(number, chunk))
+                self._send(Chunk(number, chunk))
                 await self._writable.wait()
         except Exception as error:
             return str(error) or repr(error)
@@ -285,10 +239,10 @@ class Link(asyncio.Protocol, Handler):
         if self._transport is None or self.closed.is_set():
             raise Unavailable("the other process is gone")
 
-    def _send(self, frame: _Frame) -> None:
+    def _send(self, frame: Frame) -> None:
         self._check_open()
         buffer = bytearray(_LENGTH_BYTES)
-        _encode_into(frame, buffer, _LENGTH_BYTES)
+        encode_into(frame, buffer, _LENGTH_BYTES)
         buffer[:_LENGTH_BYTES] = (len(buffer) - _LENGTH_BYTES).to_bytes(_LENGTH_BYTES, "little")
         if not self._outgoing:
             self._loop.call_soon(self._flush)
@@ -316,31 +270,31 @@ class Link(asyncio.Protocol, Handler):
             if stop > end:
                 self._need = stop - start
                 break
-            self._take(_decode(view[body:stop]))
+            self._take(decode(view[body:stop]))
             start = stop
         self._parts = [buffer[start:]] if start < end else []
         self._have = end - start
 
-    def _take(self, frame: _Frame) -> None:
+    def _take(self, frame: Frame) -> None:
         number = frame.number
-        if isinstance(frame, _Chunk):
+        if isinstance(frame, Chunk):
             stream = self._streams.get(number)
             if stream is not None:
                 stream.feed(frame.data)
-        elif isinstance(frame, _Answer):
+        elif isinstance(frame, Answer):
             self._answered(frame)
-        elif isinstance(frame, _Ask):
+        elif isinstance(frame, Ask):
             self._serving[number] = self._loop.create_task(self._serve(frame))
-        elif isinstance(frame, _AskAll):
+        elif isinstance(frame, AskAll):
             if frame.uncommitted:
                 self._due.append(frame)
                 if self._due_served is None or self._due_served.done():
                     self._due_served = self._loop.create_task(self._serve_queued())
             else:
                 self._serving[number] = self._loop.create_task(self._serve_all(frame))
-        elif isinstance(frame, _AnswerAll):
+        elif isinstance(frame, AnswerAll):
             self._answered_all(frame)
-        elif isinstance(frame, _End):
+        elif isinstance(frame, End):
             stream = self._streams.pop(number, None)
             if stream is not None:
                 stream.end(Unavailable(frame.error) if frame.error else None)
@@ -349,7 +303,7 @@ class Link(asyncio.Protocol, Handler):
             if task is not None:
                 task.cancel()
 
-    def _answered(self, answer: _Answer) -> None:
+    def _answered(self, answer: Answer) -> None:
         waiting = self._asked.pop(answer.number, None)
         if waiting is None or waiting.cancelled():
             if answer.streams:
@@ -357,10 +311,10 @@ class Link(asyncio.Protocol, Handler):
             return
         stream = None
         if answer.streams:  # its first chunks may lie in the same piece of data
-            stream = self._streams[answer.number] = _Stream(self, answer.number)
+            stream = self._streams[answer.number] = LinkStream(partial(self._forget_stream, answer.number))
         waiting.set_result(Response(answer.status, answer.body, answer.content_type, answer.headers, stream))
 
-    def _answered_all(self, answers: _AnswerAll) -> None:
+    def _answered_all(self, answers: AnswerAll) -> None:
         responses = [
             Response(answer)
             if isinstance(answer, int)
@@ -420,69 +374,6 @@ class Link(asyncio.Protocol, Handler):
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
         self.closed.set()
-
-
-class _Stream:
-    """A streamed answer on its way; read once."""
-
-    def __init__(self, link: Link, number: int) -> None:
-        self._link, self._number = link, number
-        self._chunks: deque[bytes] = deque()
-        self._waiting: asyncio.Future[None] | None = None
-        self._left_some = False
-        self._ended = False
-        self._error: Unavailable | None = None
-
-    def feed(self, chunk: bytes) -> None:
-        start = 0
-        while (cut := chunk.find(b"\n", start + _SLICE_BYTES) + 1) > 0:
-            self._chunks.append(chunk[start:cut])
-            start = cut
-        if start < len(chunk):
-            self._chunks.append(chunk[start:] if start else chunk)
-        self._wake()
-
-    def end(self, error: Unavailable | None = None) -> None:
-        self._ended, self._error = True, error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        """Return the next lines.
-
-        Of much that has arrived at once (all that one commit made visible, say) only some, and with a turn of the loop
-        in between: the requests that the first ones give rise to are on their way while the others are looked at.
-        """
-        if self._left_some:
-            await asyncio.sleep(0)
-        while not self._chunks:
-            if self._error is not None:
-                raise self._error
-            if self._ended:
-                raise StopAsyncIteration
-            self._waiting = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiting
-            finally:
-                self._waiting = None
-        taken = [self._chunks.popleft()]
-        size = len(taken[0])
-        while self._chunks and (size := size + len(self._chunks[0])) <= _SLICE_BYTES:
-            taken.append(self._chunks.popleft())
-        self._left_some = bool(self._chunks)
-        return taken[0] if len(taken) == 1 else b"".join(taken)
-
-    async def aclose(self) -> None:
-        """Tell the other end that no more is wanted."""
-        self._link._forget_stream(self._number, ended=self._ended)  # noqa: SLF001 - two halves of one thing
-        self._ended = True
-        self._chunks.clear()
 
 
 def _refusal(request: Request) -> Response:

@@ -16,10 +16,12 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
+from strato.client.load import Load
 from strato.client.retry import delay_seconds, in_time, may_succeed_later
 from strato.client.workqueue import LOW_PRIORITY_SECONDS
 from strato.client.writequeue import WriteQueue
@@ -32,37 +34,9 @@ K = TypeVar("K", bound=Hashable)
 D = TypeVar("D")
 R = TypeVar("R")
 
-LOAD_WINDOW_SECONDS: Final = 0.25
-"""How long after the last work a burst is over."""
-_BURST: Final = 16
-"""Work within a lull's time from which on it is a burst; work that comes more slowly, however long, is none."""
-_PER_SECOND: Final = _BURST / LOAD_WINDOW_SECONDS
 _LOW_STEP_SECONDS: Final = 0.05
 """Shortest time between two checks of low-priority entries: what becomes due meanwhile is written with one call."""
 _NEVER: Final = float("-inf")
-
-
-class Load:
-    """Measures work that goes before low-priority statuses, as a leaky bucket. Instants are monotonic seconds."""
-
-    __slots__ = ("_at", "_level", "over_at")
-
-    def __init__(self) -> None:
-        self._level = 0.0
-        self._at = 0.0
-        self.over_at = _NEVER
-        """When the load is over if nothing more comes; in the past while there is none."""
-
-    def add(self, amount: int, now: float) -> None:
-        """Count work."""
-        if amount:
-            left = max(0.0, self._level - (now - self._at) * _PER_SECOND)
-            self._level, self._at = min(left + amount, 2.0 * _BURST), now
-            self.over_at = now + (self._level - _BURST) / _PER_SECOND
-
-    def is_high(self, now: float) -> bool:
-        """Whether low-priority statuses have to give way."""
-        return now < self.over_at
 
 
 class Write(Struct, Generic[R], frozen=True):
@@ -120,62 +94,81 @@ Send = Callable[[Sequence[R]], Awaitable[Sequence[ApiError | None]]]
 """Sends writes and says of each what came of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reporter(Generic[K, D, R]):
+    """Who reports: builds the writes of a queue, sends them, and is told what came of them."""
+
+    build: Build[K, D, R]
+    """Builds a write late; cheap and synchronous."""
+    send: Send[R]
+    """Sends up to as many writes as a batch has."""
+    on_confirmed: Callable[[K, D, R], None] | None = None
+    """Called with a key, what was confirmed, and the request that wrote it; must not fail."""
+    on_refused: Callable[[K, D, ApiError], None] | None = None
+    """Called with a key, what will never be written, and why; must not fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """When a failed write is sent again."""
+
+    first_seconds: float = 0.25
+    """Delay after the first failure of a key; it doubles, unless the server asks for another."""
+    longest_seconds: float = 30.0
+    """The delay stops growing here."""
+    give_up_seconds: float = float("inf")
+    """A status that still fails so long after it was put is given up."""
+    may_retry: Callable[[ApiError], bool] = may_succeed_later
+    """Whether a failed write may succeed later."""
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """How much is written at once."""
+
+    workers: int
+    """Batches in flight."""
+    batch: int = 1
+    """Most writes of a batch."""
+    low_workers: int = 1
+    """Batches of low-priority statuses in flight, so that new work finds the API free."""
+
+
 class StatusQueue(Generic[K, D, R]):
     """See the module. Single-threaded, on a `WriteQueue`.
 
     Args:
         clock: Times everything.
-        build: Builds a write late; cheap and synchronous.
-        send: Sends up to ``batch`` writes.
-        workers: Batches in flight at once.
-        batch: Most writes of one call of ``send``.
+        reporter: Builds and sends.
+        in_flight: How much at once.
+        retries: When again.
         load: What low-priority statuses give way to; None is nothing.
-        low_workers: Batches of low-priority statuses in flight at once, so that new work finds the API free.
-        may_retry: Whether a failed write may succeed later.
-        first_retry_seconds: Delay after the first failure of a key; it doubles, unless the server asks for another.
-        longest_retry_seconds: The delay stops growing here.
-        give_up_seconds: A status that still fails so long after it was put is given up; by default never.
         capacity: Keys that may wait; more are refused. 0 is no bound: the keys are those of objects in memory.
         remembered: Confirmed stamps kept.
-        on_confirmed: Called with a key, what was confirmed, and the request that wrote it; must not fail.
-        on_refused: Called with a key, what will never be written, and why; must not fail.
         name: Names the tasks.
     """
 
     def __init__(
         self,
         clock: Clock,
-        build: Build[K, D, R],
-        send: Send[R],
+        reporter: Reporter[K, D, R],
+        in_flight: InFlight,
         *,
-        workers: int,
-        batch: int = 1,
+        retries: Retries | None = None,
         load: Load | None = None,
-        low_workers: int = 1,
-        may_retry: Callable[[ApiError], bool] = may_succeed_later,
-        first_retry_seconds: float = 0.25,
-        longest_retry_seconds: float = 30.0,
-        give_up_seconds: float = float("inf"),
         capacity: int = 0,
         remembered: int = 20_000,
-        on_confirmed: Callable[[K, D, R], None] | None = None,
-        on_refused: Callable[[K, D, ApiError], None] | None = None,
         name: str = "statuses",
     ) -> None:
         self._clock = clock
-        self._build = build
-        self._send = send
-        self._batch = batch
+        self._reporter = reporter
+        self._build = reporter.build
+        self._batch = in_flight.batch
         self._load = load if load is not None else Load()
-        self._low_workers = low_workers
-        self._may_retry = may_retry
-        self._first_retry = first_retry_seconds
-        self._longest_retry = longest_retry_seconds
-        self._give_up = give_up_seconds
+        self._low_workers = in_flight.low_workers
+        self._retries = retries if retries is not None else Retries()
         self._capacity = capacity
         self._remembered = remembered
-        self._on_confirmed = on_confirmed
-        self._on_refused = on_refused
         self._name = name
         self._entries: dict[K, _Entry[K, D, R]] = {}
         self._low: OrderedDict[K, _Entry[K, D, R]] = OrderedDict()
@@ -186,7 +179,7 @@ class StatusQueue(Generic[K, D, R]):
         """The newest last."""
         self._drained: asyncio.Future[None] | None = None
         self._writes: WriteQueue[_Entry[K, D, R] | None] = WriteQueue(
-            clock, self._work, workers, batch=batch, name=name
+            clock, self._work, in_flight.workers, batch=in_flight.batch, name=name
         )
         """None is a check of the low-priority entries. An entry may be in it several times; it counts when due."""
         self.pause, self.resume = self._writes.pause, self._writes.resume
@@ -381,7 +374,7 @@ class StatusQueue(Generic[K, D, R]):
     async def _write(self, taken: Sequence[_Taken[K, D, R]]) -> None:
         answers: Sequence[ApiError | None]
         try:
-            answers = await in_time(self._send([write.request for _, _, write in taken]))
+            answers = await in_time(self._reporter.send([write.request for _, _, write in taken]))
         except ApiError as error:
             answers = [error] * len(taken)
         except Exception as error:  # a fault of ours, or of a transport: the statuses wait
@@ -389,7 +382,7 @@ class StatusQueue(Generic[K, D, R]):
             answers = [InternalError(str(error))] * len(taken)
         if answers[0] is None:
             self._writes.speed_up()
-        now, on_confirmed = self._clock.monotonic(), self._on_confirmed
+        now, on_confirmed = self._clock.monotonic(), self._reporter.on_confirmed
         for (entry, desired, write), answer in zip(taken, answers, strict=True):
             entry.writing = None
             if answer is not None:
@@ -418,13 +411,14 @@ class StatusQueue(Generic[K, D, R]):
         _log.debug("status not written: queue=%s key=%s: %s", self._name, entry.key, error)
         if isinstance(error, TooManyRequests):
             self._writes.slow_down()
-        if self._may_retry(error) and now - entry.since < self._give_up:
+        retries = self._retries
+        if retries.may_retry(error) and now - entry.since < retries.give_up_seconds:
             entry.failures += 1
-            wait = delay_seconds(error, entry.failures, first=self._first_retry, longest=self._longest_retry)
+            wait = delay_seconds(error, entry.failures, first=retries.first_seconds, longest=retries.longest_seconds)
             entry.retry_at = now + wait
             if entry.place == _IN_FLIGHT:
                 entry.place, entry.at = _SUCCESSOR, entry.retry_at
         else:
             entry.failures, entry.retry_at = 0, _NEVER
-            if self._on_refused is not None:
-                self._on_refused(entry.key, desired, error)
+            if self._reporter.on_refused is not None:
+                self._reporter.on_refused(entry.key, desired, error)

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from strato.client.retry import is_server_error
 from strato.clock import Clock
-from strato.errors import ApiError, Conflict, StratoError
+from strato.errors import ApiError, Conflict, InvariantError, StratoError, one_line
 
 _log = logging.getLogger(__name__)
 
@@ -318,10 +318,11 @@ async def run_workers(queue: WorkQueue[K], reconcile: Reconcile[K], count: int, 
 
 
 def log_failure(worker: str, key: Hashable, error: Exception) -> None:
-    """Say that work failed and will be tried again."""
+    """Say that work failed and will be tried again: in one line, but for a fault of ours, which needs its traceback."""
     level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
-    trace = None if isinstance(error, ApiError) else error
-    _log.log(level, "work failed, will retry: worker=%s key=%s: %s", worker, key, error, exc_info=trace)
+    is_ours = isinstance(error, InvariantError) or not isinstance(error, StratoError | OSError)
+    trace = error if is_ours else None
+    _log.log(level, "work failed, will retry: worker=%s key=%s: %s", worker, key, one_line(error), exc_info=trace)
 
 
 async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], name: str) -> None:
