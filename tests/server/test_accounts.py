@@ -14,7 +14,7 @@ import pytest
 from strato.api.wire import User
 from strato.clock import VirtualClock
 from strato.errors import Unauthorized, UsageError
-from strato.server.auth import bootstrap
+from strato.server import bootstrap
 from strato.server.auth.accounts import AccountTokens
 from strato.server.auth.identity import Authenticator
 from strato.server.auth.tokens import Tokens

@@ -22,12 +22,11 @@ from strato.clock import VirtualClock
 from strato.errors import UsageError
 from strato.http import listen
 from strato.http.server import Connections
-from strato.server import http
+from strato.server import bootstrap, http
 from strato.server.audit.events import Body
 from strato.server.audit.log import AuditLog
 from strato.server.audit.policy import Level, load
 from strato.server.audit.service import AuditedHandler, AuditedService, Auditor, decode
-from strato.server.auth import bootstrap
 from strato.server.auth.accounts import AccountTokens
 from strato.server.auth.identity import Authenticator
 from strato.server.auth.impersonation import impersonated

@@ -16,7 +16,8 @@ from strato.api.wire import User
 from strato.clock import VirtualClock
 from strato.errors import Unauthorized, UsageError
 from strato.pki import KeyPair
-from strato.server.auth import bootstrap, kubeconfig
+from strato.server import bootstrap
+from strato.server.auth import kubeconfig
 from strato.server.auth.authorizer import Authorizer
 from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.identity import ANONYMOUS, Authenticator

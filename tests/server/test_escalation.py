@@ -9,7 +9,7 @@ import pytest
 
 from strato.api.wire import User
 from strato.clock import VirtualClock
-from strato.server.auth import bootstrap
+from strato.server import bootstrap
 from strato.server.auth.escalation import MAX_COMPARED, TooManyRights, missing
 from strato.server.auth.policy import compile_rule
 from strato.server.embedded import open_server

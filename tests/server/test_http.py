@@ -19,8 +19,7 @@ from strato.errors import Unauthorized
 from strato.http import listen
 from strato.http.tls import server_context
 from strato.metrics import Registry
-from strato.server import http
-from strato.server.auth import bootstrap
+from strato.server import bootstrap, http
 from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.identity import Authenticator
 from strato.server.auth.tokens import Tokens

@@ -10,8 +10,7 @@ import pytest
 from strato.api.wire import Handler, Request, Response, User
 from strato.errors import ApiError, BadRequest, Forbidden
 from strato.http import listen
-from strato.server import http
-from strato.server.auth import bootstrap
+from strato.server import bootstrap, http
 from strato.server.auth.authorizer import Authorizer
 from strato.server.auth.impersonation import impersonated
 from strato.server.auth.policy import Policy

@@ -20,7 +20,8 @@ from strato.server.journal import writer as journals
 from strato.server.journal.errors import JournalDamaged
 from strato.server.journal.mark import Marked, make_mark, mark_path
 from strato.server.journal.records import START
-from strato.server.store import Change, Row, Store
+from strato.server.snapshot import Change, Row
+from strato.server.store import Store
 from tests.server.journal_layouts import FORMATS, LAST, WANTED
 from tests.server.journal_writer import kill_and_judge
 
@@ -153,7 +154,7 @@ async def failing(journal: SqliteJournal) -> str:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -14,7 +14,7 @@ from strato.server.journal.files import wal_path
 from strato.server.journal.mark import mark_path
 from strato.server.journal.rebuild import REVISION_STEP
 from strato.server.journal.salvage import read_damaged, salvage
-from strato.server.store import Row
+from strato.server.snapshot import Row
 
 Objects = dict[str, Row]
 

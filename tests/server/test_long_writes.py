@@ -84,7 +84,7 @@ def test_one_that_nobody_waits_for_ends() -> None:
     computation.abandon()
     for thread in threading.enumerate():
         if thread.name == "timeslice":
-            thread.join(10)
+            thread.join(120)
             assert not thread.is_alive()
 
 

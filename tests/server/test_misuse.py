@@ -77,7 +77,7 @@ async def ask(server: ApiServer, method: str, path: str, body: Any = None, **que
             {"preconditions": 5},
             {},
             400,
-            "preconditions must be an object, not int",
+            "preconditions must be an object, not a number",
             id="preconditions are an object",
         ),
         pytest.param(

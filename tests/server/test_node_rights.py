@@ -9,7 +9,7 @@ import pytest
 
 from strato.api.wire import Response, User
 from strato.clock import VirtualClock
-from strato.server.auth import bootstrap
+from strato.server import bootstrap
 from strato.server.auth.accounts import AccountTokens
 from strato.server.auth.identity import Authenticator
 from strato.server.auth.nodes import PodsOfNodes

@@ -17,7 +17,7 @@ from strato.clock import VirtualClock
 from strato.errors import AlreadyExists, Conflict, Invalid, NotFound, Unavailable
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
-from strato.server.store import Change
+from strato.server.snapshot import Change
 
 ADMIN = User("system:admin", ("system:masters",))
 

@@ -11,7 +11,7 @@ from strato.cli.home import Home
 from strato.clock import SystemClock
 from strato.errors import Unavailable
 from strato.metrics import Registry
-from strato.server.auth import bootstrap
+from strato.server import bootstrap
 from strato.server.journal import SqliteJournal
 from strato.server.readiness import Readiness
 from strato.server.store import Store

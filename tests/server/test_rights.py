@@ -14,9 +14,8 @@ from strato.clock import VirtualClock
 from strato.errors import Forbidden
 from strato.http import listen
 from strato.metrics import Registry
-from strato.server import http
+from strato.server import bootstrap, http
 from strato.server.api import ApiServer
-from strato.server.auth import bootstrap
 from strato.server.auth.identity import ANONYMOUS, Authenticator
 from strato.server.auth.impersonation import impersonated
 from strato.server.auth.policy import Policy

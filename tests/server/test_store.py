@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from strato.errors import ApiError, Gone, Unavailable
 from strato.server import store as stores
-from strato.server.store import Change, Store
+from strato.server.snapshot import Change
+from strato.server.store import Store
 from tests.profiles import examples
 
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from strato.api import catalog
@@ -33,10 +34,12 @@ from strato.server.rest.reviews import Reviews
 from strato.server.rest.rights import ANONYMOUS, Attributes, Authorizer, WriteRights, attributes_of, authorize
 from strato.server.rest.scale import Scale
 from strato.server.rest.state import Admission, AdmitAll, State
+from strato.server.rest.streams import PodStreams
 from strato.server.rest.tokens import TokenRequests, Tokens
 from strato.server.rest.write import Writer
 from strato.server.routes import Action, Routes
 from strato.server.store import Store
+from strato.server.streams import StreamSource
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +48,8 @@ _NAMESPACED_VERBS = frozenset(("create", "deletecollection"))
 """What is done in one namespace only: a bulk delete never reaches over all of them."""
 _OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))
 """What is done to one object, and needs its name; the other verbs must not have one."""
-_NEED_A_KUBELET = frozenset(("attach", "exec", "portforward", "proxy"))
-"""Subresources of pods that lead to the node itself, which has no port here."""
+_STREAMS = frozenset(("attach", "exec", "portforward"))
+"""Subresources of pods that lead to their processes."""
 _NOT_ALLOWED = "the server does not allow this method on the requested resource"
 
 
@@ -58,6 +61,18 @@ class Pages(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may do what; by default everybody everything."""
+
+    authorizer: Authorizer | None = None
+    """None allows everything."""
+    write_rights: Callable[[State], WriteRights] | None = None
+    """What the rights of a user let it write; None allows every write."""
+    tokens: Tokens | None = None
+    """Reviews tokens and issues those of service accounts; None knows none."""
+
+
 class ApiServer(Handler):
     """The server's core.
 
@@ -67,11 +82,7 @@ class ApiServer(Handler):
         rng: Makes names and uids.
         registry: What is served; custom kinds found in the store are added.
         admission: Mutates and validates what users submit; None admits everything.
-        authorizer: None allows everything.
-        write_rights: What the rights of a user let it write; None allows every write.
-        pages: Discovery and OpenAPI.
-        logs: Where pod logs come from.
-        tokens: Reviews tokens and issues those of service accounts; None knows none.
+        access: Who may do what.
         flows: Shares the loop among those who ask; None counts slices instead of measuring them.
     """
 
@@ -83,49 +94,53 @@ class ApiServer(Handler):
         *,
         registry: Registry | None = None,
         admission: Admission | None = None,
-        authorizer: Authorizer | None = None,
-        write_rights: Callable[[State], WriteRights] | None = None,
-        pages: tuple[Pages, ...] = (),
-        logs: LogSource | None = None,
-        metrics: Metrics | None = None,
-        tokens: Tokens | None = None,
+        access: Access | None = None,
         flows: FlowControl | None = None,
         memoises: bool = True,
     ) -> None:
         self.store = store
         self.registry = registry if registry is not None else Registry()
-        self.authorizer = authorizer
-        self.pages = pages
+        access = access if access is not None else Access()
+        self.authorizer = authorizer = access.authorizer
+        self.pages: tuple[Pages, ...] = ()
+        """Discovery, OpenAPI and what else has paths of its own."""
         self.state = State(store, clock, rng, self.registry, admission or AdmitAll(), flows, memoises=memoises)
         self.state.authorizer = authorizer
-        if write_rights is not None:
-            self.state.rights = write_rights(self.state)
+        if access.write_rights is not None:
+            self.state.rights = access.write_rights(self.state)
         self._reader = Reader(self.state)
         self._writer = Writer(self.state)
         self._deleter = Deleter(self.state, self._reader)
         self._evictor = Evictor(self.state, self._deleter)
         self._binder = Binder(self.state)
         self._scale = Scale(self.state, self._writer)
-        self._logs = PodLogs(self.state, logs)
+        self._logs = PodLogs(self.state, None)
+        self._streams = PodStreams(self.state)
         self._custom = CustomKinds(self.state)
-        self._reviews = Reviews(authorizer, tokens)
-        self._tokens = TokenRequests(self.state, tokens)
-        if tokens is not None:
-            tokens.use_objects(self.state.latest)
+        self._reviews = Reviews(authorizer, access.tokens)
+        self._tokens = TokenRequests(self.state, access.tokens)
+        if access.tokens is not None:
+            access.tokens.use_objects(self.state.latest)
         self._pods = Served(catalog.POD)
         self._routes = Routes()
         self._counts: dict[tuple[str, str, str, int], int] = {}
-        if metrics is not None:
-            metrics.collect(self._collect)
-            metrics.collect(self.state.flows.collect)
+
+    def report_to(self, metrics: Metrics) -> None:
+        """Count requests, and what they wait for, in ``metrics``."""
+        metrics.collect(self._collect)
+        metrics.collect(self.state.flows.collect)
 
     def use_logs(self, source: LogSource) -> None:
         """Serve pod logs from ``source`` from now on."""
         self._logs.source = source
 
-    def add_pages(self, pages: Pages) -> None:
+    def use_streams(self, source: StreamSource) -> None:
+        """Serve the streams of pods from ``source`` from now on."""
+        self._streams.source = source
+
+    def add_pages(self, *pages: Pages) -> None:
         """Serve further paths from now on."""
-        self.pages = (*self.pages, pages)
+        self.pages = (*self.pages, *pages)
 
     async def handle(self, request: Request) -> Response:
         """Answer one request; every error becomes a ``Status``.
@@ -325,10 +340,12 @@ class ApiServer(Handler):
                 return self._logs.read
             if sub == "eviction" and verb == "create":
                 return self._evictor.evict
-            if sub in _NEED_A_KUBELET or sub.startswith("proxy/"):
+            if sub in _STREAMS and verb in ("get", "create"):
+                return self._streams.connect
+            if sub == "proxy" or sub.startswith("proxy/"):
                 raise ApiError(
-                    f"pods/{sub.partition('/')[0]} is not served by the embedded API server; pods of its sandbox node "
-                    "are processes of this machine, and listen on their pod IP",
+                    "pods/proxy is not served by the embedded API server; use port-forward, or the pod IP on the "
+                    "node's machine",
                     reason="NotImplemented",
                     code=501,
                 )

@@ -15,7 +15,7 @@ import msgspec
 
 from strato.api.wire import Request, Response
 from strato.clock import Clock, format_time
-from strato.errors import MethodNotAllowed, StratoError, Unavailable
+from strato.errors import MethodNotAllowed, StratoError, Unavailable, one_line
 from strato.server.journal.backup import Manifest, write_backup
 from strato.server.journal.writer import SqliteJournal
 
@@ -75,7 +75,7 @@ class Backups:
                     encryption_keys=self._journal.encryption_keys,
                 )
             except (OSError, sqlite3.Error) as error:
-                raise Unavailable(f"the backup {target} cannot be written: {error}") from error
+                raise Unavailable(f"the backup {target} cannot be written: {one_line(error)}") from error
             finally:
                 copy.unlink(missing_ok=True)
 
@@ -91,5 +91,5 @@ class Backups:
                 for old in sorted(directory.glob("strato-*.backup"))[:-keep]:
                     old.unlink()
             except (StratoError, OSError) as error:
-                _log.error("the scheduled backup failed and is tried again in %g s: %s", every_seconds, error)
+                _log.error("the scheduled backup failed and is tried again in %g s: %s", every_seconds, one_line(error))
             await self._clock.sleep(every_seconds)

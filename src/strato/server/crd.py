@@ -9,52 +9,13 @@ from typing import Any
 import msgspec
 
 from strato.api import catalog
-from strato.api.status import invalid
-from strato.clock import format_time
-from strato.server import definitions
-from strato.server.preparation import Json, at_revision
+from strato.server.preparation import at_revision
 from strato.server.rest.state import State
-from strato.server.store import Change
+from strato.server.snapshot import Change
 
 AT_ONCE = 64
 """Objects deleted with their definition before others are served."""
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
-
-
-def prepare(crd: Json, now: float, old: Json | None = None) -> None:
-    """Fill in what the server decides about a definition, names, defaults and status, in place; then check it.
-
-    Raises:
-        Invalid: It cannot be served; every cause is listed.
-    """
-    if not isinstance(crd.get("spec"), dict):
-        crd["spec"] = {}
-    spec = crd["spec"]
-    if not isinstance(spec.get("names"), dict):
-        spec["names"] = {}
-    names = spec["names"]
-    if names.get("kind"):
-        names.setdefault("singular", str(names["kind"]).lower())
-        names.setdefault("listKind", f"{names['kind']}List")
-    causes = definitions.problems(crd) if old is None else definitions.update_problems(crd, old)
-    if causes:
-        raise invalid(catalog.CUSTOMRESOURCEDEFINITION, crd["metadata"].get("name", ""), causes)
-    spec.setdefault("conversion", {"strategy": "None"})
-    stored = [version["name"] for version in spec["versions"] if version.get("storage")]
-    before = (old or {}).get("status", {})
-    when = format_time(now)
-    conditions = before.get("conditions") or [
-        {"type": kind, "status": "True", "lastTransitionTime": when, "reason": reason, "message": message}
-        for kind, reason, message in (
-            ("NamesAccepted", "NoConflicts", "no conflicts found"),
-            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        )
-    ]
-    crd["status"] = {
-        "acceptedNames": dict(names),
-        "conditions": conditions,
-        "storedVersions": list(dict.fromkeys([*before.get("storedVersions", ()), *stored])),
-    }
 
 
 class CustomKinds:

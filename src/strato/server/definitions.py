@@ -1,4 +1,4 @@
-"""Rules of CustomResourceDefinitions, in a real API server's wording; pure.
+"""What the server fills into CustomResourceDefinitions, and their rules, in a real API server's wording; pure.
 
 A definition that passes can be compiled and served: what this lets through, `Registry.serve_crd` must not choke on.
 """
@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from strato.api import names
+from strato.api import catalog, names
 from strato.api.patterns import InvalidPattern, compile_pattern
 from strato.api.status import (
     duplicate,
     forbidden_field,
+    invalid,
     invalid_value,
     not_supported,
     required,
 )
+from strato.clock import format_time
 from strato.errors import Cause, StratoError
 from strato.server.schema.structural import StructuralSchema
 
@@ -26,6 +28,42 @@ _MAX_DEPTH = 100
 """Schemas nested deeper are refused; the walks over them are recursive."""
 
 Json = Mapping[str, Any]
+
+
+def prepare(crd: dict[str, Any], now: float, old: Json | None = None) -> None:
+    """Fill in what the server decides about a definition, names, defaults and status, in place; then check it.
+
+    Raises:
+        Invalid: It cannot be served; every cause is listed.
+    """
+    if not isinstance(crd.get("spec"), dict):
+        crd["spec"] = {}
+    spec = crd["spec"]
+    if not isinstance(spec.get("names"), dict):
+        spec["names"] = {}
+    names = spec["names"]
+    if names.get("kind"):
+        names.setdefault("singular", str(names["kind"]).lower())
+        names.setdefault("listKind", f"{names['kind']}List")
+    causes = problems(crd) if old is None else update_problems(crd, old)
+    if causes:
+        raise invalid(catalog.CUSTOMRESOURCEDEFINITION, crd["metadata"].get("name", ""), causes)
+    spec.setdefault("conversion", {"strategy": "None"})
+    stored = [version["name"] for version in spec["versions"] if version.get("storage")]
+    before = (old or {}).get("status", {})
+    when = format_time(now)
+    conditions = before.get("conditions") or [
+        {"type": kind, "status": "True", "lastTransitionTime": when, "reason": reason, "message": message}
+        for kind, reason, message in (
+            ("NamesAccepted", "NoConflicts", "no conflicts found"),
+            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        )
+    ]
+    crd["status"] = {
+        "acceptedNames": dict(names),
+        "conditions": conditions,
+        "storedVersions": list(dict.fromkeys([*before.get("storedVersions", ()), *stored])),
+    }
 
 
 def problems(crd: Json) -> list[Cause]:

@@ -28,6 +28,9 @@ _STAGES = {"alpha": 0, "beta": 1, None: 2}
 _SCALE_VERBS = ("get", "patch", "update")
 _SUBRESOURCE_KINDS = {
     "binding": ("Binding", "", "", ("create",)),
+    "attach": ("PodAttachOptions", "", "", ("create", "get")),
+    "exec": ("PodExecOptions", "", "", ("create", "get")),
+    "portforward": ("PodPortForwardOptions", "", "", ("create", "get")),
     "eviction": ("Eviction", "policy", "v1", ("create",)),
     "token": ("TokenRequest", "authentication.k8s.io", "v1", ("create",)),
 }

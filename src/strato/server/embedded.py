@@ -9,7 +9,7 @@ from pathlib import Path
 from strato.admission import Chain
 from strato.clock import Clock, work_timer
 from strato.metrics import Registry as Metrics
-from strato.server.api import ApiServer
+from strato.server.api import Access, ApiServer
 from strato.server.auth.authorizer import Authorizer, WriteRights
 from strato.server.discovery import Discovery
 from strato.server.encryption import Encryption
@@ -17,7 +17,6 @@ from strato.server.expiry import EventExpiry
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import counting_timer
 from strato.server.journal import SqliteJournal, open_store
-from strato.server.logs import LogSource
 from strato.server.openapi import OpenApi
 from strato.server.preparation import Json
 from strato.server.registry import Registry
@@ -33,7 +32,6 @@ def in_memory_server(
     rng: random.Random | None = None,
     *,
     chain: Chain | None = None,
-    logs: LogSource | None = None,
     tokens: Tokens | None = None,
     memoises: bool = True,
 ) -> ApiServer:
@@ -48,7 +46,6 @@ def in_memory_server(
         rng or random.Random(0),
         counting_timer(),
         chain=chain or Chain(),
-        logs=logs,
         tokens=tokens,
         memoises=memoises,
     )
@@ -62,7 +59,6 @@ def open_server(
     chain: Chain | None = None,
     rbac: bool = False,
     bootstrap: Iterable[Json] = (),
-    logs: LogSource | None = None,
     metrics: Metrics | None = None,
     tokens: Tokens | None = None,
     root_certificate: str = "",
@@ -77,7 +73,6 @@ def open_server(
         chain: Admission; None takes our own rules.
         rbac: Whether roles decide who may do what; otherwise every user may do everything.
         bootstrap: Objects to create when they are missing, such as the roles that ``rbac`` evaluates.
-        logs: Where pod logs come from.
         metrics: Told of every request.
         tokens: Reviews tokens and issues those of service accounts.
         root_certificate: What pods verify this server with, PEM; put into every namespace.
@@ -94,7 +89,6 @@ def open_server(
         chain=chain or Chain(),
         rbac=rbac,
         bootstrap=bootstrap,
-        logs=logs,
         metrics=metrics,
         tokens=tokens,
         root_certificate=root_certificate,
@@ -111,7 +105,6 @@ def _assemble(
     chain: Chain,
     rbac: bool = False,
     bootstrap: Iterable[Json] = (),
-    logs: LogSource | None = None,
     metrics: Metrics | None = None,
     tokens: Tokens | None = None,
     root_certificate: str = "",
@@ -127,18 +120,21 @@ def _assemble(
         RootCertificates(state, root_certificate)
     EventExpiry(state)
     authorizer = Authorizer.of_store(store) if rbac else None
-    return ApiServer(
+    server = ApiServer(
         store,
         clock,
         rng,
         registry=registry,
         admission=chain,
-        authorizer=authorizer,
-        write_rights=None if authorizer is None else lambda state: WriteRights(authorizer, state.latest),
-        pages=(Discovery(registry, clock), OpenApi(registry)),
-        logs=logs,
-        metrics=metrics,
-        tokens=tokens,
+        access=Access(
+            authorizer,
+            None if authorizer is None else lambda state: WriteRights(authorizer, state.latest),
+            tokens,
+        ),
         flows=flows,
         memoises=memoises,
     )
+    server.add_pages(Discovery(registry, clock), OpenApi(registry))
+    if metrics is not None:
+        server.report_to(metrics)
+    return server

@@ -13,7 +13,7 @@ from strato.api import catalog
 from strato.clock import parse_time
 from strato.server.preparation import at_revision
 from strato.server.rest.state import State
-from strato.server.store import Change
+from strato.server.snapshot import Change
 
 TTL_SECONDS = 3600.0
 MOST_BYTES = 64 << 20

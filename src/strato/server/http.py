@@ -10,24 +10,28 @@ import gzip
 import io
 import logging
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import msgspec
 
 from strato.api.status import to_status
 from strato.api.wire import Handler, Request, Response, User
-from strato.errors import ApiError, BadRequest, UnsupportedMedia
+from strato.errors import ApiError, BadRequest, UnsupportedMedia, one_line
 from strato.http.headers import Head
 from strato.http.parser import MAX_BODY_BYTES, too_large
-from strato.http.server import Service
+from strato.http.service import Service
+from strato.http.streaming import close_stream
+from strato.http.websocket import WebSocket, accept, first_of
 from strato.metrics import Registry
 from strato.server.bodies import INLINE_BYTES, is_slow, parsing
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import at_once
 from strato.server.healthendpoints import OwnPaths, Ready
 
+_STREAM_PROTOCOLS = ("", "binary.k8s.io")
 _STORING = frozenset(("POST", "PUT", "PATCH"))
 """What keeps its seat until it is answered; other work on what a body says takes seats of its own."""
 _log = logging.getLogger(__name__)
@@ -119,9 +123,7 @@ class App(Service):
         def start() -> None:
             later = self._begin(head, user, body, answered)
             if later is not None:
-                task = asyncio.ensure_future(_passed_on(later, answered))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._spawn(_passed_on(later, answered))
 
         def refuse() -> None:
             answered(_busy())
@@ -129,6 +131,11 @@ class App(Service):
         if not dispatcher.enqueue(assigned.flow, start, refuse):
             refuse()
         return None
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _begin(
         self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
@@ -139,6 +146,8 @@ class App(Service):
             later: Awaitable[Response] | None
             if "content-encoding" in headers or (len(body) > INLINE_BYTES and is_slow(body, _content_type(headers))):
                 later = self._decode_first(request)
+            elif "upgrade" in headers:
+                later = self._over_websocket(request)
             elif head.path.startswith("/api"):  # nearly all do
                 later = self._handler.start(request, answered)
             else:
@@ -193,6 +202,22 @@ class App(Service):
         response = await self._own_paths.handle(request)
         return await self._handler.handle(request) if response is None else response
 
+    async def _over_websocket(self, request: Request) -> Response:
+        """Answer as ever, but a stream (a watch, a followed log) as messages where a WebSocket is asked for."""
+        response = await self._answer_elsewhere(request)
+        stream, is_text = response.stream, response.content_type.startswith("application/json")
+        is_asked = request.headers["upgrade"].strip().lower() == "websocket"
+        if not is_asked or stream is None or response.status != 200:
+            return response
+        try:
+            headers, _ = accept(request.headers, _STREAM_PROTOCOLS)
+        except ApiError:
+            await close_stream(stream)
+            raise
+        session = WebSocket(partial(_send_stream, stream, is_text=is_text))
+        session.when_ended(lambda: self._spawn(close_stream(stream)))  # also where the client has gone before it began
+        return Response(101, headers={**response.headers, **headers}, session=session)
+
     async def _netted(self, head: Head, later: Awaitable[Response]) -> Response:
         try:
             return await later
@@ -200,6 +225,22 @@ class App(Service):
             return self.refusal(error)
         except Exception:  # the last net: a bug of ours must not close the connection without a word
             return self.refusal(_failed(head))
+
+
+async def _send_stream(stream: AsyncIterator[bytes], socket: WebSocket, *, is_text: bool) -> None:
+    """Send a stream until it ends or the client leaves: of a watch each event as a text, of a log what comes."""
+
+    async def outward() -> None:
+        async for chunk in stream:
+            for message in chunk.splitlines() if is_text else (chunk,):
+                await socket.send(message.decode() if is_text else message)
+        await socket.close()
+
+    async def inward() -> None:
+        while await socket.receive() is not None:
+            pass
+
+    await first_of(outward(), inward())
 
 
 def _impersonates(head: Head) -> bool:
@@ -259,7 +300,7 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as stream:
             plain = stream.read(MAX_BODY_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise BadRequest(f"the body of the request is not gzip: {error}") from error
+        raise BadRequest(f"the body of the request is not gzip: {one_line(error)}") from error
     if len(plain) > MAX_BODY_BYTES:
         raise too_large()
     return plain

@@ -194,8 +194,8 @@ def validate_status(served: Served, obj: Json, old: Json, name: str) -> None:
         raise invalid(served.kind, name, causes)
 
 
-def begin_metadata(metadata: Json, rng: random.Random) -> None:
-    """Drop what a client may not set on a new object, and generate its name where it asks for that.
+def begin_metadata(metadata: Json) -> None:
+    """Drop what a client may not set on a new object.
 
     Raises:
         BadRequest: They carry a resource version.
@@ -206,12 +206,12 @@ def begin_metadata(metadata: Json, rng: random.Random) -> None:
         if member in metadata:
             del metadata[member]
     _drop_empty(metadata)
-    if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = generated_name(metadata["generateName"], rng)
 
 
 def identify(served: Served, metadata: Json, clock: Clock, rng: random.Random) -> None:
-    """Give a new object its uid, time and generation."""
+    """Give a new object its name where it asks for one, its uid, time and generation."""
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = generated_name(metadata["generateName"], rng)
     metadata["uid"] = new_uid(rng)
     metadata["creationTimestamp"] = format_time(clock.now())
     if strategy_of(served).counts_generations:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from strato.api import catalog
 from strato.server.rest.state import State
 from strato.server.seed import ensure
-from strato.server.store import Change
+from strato.server.snapshot import Change
 
 NAME = "kube-root-ca.crt"
 

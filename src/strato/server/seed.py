@@ -7,7 +7,7 @@ from typing import Any
 
 from strato.api import catalog, crds
 from strato.api.kinds import Kind
-from strato.server import crd, preparation
+from strato.server import definitions, preparation
 from strato.server.flowcontrol import defaults
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
@@ -50,7 +50,7 @@ def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> 
         return
     served = Served(kind)
     preparation.fill_defaults(served, obj)
-    preparation.begin_metadata(metadata, state.rng)
+    preparation.begin_metadata(metadata)
     preparation.identify(served, metadata, state.clock, state.rng)
     preparation.begin_status(served, obj)
     if kind is catalog.NAMESPACE:
@@ -60,7 +60,7 @@ def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> 
     elif kind is catalog.FLOWSCHEMA:
         obj["status"] = manifest["status"]
     elif kind is catalog.CUSTOMRESOURCEDEFINITION:
-        crd.prepare(obj, state.clock.now(), old)
+        definitions.prepare(obj, state.clock.now(), old)
     if old is not None:
         metadata["uid"], metadata["creationTimestamp"] = old["metadata"]["uid"], old["metadata"]["creationTimestamp"]
         if "generation" in metadata:

@@ -19,12 +19,10 @@ import weakref
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from heapq import merge
 from typing import Protocol
 
-import msgspec
-
 from strato.errors import ApiError, Gone, InvariantError
+from strato.server.snapshot import Change, Row, Snapshot, has
 
 _log = logging.getLogger(__name__)
 
@@ -37,28 +35,6 @@ _SHARED_BYTES = 4 << 20
 """Larger chunks of frames are not kept for the next watcher."""
 _FEW = 64
 """Up to so many changed keys are put into the sorted list one by one; more are sorted in."""
-
-
-class Row(msgspec.Struct, frozen=True, gc=False):
-    """One stored object. Like events and changes no work for the garbage collector, which would walk them all."""
-
-    body: bytes
-    revision: int
-
-
-class Change(msgspec.Struct, frozen=True, gc=False):
-    """One write, which the journal makes durable and watchers receive.
-
-    ``body`` is None for a deletion, ``previous`` None for a creation.
-    """
-
-    resource: str
-    key: str
-    revision: int
-    body: bytes | None
-    previous: bytes | None = None
-    tombstone: bytes | None = None
-    """The last state of a deleted object, with the revision of its deletion."""
 
 
 class Journal(Protocol):
@@ -146,93 +122,6 @@ class Watcher:
     def close(self) -> None:
         """Stop receiving."""
         self._group.discard(self)
-
-
-class Snapshot:
-    """The objects of a resource as they were at one revision, for as long as they are read.
-
-    Nothing is copied: what changes or goes meanwhile is kept for the newest snapshot that is being read, and an older
-    one looks through those after it. A snapshot lives as long as it or an older one is referenced.
-
-    Args:
-        objects: The objects as they are.
-        keys: All keys, in order, those that came later among them.
-        revision: What it is of.
-        undone: What the keys were that have changed between then and the snapshot ``newer``; None: they were not there.
-        newer: The next one, if that is there already.
-    """
-
-    __slots__ = ("__weakref__", "_created", "_gone", "_keys", "_objects", "_undone", "is_newest", "newer", "revision")
-
-    def __init__(
-        self,
-        objects: dict[str, Row],
-        keys: Sequence[str],
-        revision: int,
-        undone: dict[str, bytes | None] | None = None,
-        newer: Snapshot | None = None,
-    ) -> None:
-        self._objects, self._keys, self.revision = objects, keys, revision
-        self._undone = {} if undone is None else undone
-        self.newer = newer
-        self.is_newest = not self._undone
-        """Whether it is of the newest state there is."""
-        self._created = sorted(key for key, body in self._undone.items() if body is None and _has(keys, key))
-        self._gone = sorted(key for key, body in self._undone.items() if body is not None and not _has(keys, key))
-
-    def changed(self, change: Change) -> None:
-        """Keep what an object was before a change."""
-        self.is_newest = False
-        if change.previous is not None:
-            self._undone.setdefault(change.key, change.previous)
-
-    def items(self, prefix: str = "", after: str = "") -> Iterator[tuple[str, bytes]]:
-        """Iterate keys, as `keys` does, and bodies."""
-        objects, revision = self._objects, self.revision
-        for key in self.keys(prefix, after):
-            row = objects.get(key)
-            yield key, row.body if row is not None and row.revision <= revision else self._before(key)
-
-    def _before(self, key: str) -> bytes:
-        """Return what a key was that has changed since."""
-        snapshot: Snapshot | None = self
-        while snapshot is not None:
-            body = snapshot._undone.get(key)  # noqa: SLF001 - another one of the same class
-            if body is not None:
-                return body
-            snapshot = snapshot.newer
-        raise InvariantError(f"{key} is not known as of revision {self.revision}")
-
-    def keys(self, prefix: str = "", after: str = "") -> Iterator[str]:
-        """Iterate the keys with a prefix in order, those after ``after``."""
-        low, high = self._range(self._keys, prefix, after)
-        keys: Iterator[str] = map(self._keys.__getitem__, range(low, high))
-        if self._gone:
-            low, high = self._range(self._gone, prefix, after)
-            keys = merge(keys, self._gone[low:high])
-        if self._created:
-            created = frozenset(self._created)
-            return (key for key in keys if key not in created)
-        return keys
-
-    def count(self, prefix: str = "", after: str = "") -> int:
-        """Return how many `keys` there are."""
-        count = 0
-        for keys, sign in ((self._keys, 1), (self._gone, 1), (self._created, -1)):
-            low, high = self._range(keys, prefix, after)
-            count += sign * (high - low)
-        return count
-
-    @staticmethod
-    def _range(keys: Sequence[str], prefix: str, after: str) -> tuple[int, int]:
-        low = bisect_left(keys, prefix) if prefix else 0
-        high = bisect_right(keys, prefix + "\U0010ffff", low) if prefix else len(keys)
-        return (bisect_right(keys, after, low, high) if after else low), high
-
-
-def _has(keys: Sequence[str], key: str) -> bool:
-    at = bisect_left(keys, key)
-    return at < len(keys) and keys[at] == key
 
 
 class Bucket:
@@ -343,7 +232,7 @@ class Bucket:
         if body is None:
             if self.objects.pop(key, None) is None:
                 raise InvariantError(f"{self.resource} {key} is deleted but was not there")
-            if key in self._changed and not _has(self._sorted, key):
+            if key in self._changed and not has(self._sorted, key):
                 del self._changed[key]  # created and deleted since; no snapshot needs it
             else:
                 self._changed[key] = None

@@ -15,10 +15,9 @@ from strato.api.wire import Request, Response
 from strato.clock import VirtualClock, run_virtual
 from strato.http import streaming
 from strato.http.streaming import Pushing
-from strato.server import watching
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
-from strato.server.rest import collections
+from strato.server.rest import collections, watching
 from tests.server.asking import ADMIN, Client
 
 MAPS = "/api/v1/namespaces/default/configmaps"

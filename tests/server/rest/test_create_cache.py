@@ -14,9 +14,9 @@ from strato.api.wire import Request, Response, User
 from strato.clock import VirtualClock
 from strato.server import preparation
 from strato.server.embedded import in_memory_server
-from strato.server.rest import create
+from strato.server.rest import pipeline
 from strato.server.rest.metadatatemplate import metadata_template
-from strato.server.store import Change
+from strato.server.snapshot import Change
 from tests.profiles import examples
 
 ADMIN = User("admin", ("system:masters",))
@@ -71,6 +71,16 @@ async def test_pods_alike_do_not_share_what_is_written_later(client: Client) -> 
     _, later = await client.pod("later")
     assert "nodeName" not in later["spec"]
     assert later["status"] == {"phase": "Pending", "qosClass": "Guaranteed"}
+
+
+GATE = "scheduling.volcano.sh/queue-allocation-gate"
+
+
+@pytest.mark.parametrize("asks", [(True, True, True, False, False), (False, False, False, True, True, False)])
+async def test_a_gate_that_one_pod_asks_for_is_no_other_s(client: Client, asks: tuple[bool, ...]) -> None:
+    for number, gated in enumerate(asks):
+        _, pod = await client.pod(f"p{number}", annotations={GATE: "true"} if gated else {"other": "true"})
+        assert pod["spec"].get("schedulingGates") == ([{"name": GATE}] if gated else None), number
 
 
 async def test_admission_sees_the_cluster_as_it_is_for_every_pod(client: Client) -> None:
@@ -353,14 +363,14 @@ async def test_most_metadata_of_one_form_are_not_even_decoded(
 ) -> None:
     side, seen = Side("application/json", separators), 0
     await side.prepare()
-    at_once = create.Creation.at_once
+    at_once = pipeline.Pipeline.at_once
 
-    def counted(creation: create.Creation, draft: create.Draft, *, with_quotas: bool) -> Response:
+    def counted(creation: pipeline.Pipeline, draft: pipeline.Draft, known: frozenset[str] = frozenset()) -> None:
         nonlocal seen
         seen += draft.known is not None and not draft.known.begin
-        return at_once(creation, draft, with_quotas=with_quotas)
+        at_once(creation, draft, known)
 
-    monkeypatch.setattr(create.Creation, "at_once", counted)
+    monkeypatch.setattr(pipeline.Pipeline, "at_once", counted)
     for shape in (1, 2):
         for number in range(20):
             for kind in KINDS:

@@ -16,9 +16,9 @@ from strato.api import catalog
 from strato.api.wire import Pushed
 from strato.clock import VirtualClock, run_virtual
 from strato.server import store as stores
-from strato.server import watching
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
+from strato.server.rest import watching
 from tests.server.asking import MERGE, Client
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from strato.clock import Clock
-from strato.errors import UsageError
+from strato.errors import UsageError, one_line
 from strato.metrics import Sample
 from strato.server.audit.events import Body
 
@@ -137,7 +137,8 @@ class AuditLog:
         except OSError as error:
             with self._lock:
                 self.dropped += count
-            _log.warning("the audit log cannot be written: path=%s events_lost=%d error=%s", self._path, count, error)
+            why = one_line(error)
+            _log.warning("the audit log cannot be written: path=%s events_lost=%d error=%s", self._path, count, why)
 
     def _line(self, event: Json) -> bytes:
         body = event.get("requestObject")

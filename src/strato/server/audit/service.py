@@ -13,7 +13,7 @@ from strato.api.wire import Handler, Pushed, Request, Response, User
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.http.headers import Head
-from strato.http.server import Service
+from strato.http.service import Service
 from strato.server.audit.events import AuditRecord, Body, base_of
 from strato.server.audit.log import AuditLog
 from strato.server.audit.policy import Level, Policy
@@ -83,6 +83,10 @@ class Auditor:
     def finish(self, record: AuditRecord, response: Response) -> Response:
         """Record how a request was answered; return the answer with the id of its events."""
         response.headers = {**response.headers, "Audit-Id": record.audit_id}
+        if response.session is not None:
+            self._put(record.event("ResponseStarted", response.status))
+            response.session.when_ended(lambda: self._put(record.event("ResponseComplete", 101)))
+            return response
         if response.stream is None:
             self._put(record.event("ResponseComplete", response.status, response.body))
             return response

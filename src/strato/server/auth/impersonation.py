@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from strato.api.wire import User
 from strato.errors import BadRequest
-from strato.server.auth.bootstrap import AUTHENTICATED
+from strato.server.bootstrap import AUTHENTICATED
 from strato.server.rest.rights import ANONYMOUS, Attributes, Authorizer, authorize
 
 _ACCOUNT = "system:serviceaccount:"

@@ -17,7 +17,8 @@ from strato.api.selectors import InvalidSelector, parse_field_selector
 from strato.api.wire import User
 from strato.lru import LruCache
 from strato.server.auth.policy import compile_rule
-from strato.server.store import Change, Store
+from strato.server.snapshot import Change
+from strato.server.store import Store
 
 NODES_GROUP = "system:nodes"
 LEASE_NAMESPACE = "kube-node-lease"

@@ -12,7 +12,8 @@ from strato.api.kinds import Kind
 from strato.api.selectors import InvalidSelector, Selector, from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.api.wire import User
-from strato.server.store import Change, Store
+from strato.server.snapshot import Change
+from strato.server.store import Store
 
 KINDS = (catalog.ROLE, catalog.ROLEBINDING, catalog.CLUSTERROLE, catalog.CLUSTERROLEBINDING)
 _Json = Mapping[str, Any]

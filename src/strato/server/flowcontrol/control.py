@@ -16,7 +16,8 @@ from strato.metrics import Sample
 from strato.server.flowcontrol import defaults
 from strato.server.flowcontrol.dispatch import Dispatcher, Flow, Level
 from strato.server.flowcontrol.schemas import Candidates, Match, Schema, read_schemas
-from strato.server.store import Change, Store
+from strato.server.snapshot import Change
+from strato.server.store import Store
 
 _USERS_BYTES = 4 << 20
 """What users take whose schemas are remembered, a few kilobytes each."""

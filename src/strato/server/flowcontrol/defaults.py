@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from strato.server.auth import bootstrap
+from strato.server import bootstrap
 
 Json = dict[str, Any]
 AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"

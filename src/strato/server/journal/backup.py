@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from strato import __version__
-from strato.errors import StratoError
+from strato.errors import StratoError, one_line
 from strato.server.journal.errors import JournalError
 from strato.server.journal.file import JournalFile
 from strato.server.journal.mark import Marked, make_mark, mark_path, sync_directory
@@ -137,7 +137,7 @@ def opened_backup(path: Path, scratch: Path) -> Iterator[Opened]:
     except FileNotFoundError as error:
         raise BackupError(f"{path}: no such file") from error
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise BackupError(f"{path} is no backup, or is damaged: {error}; take an older one") from error
+        raise BackupError(f"{path} is no backup, or is damaged: {one_line(error)}; take an older one") from error
     database = scratch / JOURNAL_NAME
     marked = Marked(manifest.identity, 0, manifest.revision, bytes.fromhex(manifest.chain))
     make_mark(mark_path(database), marked)

@@ -25,7 +25,8 @@ from strato.server.journal.errors import REMEDY, JournalError
 from strato.server.journal.file import JournalFile
 from strato.server.journal.mark import Marked
 from strato.server.journal.records import Row, Stored
-from strato.server.store import Change, Store
+from strato.server.snapshot import Change
+from strato.server.store import Store
 
 _log = logging.getLogger(__name__)
 

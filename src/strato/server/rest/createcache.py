@@ -190,7 +190,8 @@ class CreateCache:
         if parts is None or not parts.start.startswith(inputs.head):
             return
         rest = read_object(stored)
-        del rest["metadata"]
+        if inputs.admission.annotations & (rest.pop("metadata").get("annotations") or {}).keys():
+            return  # what was filled in may be theirs
         first_status = strategy_of(inputs.served).first_status if "status" in rest else None
         if first_status is not None:
             del rest["status"]

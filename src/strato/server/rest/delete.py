@@ -14,7 +14,7 @@ from strato.api.kinds import Kind
 from strato.api.status import forbidden, invalid_value, not_found, not_supported
 from strato.api.wire import Request, Response
 from strato.clock import format_time
-from strato.errors import ApiError, BadRequest, Cause, Conflict
+from strato.errors import ApiError, BadRequest, Cause, Conflict, called
 from strato.server.bodies import read_body
 from strato.server.fields import Filter
 from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Steps, at_once
@@ -226,7 +226,7 @@ def check_delete_options(options: Any) -> None:
     if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
         raise BadRequest(f"gracePeriodSeconds must be an integer, not {grace!r}")
     if preconditions is not None and not isinstance(preconditions, dict):
-        raise BadRequest(f"preconditions must be an object, not {type(preconditions).__name__}")
+        raise BadRequest(f"preconditions must be an object, not {called(preconditions)}")
     causes: list[Cause] = []
     policy, orphan, dry_run = (options.get(name) for name in ("propagationPolicy", "orphanDependents", "dryRun"))
     if policy is not None and orphan is not None:

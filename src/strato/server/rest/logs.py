@@ -28,7 +28,7 @@ class PodLogs:
         """Answer the log of one container as plain text."""
         options = log_options(request, target.name)
         pod = self._state.require(served.kind, target.namespace, target.name)
-        container = _container(pod, target.name, request.param("container"))
+        container = container_of(pod, target.name, request.param("container"))
         if not pod["spec"].get("nodeName"):
             return Response(204, content_type=_PLAIN)  # no node yet, so no log
         if self.source is None:
@@ -89,7 +89,12 @@ async def _with_errors(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield f"{error}\n".encode()
 
 
-def _container(pod: Json, name: str, asked: str) -> str:
+def container_of(pod: Json, name: str, asked: str) -> str:
+    """Return which container of a pod a request is about.
+
+    Raises:
+        BadRequest: The pod has no such container, or it has to be said which.
+    """
     spec = pod["spec"]
     main = [container["name"] for container in spec["containers"]]
     init = [container["name"] for container in spec.get("initContainers") or ()]

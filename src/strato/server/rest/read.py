@@ -19,7 +19,7 @@ from strato.server.registry import Served
 from strato.server.rest import continuetokens, representations
 from strato.server.rest.collections import Selection, answered, completed
 from strato.server.rest.state import State, object_key
-from strato.server.watching import Watch, ended_with
+from strato.server.rest.watching import Asked, Watch, ended_with
 
 _MIN_WATCH_SECONDS = 1800
 
@@ -145,7 +145,6 @@ class Reader:
         asked = request.param("resourceVersion")
         send_initial = request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else asked in ("", "0")
         prefix = f"{target.namespace}/" if target.namespace else ""
-        render = representations.rendering(request, kind, self._state.clock)
         revision = store.published
         initial: Iterator[bytes] = iter(())
         if send_initial:
@@ -161,15 +160,17 @@ class Reader:
             store,
             kind,
             watcher,
-            wanted,
-            prefix=prefix,
+            Asked(
+                wanted=wanted,
+                prefix=prefix,
+                mark_initial_end=send_initial and "sendInitialEvents" in request.query,
+                bookmarks=request.flag("allowWatchBookmarks"),
+                timeout_seconds=_integer(request, "timeoutSeconds") or self._default_timeout(request),
+                render=representations.rendering(request, kind, self._state.clock),
+                render_bookmarks=representations.wants_metadata(request),
+            ),
             missed=missed,
             initial=initial,
-            mark_initial_end=send_initial and "sendInitialEvents" in request.query,
-            bookmarks=request.flag("allowWatchBookmarks"),
-            timeout_seconds=_integer(request, "timeoutSeconds") or self._default_timeout(request),
-            render=render,
-            render_bookmarks=representations.wants_metadata(request),
             dispatcher=flows.dispatcher,
             flow=flows.flow_of(request),
         )

@@ -10,7 +10,6 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
-from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import (
     INVALID,
@@ -22,7 +21,7 @@ from strato.api.status import (
 )
 from strato.api.wire import Request, Response
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
-from strato.server import crd, preparation
+from strato.server import preparation
 from strato.server.bodies import duplicate_keys, is_json, is_yaml, read_body
 from strato.server.flowcontrol.dispatch import Steps
 from strato.server.jsonbodies import UNCOUNTED_BYTES, check_shape, stored_steps
@@ -31,15 +30,16 @@ from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import memberpatch, quotas, storing
-from strato.server.rest.create import Creation, Draft
+from strato.server.rest.create import CREATION, KNOWN_REST, KNOWN_TEXT
 from strato.server.rest.createcache import Cached, CreateCache, Miss
-from strato.server.rest.largewrites import Changed, answered, is_short
+from strato.server.rest.largewrites import answered, is_short
+from strato.server.rest.pipeline import Draft, Pipeline
 from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
 from strato.server.rest.state import State, object_key
+from strato.server.rest.update import UPDATE, status_part
 from strato.server.schema import builtin
 from strato.server.strategies import strategy_of
 
-_STATUS_MEMBERS = ("apiVersion", "kind", "metadata", "status")
 _JSON_PATCH, _MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 _PATCH_TYPES = (_JSON_PATCH, _MERGE_PATCH, "application/strategic-merge-patch+json")
 
@@ -49,31 +49,31 @@ class Writer:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._memo, self._creation = CreateCache(state), Creation(state)
+        self._memo = CreateCache(state)
+        self._creation, self._update = Pipeline(state, CREATION), Pipeline(state, UPDATE)
 
     # create
 
     def create(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Create an object and answer it."""
-        with_quotas = quotas.are_any(self._state)
-        counts = with_quotas and self._looks_at_many(request, target, served)
+        counts = self._looks_at_many(request, target, served)
         known = None
         if not counts and self._is_cacheable(request, served):
             known = self._memo.look_up(request, target, served)
-        if not isinstance(known, Cached):
-            if counts or not is_short(request, served):
-                begin = partial(self._creating, request, target, served, known)
-                return answered(self._state, request, served, "", None, begin, looks_at_many=counts)
+        if isinstance(known, Cached):
+            obj = {**known.accepted.rest, "metadata": known.metadata}
+            draft = Draft(request, target, served, obj, [], known)
+            self._creation.at_once(draft, KNOWN_TEXT if known.begin else KNOWN_REST)
+            if not known.begin:
+                self._memo.fill_template(target.namespace, request.body, known)
+        elif counts or not is_short(request, served):
+            begin = partial(self._creating, request, target, served, known)
+            return answered(self._state, request, served, "", None, begin, looks_at_many=counts)
+        else:
             draft = Draft(request, target, served, *self._read(request, served, "CreateOptions"))
-            response = self._creation.at_once(draft, with_quotas=with_quotas)
+            self._creation.at_once(draft)
             self._learn(known, draft)
-            return response
-        obj = {**known.accepted.rest, "metadata": known.metadata}
-        draft = Draft(request, target, served, obj, [], known)
-        response = self._creation.at_once(draft, with_quotas=with_quotas)
-        if not known.begin:
-            self._memo.fill_template(target.namespace, request.body, known)
-        return response
+        return storing.answer(self._state, request, served.kind, draft.body, draft.warnings, 201)
 
     def _creating(
         self, request: Request, target: ResourcePath, served: Served, unknown: Miss | None
@@ -81,9 +81,9 @@ class Writer:
         """Create an object of which nothing is known; ``unknown`` is there when others like it shall be."""
         obj, warnings = yield lambda: self._read(request, served, "CreateOptions")
         draft = Draft(request, target, served, obj, warnings)
-        response = yield from self._creation.sliced(draft)
+        yield from self._creation.sliced(draft)
         self._learn(unknown, draft)
-        return response
+        return storing.answer(self._state, request, served.kind, draft.body, draft.warnings, 201)
 
     def _learn(self, unknown: Miss | None, draft: Draft) -> None:
         if unknown is not None and not draft.warnings:
@@ -120,7 +120,8 @@ class Writer:
         warnings += preparation.unique_owners(obj["metadata"])
         _check_name(obj, target)
         strategy = strategy_of(served)
-        stored = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
+        key = object_key(kind, target.namespace, target.name)
+        stored = self._state.bucket(kind).latest(key)
         if stored is None:
             if not strategy.created_by_update or target.subresource or obj["metadata"].get("uid"):
                 raise not_found(kind, target.name)
@@ -128,7 +129,9 @@ class Writer:
                 user = request.user or ANONYMOUS
                 authorize(self._state.authorizer, user, attributes_of(request, "create", target))
             obj["metadata"].pop("resourceVersion", None)
-            return (yield from self._creation.sliced(Draft(request, target, served, obj, warnings)))
+            draft = Draft(request, target, served, obj, warnings)
+            yield from self._creation.sliced(draft)
+            return storing.answer(self._state, request, kind, draft.body, draft.warnings, 201)
         old = yield from stored_steps(stored)
         if not strategy.updates_blindly and not obj["metadata"].get("resourceVersion"):
             raise _needs_revision(kind, target.name)
@@ -136,8 +139,7 @@ class Writer:
         if uid and uid != old["metadata"]["uid"]:
             text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise conflict(kind, target.name, text)
-        body = yield from self._replace(request, target, served, obj, old, warnings, stored)
-        return storing.answer(self._state, request, kind, body, warnings)
+        return (yield from self._replaced(Draft(request, target, served, obj, warnings, None, old, stored, key=key)))
 
     def patch(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Change an object by a patch."""
@@ -172,8 +174,8 @@ class Writer:
         )
 
     def _patching(self, request: Request, target: ResourcePath, served: Served, media: str) -> Steps[Response]:
-        kind = served.kind
-        body = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
+        key = object_key(served.kind, target.namespace, target.name)
+        body = self._state.bucket(served.kind).latest(key)
         base: Json | None = None
         old: Json | None = None
         if body is not None:
@@ -183,8 +185,11 @@ class Writer:
         obj, warnings = yield lambda: self._patched(request, target, served, media, old, base)
         assert old is not None
         _check_name(obj, target)
-        stored = yield from self._replace(request, target, served, obj, old, warnings, body)
-        return storing.answer(self._state, request, kind, stored, warnings)
+        return (yield from self._replaced(Draft(request, target, served, obj, warnings, None, old, body, key=key)))
+
+    def _replaced(self, draft: Draft) -> Steps[Response]:
+        yield from self._update.sliced(draft)
+        return storing.answer(self._state, draft.request, draft.served.kind, draft.body, draft.warnings)
 
     def _patched(
         self, request: Request, target: ResourcePath, served: Served, media: str, old: Json | None, base: Json | None
@@ -201,79 +206,13 @@ class Writer:
         try:
             obj = preparation.check_type(served, obj)
             preparation.check_namespace(kind, obj, target.namespace)
-            warnings = self._check_fields(request, served, obj, _status_part(served, target, obj, old))
+            warnings = self._check_fields(request, served, obj, status_part(served, target, obj, old))
             warnings += preparation.unique_owners(obj["metadata"])
         except BadRequest as error:
             # The patch was fine, what it makes of the object is not: to Kubernetes that is another code.
             text = f"Invalid value: {render(encode(obj).decode())}: {error.message}"
             raise Invalid(f' "" is invalid: patch: {text}', causes=[Cause(INVALID, text, "patch")]) from error
         return obj, warnings
-
-    def _replace(
-        self,
-        request: Request,
-        target: ResourcePath,
-        served: Served,
-        obj: Json,
-        old: Json,
-        warnings: list[str],
-        stored: bytes | None,
-    ) -> Steps[bytes]:
-        """Check ``obj`` against ``old`` and store it; nothing changes when nothing differs. Adds to ``warnings``.
-
-        Raises:
-            Changed: What is there is no longer ``stored``, which held ``old``.
-        """
-        kind, metadata = served.kind, obj["metadata"]
-        asked = metadata.get("resourceVersion")
-        if asked and asked != old["metadata"]["resourceVersion"]:
-            raise conflict(kind, target.name)
-        # an empty list of finalizers is what this subresource is for; defaults would fill it again
-        finalized = dict(obj.get("spec") or {}) if target.subresource == "finalize" else None
-        preparation.check_fixed(kind, obj, old)
-        status = _status_part(served, target, obj, old)
-        if any(metadata.get(member) != old["metadata"].get(member) for member in ("labels", "annotations")):
-            status = None  # new metadata has to pass as well
-        if status is None:
-            yield lambda: preparation.fill_defaults(served, obj)
-        elif served.status is not None:
-            yield partial(preparation.fill_defaults, served.status, status)
-            if "status" in status:
-                obj["status"] = status["status"]
-        preparation.prepare_update(served, obj, old, subresource=target.subresource)
-        if finalized is not None:
-            if not finalized.get("finalizers"):
-                finalized.pop("finalizers", None)
-            obj = {**old, "metadata": {**old["metadata"]}, "spec": finalized}
-        admission_request = storing.admission_request(request, target, kind, "UPDATE", obj, old)
-        self._state.rights.check(admission_request, target.name)
-        self._state.admission.mutate(admission_request, self._state)
-        if target.subresource != "status":
-            preparation.count_generation(kind, obj, old)
-        if kind is catalog.CUSTOMRESOURCEDEFINITION:
-            crd.prepare(obj, self._state.clock.now(), old)
-        if status is None:
-            yield partial(preparation.validate, served, obj, old)
-        elif served.status is not None:
-            before = {**status, "status": old.get("status")}
-            yield partial(preparation.validate_status, served.status, status, before, target.name)
-        key = object_key(kind, target.namespace, target.name)
-        if self._state.bucket(kind).latest(key) is not stored:
-            raise Changed
-        self._state.admission.validate(admission_request, self._state)
-        warnings += admission_request.warnings
-        obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if obj == old:
-            return encode(old)
-        if _may_go(kind, obj):
-            return storing.remove(self._state, request, kind, key, obj, last=old)
-        if not target.subresource:
-            due = yield from quotas.due(self._state, kind, target.namespace, obj, old)
-            if self._state.bucket(kind).latest(key) is not stored:
-                raise Changed
-            if not storing.is_dry_run(request):
-                quotas.charge(self._state, target.namespace, due)
-        return storing.store(self._state, request, kind, key, obj)
 
     # shared steps
 
@@ -324,22 +263,6 @@ def _check_name(obj: Json, target: ResourcePath) -> None:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
 
 
-def _status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> Json | None:
-    """Return the new part of a write that can only have changed the status; None when all must be checked.
-
-    The rest was checked when it came. It is untouched in writes of the status subresource, and where a patch has
-    left every other member the very same object.
-    """
-    if served.is_custom and served.status is None:
-        return None
-    if target.subresource != "status":
-        if not served.is_custom or target.subresource:
-            return None
-        if any(value is not old.get(name) for name, value in obj.items() if name not in _STATUS_MEMBERS):
-            return None
-    return {name: obj[name] for name in _STATUS_MEMBERS if name in obj and name != "metadata"}
-
-
 def _apply(kind: Kind, media: str, base: Any, patch: Any) -> Any:
     """Return the patched object; a merge patch leaves ``base`` as it is, and unchanged parts are shared."""
     if media == _JSON_PATCH:
@@ -361,16 +284,6 @@ def _apply(kind: Kind, media: str, base: Any, patch: Any) -> Any:
             "application/json-patch+json, application/merge-patch+json"
         )
     return apply_strategic_patch(base, patch, info.list_strategy)
-
-
-def _may_go(kind: Kind, obj: Json) -> bool:
-    """Whether an object being deleted has lost its last finalizer."""
-    metadata = obj["metadata"]
-    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
-        return False
-    if kind is catalog.NAMESPACE:
-        return not obj.get("spec", {}).get("finalizers")
-    return bool(metadata.get("deletionGracePeriodSeconds", 0) == 0)
 
 
 def _needs_revision(kind: Kind, name: str) -> Invalid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,7 +17,8 @@ from strato.server.fields import Filter
 from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow
 from strato.server.preparation import at_revision
 from strato.server.rest.collections import CHUNK_BYTES, COPYING, SELECTING, TABULATING
-from strato.server.store import Change, Store, Watcher
+from strato.server.snapshot import Change
+from strato.server.store import Store, Watcher
 
 BOOKMARK_SECONDS = 60.0
 _AT_ONCE = 512
@@ -67,14 +69,29 @@ def _chunks(events: Sequence[Change]) -> deque[Sequence[Change]]:
     return chunks
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a client asked to be shown, and how."""
+
+    wanted: Filter
+    prefix: str = ""
+    """Key prefix of the namespace watched; empty for all."""
+    mark_initial_end: bool = False
+    """Send the bookmark that ends the initial events."""
+    bookmarks: bool = False
+    timeout_seconds: float = 0
+    """The watch ends then; 0 is never."""
+    render: Render | None = None
+    render_bookmarks: bool = False
+
+
 class Watch:
     """One client's watch of one kind.
 
     Args:
-        prefix: Key prefix of the namespace watched; empty for all.
+        asked: What the client asked for.
         missed: Events since the revision the client has.
         initial: Bodies of which those that are wanted are sent first, as ADDED.
-        mark_initial_end: Send the bookmark that ends the initial events.
         dispatcher: Gives turns to look at what comes before anything new, if that is more than a slice.
         flow: What the turns belong to.
     """
@@ -84,21 +101,16 @@ class Watch:
         store: Store,
         kind: Kind,
         watcher: Watcher,
-        wanted: Filter,
+        asked: Asked,
         *,
-        prefix: str,
         missed: Sequence[Change],
         initial: Iterator[bytes],
         dispatcher: Dispatcher,
         flow: Flow,
-        mark_initial_end: bool = False,
-        bookmarks: bool = False,
-        timeout_seconds: float = 0,
-        render: Render | None = None,
-        render_bookmarks: bool = False,
     ) -> None:
-        self._store, self._kind, self._watcher, self._wanted = store, kind, watcher, wanted
-        self._prefix, self._missed = prefix, missed
+        self._store, self._kind, self._watcher, self._asked = store, kind, watcher, asked
+        self._missed = missed
+        self._wanted, self._prefix, self._render = asked.wanted, asked.prefix, asked.render
         self._position = 0
         """How many of the missed events have been looked at."""
         self._initial: Iterator[bytes] | None = initial
@@ -110,8 +122,6 @@ class Watch:
         self._is_preparing = False
         self._backlog: deque[Sequence[Change]] = deque()
         """What was taken from the watcher and is still to be looked at, by chunk."""
-        self._mark_initial_end, self._bookmarks = mark_initial_end, bookmarks
-        self._timeout_seconds, self._render, self._render_bookmarks = timeout_seconds, render, render_bookmarks
         self.ended = False
         """Whether nothing more will come."""
         self._has_begun = self._is_expired = self._is_bookmark_due = False
@@ -211,7 +221,7 @@ class Watch:
         self._prepared = b""
         if self._initial is not None:
             self._prepared = self._slice(self._initial)
-            if self._initial is None and self._mark_initial_end:
+            if self._initial is None and self._asked.mark_initial_end:
                 self._prepared += self._bookmark(initial_end=True)
             if self._prepared or self._initial is not None:
                 return
@@ -245,9 +255,9 @@ class Watch:
     def _begin(self) -> None:
         """Begin with what is new: from now on time counts."""
         self._has_begun = True
-        if self._timeout_seconds:
-            self._expiry = asyncio.get_running_loop().call_later(self._timeout_seconds, self._expire)
-        if self._bookmarks:
+        if self._asked.timeout_seconds:
+            self._expiry = asyncio.get_running_loop().call_later(self._asked.timeout_seconds, self._expire)
+        if self._asked.bookmarks:
             self._await_bookmark()
 
     def _await_bookmark(self) -> None:
@@ -275,7 +285,7 @@ class Watch:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         body = {"kind": self._kind.name, "apiVersion": self._kind.api_version, "metadata": metadata}
         encoded = msgspec.json.encode(body)
-        return frame(b"BOOKMARK", self._shown(encoded) if self._render_bookmarks else encoded)
+        return frame(b"BOOKMARK", self._shown(encoded) if self._asked.render_bookmarks else encoded)
 
     def _chunk(self, events: Sequence[Change]) -> bytes:
         if not events:

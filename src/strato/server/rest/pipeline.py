@@ -1,0 +1,209 @@
+"""Writes as lists of steps, each of which declares what it reads of the object.
+
+A step is skipped when all it reads is known to be as it was when it last found nothing to change or refuse, and when it
+has nothing to do with the kind. A step of which only some inputs are known looks at the others. So each rule is in one
+place, and of several errors the same one is reported whatever is known. Here are the steps that creation
+(`strato.server.rest.create`) and update (`strato.server.rest.update`) share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+
+from strato.admission import AdmissionRequest
+from strato.api.wire import Request
+from strato.server import preparation
+from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.path import ResourcePath
+from strato.server.preparation import Json
+from strato.server.registry import Served
+from strato.server.rest import quotas, storing
+from strato.server.rest.createcache import Cached
+from strato.server.rest.state import State
+
+METADATA, REST, STATUS, KINDS, NEW = "metadata", "rest", "status", "kinds", "new"
+"""What steps read: the metadata, the status, all other members, the kinds that admission reads, and what is new each
+time (other stored objects, time, random numbers)."""
+AGAIN = "again"
+"""Declared by steps that repeat a check because other requests may have been served since."""
+NOTHING: frozenset[str] = frozenset()
+_KINDS_MAX = 512
+
+
+class Draft(msgspec.Struct, gc=False):
+    """An object on its way into the store."""
+
+    request: Request
+    target: ResourcePath
+    served: Served
+    obj: Json
+    """As it was sent, then filled in."""
+    warnings: list[str]
+    known: Cached | None = None
+    """What the cache knows of a new object."""
+    old: Json | None = None
+    """What an update replaces."""
+    before: bytes | None = None
+    """That, as it is stored."""
+    status: Json | None = None
+    """Of an update that can only have changed the status: that, with version and kind. All else is known to be fine."""
+    due: quotas.Due = ()
+    """What is to be charged to quotas."""
+    key: str = ""
+    body: bytes = b""
+    """As it is stored."""
+    asked: AdmissionRequest | None = None
+
+    def admission_request(self) -> AdmissionRequest:
+        """Return the admission request, one object for all rules."""
+        if self.asked is None:
+            operation = "CREATE" if self.old is None else "UPDATE"
+            self.asked = storing.admission_request(
+                self.request, self.target, self.served.kind, operation, self.obj, self.old
+            )
+        return self.asked
+
+
+Step = Callable[[State, Draft], None]
+
+
+class Row(NamedTuple):
+    """A step of a pipeline."""
+
+    step: Step
+    reads: frozenset[str]
+    concerns: Callable[[State, Served], bool] | None = None
+    """Whether it may do anything to an object of a kind; None: to each."""
+
+
+class Plan(NamedTuple):
+    """The steps of one kind, with certain inputs known."""
+
+    at_once: tuple[Step, ...]
+    sliced: tuple[tuple[str, tuple[Step, ...]], ...]
+    """Runs of steps between which others may be served, and how each run is done."""
+
+
+class Pipeline:
+    """One list of steps."""
+
+    def __init__(self, state: State, rows: Iterable[Row]) -> None:
+        self._state = state
+        self._rows = tuple(rows)
+        self._plans: dict[tuple[Served, frozenset[str]], Plan] = {}
+
+    def at_once(self, draft: Draft, known: frozenset[str] = NOTHING) -> None:
+        """Take all steps in one go, but for those of which all inputs are known."""
+        state = self._state
+        plan = self._plans.get((draft.served, known)) or self._plan(draft.served, known)
+        for step in plan.at_once:
+            step(state, draft)
+
+    def sliced(self, draft: Draft) -> Steps[None]:
+        """Take all steps; what reads nothing but the object may take turns."""
+        state = self._state
+        plan = self._plans.get((draft.served, NOTHING)) or self._plan(draft.served, NOTHING)
+        for manner, steps in plan.sliced:
+            if manner == _IN_SLICES:
+                yield partial(_run, steps, state, draft)
+            elif manner == _COUNTING:
+                draft.due = yield from _due(state, draft)
+            else:
+                _run(steps, state, draft)
+
+    def _plan(self, served: Served, known: frozenset[str]) -> Plan:
+        if len(self._plans) >= _KINDS_MAX:  # definitions came and went
+            self._plans.clear()
+        rows = [
+            row
+            for row in self._rows
+            if not row.reads <= known and (row.concerns is None or row.concerns(self._state, served))
+        ]
+        plan = self._plans[served, known] = Plan(
+            tuple(row.step for row in rows if AGAIN not in row.reads),
+            tuple((manner, tuple(row.step for row in run)) for manner, run in groupby(rows, _manner)),
+        )
+        return plan
+
+
+def _run(steps: Iterable[Step], state: State, draft: Draft) -> None:
+    for step in steps:
+        step(state, draft)
+
+
+def _manner(row: Row) -> str:
+    """Return how a step is done."""
+    if row.step is count_quotas:
+        return _COUNTING
+    return _IN_SLICES if row.reads <= _OF_THE_OBJECT else _INLINE
+
+
+_IN_SLICES, _COUNTING, _INLINE = "in turn", "counting", "inline"
+_OF_THE_OBJECT = frozenset((METADATA, REST, STATUS))
+
+
+def has_rules(operation: str) -> Callable[[State, Served], bool]:
+    """Return the test whether admission has rules about an operation on a kind."""
+    return lambda state, served: state.admission.has_rules(served.kind, operation)
+
+
+def fill_defaults(_state: State, draft: Draft) -> None:
+    """Apply server-side defaults."""
+    status, served = draft.status, draft.served
+    if status is None:
+        preparation.fill_defaults(served, draft.obj)
+    elif served.status is not None:
+        preparation.fill_defaults(served.status, status)
+        if "status" in status:
+            draft.obj["status"] = status["status"]
+
+
+def check_rights(state: State, draft: Draft) -> None:
+    """Refuse what the rights of the user do not let him write."""
+    state.rights.check(draft.admission_request(), draft.target.name)
+
+
+def mutate(state: State, draft: Draft) -> None:
+    """Let admission fill in."""
+    state.admission.mutate(draft.admission_request(), state)
+
+
+def validate(_state: State, draft: Draft) -> None:
+    """Check the object, or what of it is not known to be fine."""
+    served, status, old = draft.served, draft.status, draft.old
+    if draft.known is not None:
+        preparation.validate_metadata(served.kind, draft.obj)
+    elif status is None:
+        preparation.validate(served, draft.obj, old)
+    elif served.status is not None and old is not None:
+        before = {**status, "status": old.get("status")}
+        preparation.validate_status(served.status, status, before, draft.target.name)
+
+
+def admit(state: State, draft: Draft) -> None:
+    """Let admission refuse."""
+    state.admission.validate(draft.admission_request(), state)
+    draft.warnings += draft.admission_request().warnings
+
+
+def count_quotas(state: State, draft: Draft) -> None:
+    """Find out what is to be charged to quotas."""
+    if quotas.are_any(state):
+        draft.due = at_once(_due(state, draft))
+
+
+def _due(state: State, draft: Draft) -> Steps[quotas.Due]:
+    if draft.body or draft.target.subresource:  # a body: nothing is to be stored
+        return ()
+    return (yield from quotas.due(state, draft.served.kind, draft.target.namespace, draft.obj, draft.old))
+
+
+def charge_quotas(state: State, draft: Draft) -> None:
+    """Charge that."""
+    if draft.due and not storing.is_dry_run(draft.request):
+        quotas.charge(state, draft.target.namespace, draft.due)

@@ -1,0 +1,99 @@
+"""Kubernetes' remote command protocol, versions 4 and 5, between a WebSocket and a process."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from strato.http.websocket import WebSocket, first_of
+from strato.server.streams import CLOSE, RESIZE, STATUS, STDERR, STDIN, STDOUT, Channels, StreamOptions
+
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_DATA_BYTES = 32 * 1024
+"""Of a message of input, handed on at a time."""
+_SIZE_BYTES = 1024
+"""The longest message that names the size of a terminal."""
+
+
+async def carry(
+    channels: Channels, options: StreamOptions, socket: WebSocket, *, protocol: str, ends_well: bool
+) -> None:
+    """Carry messages both ways until the process has ended or the client is gone.
+
+    Args:
+        channels: The process.
+        options: What the client asked for.
+        socket: The client.
+        protocol: Of `PROTOCOLS`; from version 5 on a client can end its input.
+        ends_well: Whether the end of a process without a status is no failure.
+    """
+    try:
+        await socket.send(bytes((STDOUT if options.stdout else STDERR if options.stderr else STATUS,)))
+        inward = _inward(channels, options, socket, can_close=protocol == PROTOCOLS[0])
+        await first_of(inward, _outward(channels, socket, ends_well=ends_well))
+    finally:
+        channels.close()
+
+
+async def _inward(channels: Channels, options: StreamOptions, socket: WebSocket, *, can_close: bool) -> None:
+    """Hand on what the client sends, until it is gone."""
+    channel, held = -1, b""
+    while (part := await socket.receive()) is not None:
+        data = part.data
+        if part.is_first:
+            channel, data, held = (data[0] if data else -1), data[1:], b""
+        if channel == STDIN and options.stdin:
+            for start in range(0, len(data), _DATA_BYTES):
+                await channels.send(bytes((STDIN,)) + data[start : start + _DATA_BYTES])
+        elif channel in (RESIZE, CLOSE):
+            held = (held + data)[: _SIZE_BYTES + 1]
+            if part.is_last and channel == CLOSE and can_close and options.stdin and held == bytes((STDIN,)):
+                await channels.send(bytes((CLOSE, STDIN)))
+            elif part.is_last and channel == RESIZE and options.tty and (size := _size(held)):
+                await channels.send(bytes((RESIZE,)) + size)
+
+
+async def _outward(channels: Channels, socket: WebSocket, *, ends_well: bool) -> None:
+    """Hand on what the process writes, until it has ended; then say how."""
+    message = b""
+    while (message := await channels.receive()) and message[0] != STATUS:
+        await socket.send(message)
+    ending = msgspec.json.decode(message[1:]) if message else {"error": "" if ends_well else "its node is gone"}
+    await socket.send(bytes((STATUS,)) + msgspec.json.encode(_status(ending)))
+    await socket.close()
+
+
+def _status(ending: dict[str, Any]) -> dict[str, Any]:
+    """Return the Status that tells how a command ended, as a kubelet does."""
+    code = ending.get("exitCode", 0)
+    error = ending.get("error", "")
+    if error:
+        message = f"error executing command in container: {error}"
+        return {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500}
+    if not code:
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }
+
+
+def _size(data: bytes) -> bytes:
+    """Return the size of a terminal as the process's side reads it; empty when it is none."""
+    try:
+        size = msgspec.json.decode(data, type=_Size)
+    except msgspec.MsgspecError:
+        return b""
+    return msgspec.json.encode(size) if len(data) <= _SIZE_BYTES and size.width and size.height else b""
+
+
+_Cells = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+
+
+class _Size(msgspec.Struct, rename={"width": "Width", "height": "Height"}):
+    width: _Cells = 0
+    height: _Cells = 0

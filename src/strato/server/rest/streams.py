@@ -1,0 +1,158 @@
+"""``pods/exec``, ``pods/attach`` and ``pods/portforward`` over WebSocket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from strato.api.wire import Request, Response, User
+from strato.errors import ApiError, BadRequest, TooManyRequests
+from strato.http.websocket import WebSocket, accept
+from strato.server.path import ResourcePath
+from strato.server.preparation import Json
+from strato.server.registry import Served
+from strato.server.rest.logs import container_of
+from strato.server.rest.portforward import LEGACY, TUNNEL, PodPort, forward, tunnel
+from strato.server.rest.remotecommand import PROTOCOLS, carry
+from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
+from strato.server.rest.state import State
+from strato.server.streams import StreamOptions, StreamSource
+
+MOST_STREAMS = 1024
+"""Sessions of all users at a time: each holds a process or connections."""
+MOST_OF_ONE = 256
+"""Sessions of one user."""
+MOST_PORTS = 32
+"""Ports of one session."""
+_ENDED = ("Succeeded", "Failed")
+_NO_SPDY = "SPDY is not spoken here, WebSocket is: use kubectl 1.31 or newer, or {}"
+_COMMAND = "kubectl 1.29 or 1.30 with KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true, or 'strato exec'"
+_FORWARD = "kubectl 1.30 with KUBECTL_PORT_FORWARD_WEBSOCKETS=true, or 'strato port-forward'"
+
+Opened = tuple[Callable[[WebSocket], Coroutine[Any, Any, None]], Callable[[], None]]
+"""What serves a session, and what frees what is behind it."""
+
+
+class PodStreams:
+    """Answers with sessions from a `StreamSource`."""
+
+    def __init__(self, state: State, source: StreamSource | None = None) -> None:
+        self._state = state
+        self.source = source
+        self._sessions: dict[User, int] = {}
+
+    async def connect(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Open a session; what is wrong with the request is told before how it is to be spoken.
+
+        Raises:
+            ApiError: There is no such pod or container, it does not run, or SPDY is asked for.
+        """
+        user = request.user or ANONYMOUS
+        if self._state.authorizer is not None:  # a WebSocket is asked for by GET, which reading allows
+            authorize(self._state.authorizer, user, attributes_of(request, "create", target))
+        pod = self._state.require(served.kind, target.namespace, target.name)
+        prepare = self._forwarding if target.subresource == "portforward" else self._running
+        protocols, open_session = prepare(request, target, pod)
+        if request.headers.get("upgrade", "").lower().startswith("spdy"):
+            other = _FORWARD if target.subresource == "portforward" else _COMMAND
+            raise ApiError(_NO_SPDY.format(other), reason="NotImplemented", code=501)
+        headers, protocol = accept(request.headers, protocols)
+        if sum(self._sessions.values()) >= MOST_STREAMS or self._sessions.get(user, 0) >= MOST_OF_ONE:
+            raise TooManyRequests(
+                f"too many streams are open: {MOST_OF_ONE} of a user and {MOST_STREAMS} in all are allowed; close some",
+                retry_after_seconds=5,
+            )
+        self._count(user, 1)
+        try:
+            serve, close = await open_session(protocol)
+        except BaseException:
+            self._count(user, -1)
+            raise
+        session = WebSocket(serve)
+        session.when_ended(partial(self._count, user, -1))
+        session.when_ended(close)  # also where the client has gone before it began
+        return Response(101, headers=headers, session=session)
+
+    def _count(self, user: User, change: int) -> None:
+        left = self._sessions.get(user, 0) + change
+        if left:
+            self._sessions[user] = left
+        else:
+            del self._sessions[user]
+
+    def _running(
+        self, request: Request, target: ResourcePath, pod: Json
+    ) -> tuple[Sequence[str], Callable[[str], Coroutine[Any, Any, Opened]]]:
+        """Return how a command, or the container's own process, is joined."""
+        flags = {name: request.flag(name) for name in ("stdin", "stdout", "stderr", "tty")}
+        if not (flags["stdin"] or flags["stdout"] or flags["stderr"]):
+            raise BadRequest("you must specify at least 1 of stdin, stdout, stderr")
+        options = StreamOptions(**(flags | {"stderr": flags["stderr"] and not flags["tty"]}))
+        command = list(request.query.get("command") or ())
+        if target.subresource == "exec" and not command:
+            raise BadRequest("you must specify a command")
+        container = container_of(pod, target.name, request.param("container"))
+        source = self._source_of(pod)
+
+        async def begin(protocol: str) -> Opened:
+            uid = pod["metadata"]["uid"]
+            if target.subresource == "exec":
+                channels = await source.exec(uid, container, command, options)
+            else:
+                spec = next(one for one in _containers(pod) if one["name"] == container)
+                if options.tty and not spec.get("tty"):
+                    raise BadRequest(f"container {container} has no terminal: its field tty is not set")
+                if options.stdin and not spec.get("stdin"):
+                    raise BadRequest(f"container {container} reads no input: its field stdin is not set")
+                channels = await source.attach(uid, container, options)
+            ends = target.subresource == "attach"
+            return partial(carry, channels, options, protocol=protocol, ends_well=ends), channels.close
+
+        return PROTOCOLS, begin
+
+    def _forwarding(
+        self, request: Request, target: ResourcePath, pod: Json
+    ) -> tuple[Sequence[str], Callable[[str], Coroutine[Any, Any, Opened]]]:
+        """Return how ports are forwarded."""
+        source = self._source_of(pod)
+        ports = PodPort(source, pod["metadata"]["uid"], target.name)
+
+        async def begin(protocol: str) -> Opened:
+            if protocol == TUNNEL:
+                return partial(tunnel, ports), lambda: None
+            return partial(forward, ports, _ports(request)), lambda: None
+
+        return (TUNNEL, *LEGACY), begin
+
+    def _source_of(self, pod: Json) -> StreamSource:
+        name, spec, phase = pod["metadata"]["name"], pod["spec"], (pod.get("status") or {}).get("phase")
+        if not spec.get("nodeName"):
+            raise BadRequest(f"pod {name} does not have a host assigned")
+        if phase in _ENDED:
+            raise BadRequest(f"pod {name} has ended; current phase is {phase}")
+        if self.source is None:
+            raise BadRequest(f"pod {name} has no process: this cluster has hollow nodes only, where nothing runs")
+        return self.source
+
+
+def _containers(pod: Json) -> list[Json]:
+    return [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
+
+
+def _ports(request: Request) -> list[int]:
+    """Return the ports that a client of the older protocol names in its request.
+
+    Raises:
+        BadRequest: They are none.
+    """
+    texts = [one for text in request.query.get("ports") or () for one in text.split(",") if one]
+    ports = [int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0 for text in texts]
+    if not ports:
+        raise BadRequest('query parameter "ports" is required')
+    if len(ports) > MOST_PORTS:
+        raise BadRequest(f"at most {MOST_PORTS} ports are forwarded on one connection")
+    for text, port in zip(texts, ports, strict=True):
+        if not 0 < port < 65536:
+            raise BadRequest(f'unable to parse "{text}" as a port: it must be between 1 and 65535')
+    return ports

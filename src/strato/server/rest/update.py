@@ -1,0 +1,142 @@
+"""The steps of an update, whether the new object was sent (PUT) or made by a patch."""
+
+from __future__ import annotations
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.status import conflict
+from strato.server import definitions, preparation
+from strato.server.path import ResourcePath
+from strato.server.preparation import Json, encode
+from strato.server.registry import Served
+from strato.server.rest import pipeline, storing
+from strato.server.rest.largewrites import Changed
+from strato.server.rest.pipeline import AGAIN, KINDS, METADATA, NEW, REST, STATUS, Draft, Row
+from strato.server.rest.state import State
+
+_STATUS_MEMBERS = ("apiVersion", "kind", "metadata", "status")
+
+
+def _check_revision(_state: State, draft: Draft) -> None:
+    asked = draft.obj["metadata"].get("resourceVersion")
+    if asked and asked != _old(draft)["metadata"]["resourceVersion"]:
+        raise conflict(draft.served.kind, draft.target.name)
+
+
+def _check_fixed(_state: State, draft: Draft) -> None:
+    preparation.check_fixed(draft.served.kind, draft.obj, _old(draft))
+
+
+def _find_status(_state: State, draft: Draft) -> None:
+    """Find out whether only the status can have changed; new metadata have to pass with all else."""
+    metadata, before = draft.obj["metadata"], _old(draft)["metadata"]
+    if all(metadata.get(member) == before.get(member) for member in ("labels", "annotations")):
+        draft.status = status_part(draft.served, draft.target, draft.obj, _old(draft))
+
+
+def _fill_defaults(state: State, draft: Draft) -> None:
+    if draft.target.subresource != "finalize":  # an empty list of finalizers is what this subresource is for
+        pipeline.fill_defaults(state, draft)
+
+
+def _carry_over(_state: State, draft: Draft) -> None:
+    """Carry over what the write may not change."""
+    preparation.prepare_update(draft.served, draft.obj, _old(draft), subresource=draft.target.subresource)
+
+
+def _finalize(_state: State, draft: Draft) -> None:
+    """Take the spec alone."""
+    if draft.target.subresource == "finalize":
+        old, spec = _old(draft), dict(draft.obj.get("spec") or {})
+        if not spec.get("finalizers"):
+            spec.pop("finalizers", None)
+        draft.obj = {**old, "metadata": {**old["metadata"]}, "spec": spec}
+
+
+def _count_generation(_state: State, draft: Draft) -> None:
+    if draft.target.subresource != "status":
+        preparation.count_generation(draft.served.kind, draft.obj, _old(draft))
+
+
+def _prepare_definition(state: State, draft: Draft) -> None:
+    definitions.prepare(draft.obj, state.clock.now(), draft.old)
+
+
+def _is_definition(_state: State, served: Served) -> bool:
+    return served.kind is catalog.CUSTOMRESOURCEDEFINITION
+
+
+def _check_unchanged(state: State, draft: Draft) -> None:
+    """Begin anew where the object was written while others were served."""
+    if not draft.body and state.bucket(draft.served.kind).latest(draft.key) is not draft.before:
+        raise Changed
+
+
+def _settle(state: State, draft: Draft) -> None:
+    """Leave what does not differ as it is, and remove what lost its last finalizer."""
+    kind, obj, old = draft.served.kind, draft.obj, _old(draft)
+    obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    if obj == old:
+        draft.body = encode(old)
+    elif _may_go(kind, obj):
+        draft.body = storing.remove(state, draft.request, kind, draft.key, obj, last=old)
+
+
+def _store(state: State, draft: Draft) -> None:
+    if not draft.body:
+        draft.body = storing.store(state, draft.request, draft.served.kind, draft.key, draft.obj)
+
+
+def _old(draft: Draft) -> Json:
+    assert draft.old is not None, "an update replaces something"
+    return draft.old
+
+
+def status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> Json | None:
+    """Return the new part of a write that can only have changed the status; None when all must be checked.
+
+    The rest was checked when it came. It is untouched in writes of the status subresource, and where a patch has
+    left every other member the very same object.
+    """
+    if served.is_custom and served.status is None:
+        return None
+    if target.subresource != "status":
+        if not served.is_custom or target.subresource:
+            return None
+        if any(value is not old.get(name) for name, value in obj.items() if name not in _STATUS_MEMBERS):
+            return None
+    return {name: obj[name] for name in _STATUS_MEMBERS if name in obj and name != "metadata"}
+
+
+def _may_go(kind: Kind, obj: Json) -> bool:
+    """Whether an object being deleted has lost its last finalizer."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if kind is catalog.NAMESPACE:
+        return not obj.get("spec", {}).get("finalizers")
+    return bool(metadata.get("deletionGracePeriodSeconds", 0) == 0)
+
+
+_OBJECT = frozenset((METADATA, REST, STATUS))
+_ALL = _OBJECT | {KINDS, NEW}
+UPDATE = (
+    Row(_check_revision, frozenset((METADATA,))),
+    Row(_check_fixed, frozenset((METADATA,))),
+    Row(_find_status, _OBJECT),
+    Row(_fill_defaults, frozenset((REST, STATUS))),
+    Row(_carry_over, _OBJECT),
+    Row(_finalize, _OBJECT, lambda _, served: served.kind is catalog.NAMESPACE),
+    Row(pipeline.check_rights, _ALL),
+    Row(pipeline.mutate, _ALL, pipeline.has_rules("UPDATE")),
+    Row(_count_generation, frozenset((REST, STATUS))),
+    Row(_prepare_definition, _ALL, _is_definition),
+    Row(pipeline.validate, _OBJECT),
+    Row(_check_unchanged, frozenset((NEW, AGAIN))),
+    Row(pipeline.admit, _ALL, pipeline.has_rules("UPDATE")),
+    Row(_settle, _ALL),
+    Row(pipeline.count_quotas, frozenset((REST, STATUS, NEW))),
+    Row(_check_unchanged, frozenset((NEW, AGAIN))),
+    Row(pipeline.charge_quotas, frozenset((REST, STATUS, NEW))),
+    Row(_store, _ALL),
+)
