@@ -140,7 +140,7 @@ class FakeApi(Handler):
             return self._status(404, "NotFound", f"{path} not found")
         grace = options.get("gracePeriodSeconds", 30)
         if "/pods/" in path and grace and found.get("spec", {}).get("nodeName"):
-            found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            found["metadata"]["deletionTimestamp"] = "2100-01-01T00:00:00Z"  # by the clock of no test is it over
             found["metadata"]["deletionGracePeriodSeconds"] = grace
             self._store("MODIFIED", path, found)
         else:
@@ -171,7 +171,7 @@ class FakeApi(Handler):
 
     def create_pod(self, name: str, node: str, **spec: Any) -> Json:
         annotations = spec.pop("annotations", {})
-        spec.setdefault("containers", [{"name": "main", "image": "x"}])
+        spec.setdefault("containers", [{"name": "main", "image": "x", "command": ["./work"]}])
         spec.setdefault("restartPolicy", "Never")
         body = {
             "apiVersion": "v1",

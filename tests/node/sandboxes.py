@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from typing import Any
 from strato.clock import SystemClock
 from strato.node.restarts import Backoff
 from strato.node.sandbox.node import SandboxNode
+from strato.node.sandbox.settings import NodeOffer, NodePeriods, PodIsolation
 from strato.server.logs import LogOptions
 from tests.node.fake_api import FakeApi
 
@@ -50,16 +52,23 @@ class World:
         return [(o["reason"], o["message"]) for o in found]
 
 
+def _settings(kind: type[Any], base: dict[str, Any], options: dict[str, Any]) -> Any:
+    names = [field.name for field in dataclasses.fields(kind)]
+    return kind(**base, **{name: options.pop(name) for name in names if name in options})
+
+
 @asynccontextmanager
 async def running(path: Path, api: FakeApi, **options: Any) -> AsyncIterator[World]:
     node = SandboxNode(
         api.cluster(),
         SystemClock(),
         random.Random(1),
-        name="here",
         data_dir=path,
-        **{"backoff": QUICK, **options},
+        offer=_settings(NodeOffer, {"name": "here"}, options),
+        isolation=_settings(PodIsolation, {}, options),
+        periods=_settings(NodePeriods, {"backoff": QUICK}, options),
     )
+    assert not options, f"no such settings: {options}"
     task = asyncio.create_task(node.run())
     try:
         await until(lambda: node.registered.is_set() or task.done())

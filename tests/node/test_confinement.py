@@ -353,7 +353,7 @@ async def test_a_probe_that_takes_too_long_dies_with_all_it_started(world: World
 
 
 async def test_what_a_level_cannot_honour_refuses_the_pod_by_name(tmp_path: Path) -> None:
-    async with running(tmp_path / "node", FakeApi(), isolation="user") as world:
+    async with running(tmp_path / "node", FakeApi(), level="user") as world:
         reason, message = await refused(
             world,
             security(privileged=True, capabilities={"add": ["NET_ADMIN"]}),
@@ -380,7 +380,7 @@ async def test_what_a_level_cannot_honour_refuses_the_pod_by_name(tmp_path: Path
 
 
 async def test_an_ordinary_user_can_still_be_another_inside(tmp_path: Path) -> None:
-    async with running(tmp_path / "node", FakeApi(), isolation="user") as world:
+    async with running(tmp_path / "node", FakeApi(), level="user") as world:
         found = await privileges(world, security(runAsUser=1000, runAsGroup=1001, runAsNonRoot=True))
         assert (found["Uid"], found["Gid"]) == ("1000 " * 3 + "1000", "1001 " * 3 + "1001")
         assert (found["CapEff"], found["NoNewPrivs"], found["Seccomp"]) == (NOTHING, "1", "2")
@@ -479,7 +479,7 @@ async def test_the_program_that_becomes_a_container_is_no_file_of_the_machine(
     if command[0] == "exe":
         container["env"].append({"name": "PATH", "value": "/proc/self"})
     volumes = [{"name": "v", "hostPath": {"path": str(tmp_path / "volume")}}]
-    async with running(tmp_path / "node", FakeApi(), isolation=isolation) as world:
+    async with running(tmp_path / "node", FakeApi(), level=isolation) as world:
         assert await said(world, "", container, volumes=volumes) == ["changed []"]
     teardown(tmp_path / "node")
 

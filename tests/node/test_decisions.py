@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 import os
 import random
 import stat
@@ -18,11 +17,11 @@ from hypothesis import strategies as st
 
 from strato.api.core import ConfigMap, Pod, Secret
 from strato.clock import VirtualClock
-from strato.node.images import ImageProblem, ImageStore, choose, normal_name
+from strato.node.images import ImageProblem, ImageStore, NoImage, choose, normal_name
 from strato.node.podstatus import ContainerRecord, Ending, PodRecord, phase_of, pod_status
 from strato.node.records import record_of
 from strato.node.restarts import Backoff, should_restart
-from strato.node.runplan import RUN_SECONDS, plan_run, problems, sleep_seconds
+from strato.node.runplan import RUN_SECONDS, plan_run, problems
 from strato.node.sandbox.atomicwriter import File, write_payload
 from strato.node.sandbox.cgroups import cpu_quota, cpu_shares, cpu_weight
 from strato.node.sandbox.environment import ConfigProblem, DownwardContext, References, environment, expand
@@ -34,23 +33,6 @@ from strato.node.sandbox.paths import NodePaths
 from strato.node.sandbox.volumes import Inputs, payload
 from strato.server.logs import LogOptions
 from strato.server.tables.pods import pod_status as shown_status
-
-SLEEPS = [
-    pytest.param(["sleep", "5"], 5.0, id="plain sleep"),
-    pytest.param(["/bin/sleep", "1.5"], 1.5, id="with its path"),
-    pytest.param(["sleep", "1m", "2"], 62.0, id="units and several words add up"),
-    pytest.param(["sh", "-c", "sleep 3"], 3.0, id="in a shell"),
-    pytest.param(["bash", "-c", "exec sleep 3;"], 3.0, id="in a shell by exec"),
-    pytest.param(["sleep", "infinity"], math.inf, id="forever"),
-    pytest.param(["sh", "-c", "echo x; sleep 3"], None, id="more than a sleep is not a plain sleep"),
-    pytest.param(["sleep", "x"], None, id="no number"),
-    pytest.param([], None, id="no command"),
-]
-
-
-@pytest.mark.parametrize(("argv", "seconds"), SLEEPS)
-def test_sleep_seconds(argv: list[str], seconds: float | None) -> None:
-    assert sleep_seconds(argv) == seconds
 
 
 def test_annotations_come_before_the_command() -> None:
@@ -378,7 +360,7 @@ def test_images_are_found_imported_and_removed(tmp_path: Path) -> None:
     assert found is not None
     assert (Path(found.root) / "f").read_text() == "x"
     store.remove("reg.io/a/b")
-    with pytest.raises(ImageProblem, match="not in the store"):
+    with pytest.raises(NoImage, match="not in the store"):
         store.remove("reg.io/a/b")
     with pytest.raises(ImageProblem, match="machine's own root and cannot be removed"):
         store.remove("strato/host")

@@ -12,7 +12,7 @@ import pytest
 from strato.api.core import Pod
 from strato.clock import VirtualClock, run_virtual
 from strato.node.hollow import HollowNodes
-from strato.node.runplan import EXIT_CODE, FAILURE_PROBABILITY, RUN_SECONDS
+from strato.node.runplan import EXIT_CODE, FAILURE_PROBABILITY, RUN_SECONDS, STOP_SECONDS
 from strato.node.starttemplates import StartTemplate, StartTemplates
 from tests.node.fake_api import FakeApi
 
@@ -24,7 +24,8 @@ def play(story: Story, **options: Any) -> FakeApi:
     api = FakeApi()
 
     async def main() -> None:
-        nodes = HollowNodes(api.cluster(), None, clock, random.Random(1), **{"count": 2, **options})
+        names = [f"hollow-{number}" for number in range(options.pop("count", 2))]
+        nodes = HollowNodes(api.cluster(), None, clock, random.Random(1), names=names, **options)
         task = asyncio.create_task(nodes.run())
         await nodes.registered.wait()
         await story(api, nodes, clock)
@@ -46,7 +47,7 @@ def test_registers_nodes_as_a_kubelet_does() -> None:
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
         await clock.sleep(0.1)  # the leases follow
 
-    api = play(story, cpu="4", memory="8Gi", pods=10, resources={"nvidia.com/gpu": "8"}, labels={"zone": "a"})
+    api = play(story, capacity={"cpu": "4", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": "8"}, labels={"zone": "a"})
     node = api.objects["/api/v1/nodes/hollow-1"]
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "hollow-1"
     assert node["metadata"]["labels"]["zone"] == "a"
@@ -114,7 +115,7 @@ def test_an_annotation_that_cannot_be_read_is_told_on_the_pod() -> None:
 
 
 ENDS = [
-    pytest.param({}, {}, "Succeeded", 0, id="no wish and no restart completes at once"),
+    pytest.param({}, {}, "Succeeded", 0, id="an unknown command without a restart completes at once"),
     pytest.param({}, {"restartPolicy": "OnFailure"}, "Succeeded", 0, id="on failure completes at once too"),
     pytest.param({EXIT_CODE: "3"}, {}, "Failed", 3, id="an exit code is honoured"),
     pytest.param({FAILURE_PROBABILITY: "1"}, {}, "Failed", 1, id="a sure failure exits with 1"),
@@ -144,6 +145,52 @@ def test_a_service_runs_until_it_is_deleted() -> None:
         await clock.sleep(0.1)
         assert api.phase("p") == "gone"
         assert nodes.pod_count == 0
+
+    play(story, max_lease_rate=0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "grace", "gone_after"),
+    [
+        pytest.param({"command": ["sleep", "1000"]}, 12, 12, id="sleep is killed when the grace period is over"),
+        pytest.param({"command": ["sleep", "25"]}, 30, 6, id="what ends by itself meanwhile is not waited for"),
+        pytest.param({"command": ["nginx"]}, 30, 0, id="a server ends when it is told to"),
+        pytest.param({}, 30, 0, id="so does a container without a command"),
+        pytest.param({"lifecycle": {"preStop": {"sleep": {"seconds": 7}}}}, 30, 7, id="a preStop hook comes first"),
+        pytest.param({"lifecycle": {"preStop": {"sleep": {"seconds": 7}}}}, 3, 3, id="but not beyond the grace period"),
+        pytest.param({"annotations": {STOP_SECONDS: "9"}}, 30, 9, id="as the annotation says"),
+    ],
+)
+def test_the_grace_period_of_a_deletion(spec: dict[str, Any], grace: int, gone_after: int) -> None:
+    spec = dict(spec)
+    annotations = spec.pop("annotations", {})
+
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        containers = [{"name": "c", "image": "nginx", **spec}]
+        for name in ("first", "p"):  # the second starts from a template
+            api.create_pod(name, "hollow-0", containers=deepcopy(containers), annotations=annotations)
+            await clock.sleep(1)
+        await clock.sleep(18)
+        await api.cluster().delete(_pod_kind(), "p", "default", grace_period_seconds=grace)
+        if gone_after:
+            await clock.sleep(gone_after - 0.5)
+            assert api.phase("p") == "Running"
+        await clock.sleep(1.1)
+        assert api.phase("p") == "gone"
+
+    play(story, max_lease_rate=0)
+
+
+def test_a_second_deletion_shortens_the_grace_period() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", containers=[{"name": "c", "image": "x", "command": ["sleep", "1000"]}])
+        await clock.sleep(1)
+        for grace in (100, 5):
+            await api.cluster().delete(_pod_kind(), "p", "default", grace_period_seconds=grace)
+            await clock.sleep(4)
+            assert api.phase("p") == "Running"
+        await clock.sleep(1.5)
+        assert api.phase("p") == "gone"
 
     play(story, max_lease_rate=0)
 

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from strato.node.sandbox import sandbox
-from strato.node.sandbox.sandbox import interpreter_mounts
+from strato.node.sandbox import interpretermounts
+from strato.node.sandbox.interpretermounts import interpreter_mounts
 
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this package lie with the interpreter, wherever the checkout under test does."""
-    monkeypatch.setattr(sandbox, "_packages", list)
+    monkeypatch.setattr(interpretermounts, "_packages", list)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_mount_of_the_pod_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_checkout_in_a_private_directory_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "_packages", lambda: ["/tmp/clone/src/strato"])
+    monkeypatch.setattr(interpretermounts, "_packages", lambda: ["/tmp/clone/src/strato"])
     monkeypatch.setattr(sys, "prefix", "/opt/venv")
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     assert [mount.target for mount in interpreter_mounts()] == ["/tmp/clone/src/strato"]

@@ -102,7 +102,7 @@ async def test_containers_killed_with_their_node_go_by_their_restart_policy(
     async with running(tmp_path / "node", api) as world:
         await start(world, tmp_path, "p", restartPolicy=policy)
         [worker] = world.node._workers.values()
-        pid = worker._runs["main"].pid
+        pid = worker._containers[0]._last.pid
     if has_torn_down:
         assert teardown(tmp_path / "node") == 1
     else:

@@ -63,6 +63,9 @@ class Helper:
             "userNamespace": "",
             "userBase": 0,
             "devices": [],
+            "stdin": False,
+            "stdinOnce": False,
+            "tty": False,
         }
         (directory / "spec.json").write_text(json.dumps(spec))
         shutil.chown(directory, USER, USER)
@@ -106,7 +109,7 @@ def test_an_ordinary_users_container_is_confined_and_entered(helper: Helper, uid
     directory = helper.start(f"({facts}) > /tmp/facts; sleep 600", security)
     wait = "until [ -s /tmp/facts ]; do sleep 0.05; done"
     same = f"{wait}; ({facts}) > /tmp/mine; cmp /tmp/mine /tmp/facts && cat /tmp/facts"
-    answer = helper.call(op="exec", directory=directory, argv=["sh", "-c", same], timeout=20)
+    answer = helper.call(op="exec", directory=directory, argv=["sh", "-c", same], timeout=120)
     with open(os.path.join(directory, "state.json")) as file:
         os.kill(json.load(file)["pid"], 10)
     assert answer["exitCode"] == 0, answer

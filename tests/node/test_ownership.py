@@ -14,6 +14,7 @@ from strato.node.sandbox import linux
 from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.ownership import ON_ROOT_MISMATCH, set_ownership
+from strato.node.sandbox.settings import PodNetwork
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import running
 from tests.node.test_confinement import said
@@ -140,7 +141,7 @@ def test_a_volume_without_a_bottom_is_refused_and_holds_no_descriptors(volume: P
 @pytest.mark.parametrize("kind", ["local", "hostPath"])
 async def test_a_pods_group_gets_local_volumes_and_no_host_paths(volume: Path, tmp_path: Path, kind: str) -> None:
     make(volume / "old", 0o600)
-    async with running(tmp_path / "node", FakeApi(), own_network=False) as world:
+    async with running(tmp_path / "node", FakeApi(), network=PodNetwork.HOST) as world:
         volumes = claim(world, volume)
         spec = world.api.objects["/api/v1/persistentvolumes/pv"]["spec"]
         spec[kind] = spec.pop("local")

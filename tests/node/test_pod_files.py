@@ -12,12 +12,15 @@ import pytest
 from strato.api import catalog
 from strato.errors import NotFound
 from strato.node.sandbox.cleanup import teardown
+from strato.node.sandbox.settings import PodNetwork
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import GO_VOLUME, World, running, until
 
-ROOT = pytest.param({"own_network": False}, id="root", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root"))
-USER = pytest.param({"isolation": "user"}, id="user")
-PLAIN = pytest.param({"isolation": "plain"}, id="plain")
+ROOT = pytest.param(
+    {"network": PodNetwork.HOST}, id="root", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+)
+USER = pytest.param({"level": "user"}, id="user")
+PLAIN = pytest.param({"level": "plain"}, id="plain")
 every_level = pytest.mark.parametrize("level", [ROOT, USER, PLAIN])
 with_mounts = pytest.mark.parametrize("level", [ROOT, USER])
 
@@ -341,4 +344,25 @@ async def test_a_pod_that_nests_thousands_of_directories_goes_like_any_other(
         await until(lambda: world.api.phase("p") == "gone")
         pods = tmp_path / "node" / "pods"
         await until(lambda: not list(pods.iterdir()))
+    teardown(tmp_path / "node")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"nfs": {"server": "s", "path": "/"}},
+        {"csi": {"driver": "d"}},
+        {"iscsi": {"targetPortal": "p", "iqn": "q", "lun": 0}},
+        {"cephfs": {"monitors": ["m"]}},
+        {"image": {"reference": "data:1"}},
+    ],
+    ids=lambda source: next(iter(source)),
+)
+async def test_a_volume_that_cannot_be_mounted_is_no_empty_directory(tmp_path: Path, source: dict[str, Any]) -> None:
+    async with running(tmp_path / "node", FakeApi(), level="plain") as world:
+        mount = {"name": "v", "mountPath": "/v"}
+        world.api.create_pod(
+            "p", "here", containers=[container("main", "true", mount)], volumes=[{"name": "v", **source}]
+        )
+        assert await warned(world, "FailedMount") == "volume 'v': volumes of its kind cannot be mounted by this node"
     teardown(tmp_path / "node")

@@ -15,6 +15,7 @@ from strato.api.core import Pod
 from strato.node.sandbox import linux
 from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.podusers import UserBlocks, needs_host_users
+from strato.node.sandbox.settings import PodNetwork
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import World, running, until
 from tests.node.test_confinement import said
@@ -109,7 +110,7 @@ async def test_a_root_pod_is_not_root_of_the_machine_unless_it_asks_for_that(wor
 
 
 @as_root
-@pytest.mark.parametrize("options", [{"own_users": False}, {"own_network": False}])
+@pytest.mark.parametrize("options", [{"own_users": False}, {"network": PodNetwork.HOST}])
 async def test_the_operator_can_keep_the_machines_users(tmp_path: Path, options: dict[str, bool]) -> None:
     async with running(tmp_path / "node", FakeApi(), **options) as world:
         assert not world.node.summary().own_users

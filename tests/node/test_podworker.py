@@ -13,10 +13,12 @@ from strato.api.core import Container, Pod
 from strato.clock import VirtualClock, run_virtual
 from strato.node.podstatus import phase_of
 from strato.node.records import record_of
+from strato.node.sandbox.containerworker import NodeServices
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.podworker import PodWorker
 from strato.node.sandbox.runtime import Ended, Launch, Run, RuntimeProblem
 from strato.node.sandbox.sandbox import ImageMissing
+from strato.node.sandbox.settings import NodePeriods
 
 
 class FakeMachine:
@@ -35,6 +37,7 @@ class FakeMachine:
         self.stubborn = False
         self.missing = False
         self.released = False
+        self.volumes = self
         self.attempts: dict[str, Run] = {}
         self.refreshes: list[float] = []
         self.gpus_back_at: list[float] = []
@@ -150,10 +153,13 @@ def live(story: Story, plans: dict[str, list[tuple[float, int]]], *, confirm_sec
             machine,
             machine,
             clock,
-            hosts=str,
-            submit=machine.submitted,
-            confirm=lambda: clock.sleep(confirm_seconds),
-            event=lambda _kind, reason, message: machine.events.append((reason, message)),
+            NodeServices(
+                hosts=str,
+                submit=lambda: machine.submitted(worker),
+                confirm=lambda: clock.sleep(confirm_seconds),
+                event=lambda _kind, reason, message: machine.events.append((reason, message)),
+            ),
+            NodePeriods(),
         )
         task = asyncio.create_task(worker.run())
         await story(worker, machine, clock)

@@ -24,6 +24,7 @@ from strato.node.sandbox.pressure import (
     pressures,
     rejection,
 )
+from strato.node.sandbox.settings import PodNetwork
 from strato.node.sandbox.storage import Disk
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import World, running, until
@@ -152,7 +153,9 @@ WRITES = {
 
 async def test_a_disk_that_fills_is_reported_and_the_pod_that_fills_it_goes(disk: Path) -> None:
     """What it wrote goes with it: nobody else has to, and the condition ends."""
-    async with running(disk / "node", FakeApi(), own_network=False, storage_seconds=0.1, pressure_seconds=1.0) as world:
+    async with running(
+        disk / "node", FakeApi(), network=PodNetwork.HOST, storage_seconds=0.1, pressure_seconds=1.0
+    ) as world:
         assert status(world, DISK) == status(world, MEMORY) == status(world, PIDS) == "False"
         world.sh("modest", "head -c 500000 /dev/zero > /v/x; sleep 1000", **WRITES)
         await until(lambda: world.api.phase("modest") == "Running")
@@ -168,7 +171,7 @@ async def test_a_disk_that_fills_is_reported_and_the_pod_that_fills_it_goes(disk
 
 async def test_a_node_on_a_full_disk_says_so_from_its_start_and_turns_pods_away(disk: Path) -> None:
     (disk / "full").write_bytes(b"x" * 60 * MI)
-    async with running(disk / "node", FakeApi(), own_network=False, storage_seconds=0.1) as world:
+    async with running(disk / "node", FakeApi(), network=PodNetwork.HOST, storage_seconds=0.1) as world:
         assert status(world, DISK) == "True"
         world.sh("late", "true")
         found = await world.finished("late")

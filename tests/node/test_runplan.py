@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 
+from strato.api.core import Container
+from strato.api.core.container import ExecAction, Lifecycle, LifecycleHandler, SleepAction
 from strato.node.runplan import (
     EXIT_CODE,
     FAILURE_PROBABILITY,
     RUN_SECONDS,
+    STOP_SECONDS,
     has_run_annotations,
     plan_run,
     problems,
-    sleep_seconds,
+    stop_seconds,
 )
 
 
@@ -53,11 +57,24 @@ PLANS: list[tuple[dict[str, str] | None, str, float, float, int]] = [
 
 @pytest.mark.parametrize(("notes", "policy", "drawn", "seconds", "code"), PLANS)
 def test_plan_run(notes: dict[str, str] | None, policy: str, drawn: float, seconds: float, code: int) -> None:
-    assert plan_run(notes, [], policy, Fixed(drawn)) == (seconds, code)
+    assert plan_run(notes, ["./work"], policy, Fixed(drawn)) == (seconds, code)
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+def test_a_container_without_a_command_is_a_service(policy: str) -> None:
+    assert plan_run(None, [], policy, Fixed(0.5)) == (math.inf, 0)
+    assert plan_run({RUN_SECONDS: "3"}, [], policy, Fixed(0.5)) == (3.0, 0)
+
+
+def test_annotations_and_the_command_line_each_say_their_part() -> None:
+    argv = ["sh", "-c", "sleep 10 && exit 3"]
+    assert plan_run({RUN_SECONDS: "5"}, argv, "Never", Fixed(0.5)) == (5.0, 3)
+    assert plan_run({EXIT_CODE: "0"}, argv, "Never", Fixed(0.5)) == (10.0, 0)
+    assert plan_run({FAILURE_PROBABILITY: "0.4"}, argv, "Never", Fixed(0.5)) == (10.0, 0)
 
 
 def test_either_annotation_is_one_of_ours() -> None:
-    for name in (RUN_SECONDS, EXIT_CODE, FAILURE_PROBABILITY):
+    for name in (RUN_SECONDS, EXIT_CODE, FAILURE_PROBABILITY, STOP_SECONDS):
         assert has_run_annotations({name: "1", "other": ""})
     assert not has_run_annotations({"other": "1"})
     assert not has_run_annotations({})
@@ -70,21 +87,34 @@ def test_what_cannot_be_read_is_named() -> None:
         f"annotation {EXIT_CODE}: '256' is ignored, want an exit code from 0 to 255",
         f"annotation {FAILURE_PROBABILITY}: 'x' is ignored, want a probability from 0 to 1",
     ]
+    assert problems({STOP_SECONDS: "x"}) == [
+        f"annotation {STOP_SECONDS}: 'x' is ignored, want a number of seconds, 0 or more"
+    ]
     assert problems({RUN_SECONDS: "0", EXIT_CODE: "0", FAILURE_PROBABILITY: "0"}) == []
     assert problems({RUN_SECONDS: "inf", EXIT_CODE: "255", FAILURE_PROBABILITY: "1"}) == []
     assert problems(None) == problems({}) == problems({"other": "x"}) == []
 
 
-@pytest.mark.parametrize(
-    ("argv", "seconds"),
-    [
-        (["sh", "-ec", "sleep 2"], 2.0),
-        (["sh", "-lc", "sleep 2"], 2.0),
-        (["sh", "-x", "sleep 2"], None),
-        (["sh", "-c"], None),
-        (["sh", "-c", "sleep 2", "name"], None),
-        (["sh"], None),
-    ],
-)
-def test_shells_that_only_sleep(argv: list[str], seconds: float | None) -> None:
-    assert sleep_seconds(argv) == seconds
+HOOK = {"sleep": SleepAction(seconds=4)}
+STOPS: list[tuple[dict[str, str], list[str], dict[str, Any], float]] = [
+    ({}, [], {}, 0.0),
+    ({}, ["nginx"], {}, 0.0),
+    ({}, ["./work"], {}, 0.0),
+    ({}, ["sleep", "60"], {}, math.inf),
+    ({}, ["sh", "-c", "trap 'exit 0' TERM; sleep 60"], {}, 0.0),
+    ({RUN_SECONDS: "60"}, ["sleep", "60"], {}, 0.0),
+    ({STOP_SECONDS: "7"}, ["nginx"], {}, 7.0),
+    ({STOP_SECONDS: "7", RUN_SECONDS: "1"}, ["nginx"], HOOK, 11.0),
+    ({STOP_SECONDS: "soon"}, ["sleep", "60"], {}, math.inf),
+    ({}, ["nginx"], HOOK, 4.0),
+    ({}, ["nginx"], {"exec": ExecAction(command=("sh", "-c", "sleep 3"))}, 3.0),
+    ({}, ["nginx"], {"exec": ExecAction(command=("./drain",))}, 0.0),
+]
+
+
+@pytest.mark.parametrize(("notes", "argv", "hook", "seconds"), STOPS)
+def test_how_long_a_container_takes_to_stop(
+    notes: dict[str, str], argv: list[str], hook: dict[str, Any], seconds: float
+) -> None:
+    lifecycle = Lifecycle(pre_stop=LifecycleHandler(**hook)) if hook else None
+    assert stop_seconds(notes, Container(name="c", command=tuple(argv), lifecycle=lifecycle)) == seconds

@@ -15,6 +15,7 @@ from strato.api import catalog
 from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.permissions import plain_warning
 from strato.node.sandbox.sandbox import PROCESSES
+from strato.node.sandbox.settings import PodNetwork
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import GO_VOLUME, World, running, until
 
@@ -351,9 +352,9 @@ async def test_followed_logs_end_with_the_container(world: World) -> None:
 
 ISOLATIONS = [
     pytest.param({}, "own", id="root", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root")),
-    pytest.param({"own_network": False}, "own", id="root on the machine's network"),
-    pytest.param({"isolation": "user"}, "own", id="an ordinary user"),
-    pytest.param({"isolation": "plain"}, "machine", id="no namespaces"),
+    pytest.param({"network": PodNetwork.HOST}, "own", id="root on the machine's network"),
+    pytest.param({"level": "user"}, "own", id="an ordinary user"),
+    pytest.param({"level": "plain"}, "machine", id="no namespaces"),
 ]
 LOOK = """
 echo ip $IP
@@ -393,7 +394,7 @@ async def test_each_isolation_keeps_its_promises(tmp_path: Path, options: dict[s
 
 async def test_an_image_is_not_replaced_by_the_machine_where_it_cannot_be_mounted(tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
-    async with running(tmp_path / "node", FakeApi(), isolation="plain") as world:
+    async with running(tmp_path / "node", FakeApi(), level="plain") as world:
         world.node.images.import_image("tiny", tmp_path / "image")
         world.api.create_pod("p", "here", containers=[{"name": "main", "image": "tiny", "command": ["true"]}])
 

@@ -15,6 +15,7 @@ from strato.api.core import Pod
 from strato.node.removal import remove_tree
 from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.paths import PodPaths
+from strato.node.sandbox.settings import PodNetwork
 from strato.node.sandbox.storage import ENDLESS, Disk, PodUsage, evictions, measure
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import running, until
@@ -178,7 +179,7 @@ async def test_a_pod_that_fills_the_disk_is_evicted(data_dir: Path, isolation: s
     target = {"volume": "/data/x", "root": "/tmp/x", "log": "/dev/stdout"}[where]
     limit = {"emptyDir": {"sizeLimit": "4Mi"}} if where == "volume" else {"emptyDir": {}}
     resources = {} if where == "volume" else {"resources": {"limits": {"ephemeral-storage": "4Mi"}}}
-    async with running(data_dir, FakeApi(), isolation=isolation, own_network=False, storage_seconds=0.05) as world:
+    async with running(data_dir, FakeApi(), level=isolation, network=PodNetwork.HOST, storage_seconds=0.05) as world:
         world.sh("neighbour", "sleep 1000", restartPolicy="Never")
         world.sh(
             "p",

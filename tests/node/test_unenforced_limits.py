@@ -8,6 +8,7 @@ import pytest
 
 from strato.node.sandbox import cgroups as cgroups_module
 from strato.node.sandbox.cgroups import Cgroups
+from strato.node.sandbox.settings import PodNetwork
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import running
 
@@ -24,7 +25,7 @@ async def test_a_node_without_cpu_limits_says_so_and_of_which_pods(
         return {name: group for name, group in real(*where).items() if name != "cpu"}
 
     monkeypatch.setattr(cgroups_module, "_find_roots", without_cpu)
-    async with running(tmp_path / "node", FakeApi(), own_network=False) as world:
+    async with running(tmp_path / "node", FakeApi(), network=PodNetwork.HOST) as world:
         [warning] = [text for text in world.node.summary().warnings if "not enforced" in text]
         assert warning.startswith("CPU limits are not enforced: ")
         world.sh("limited", "true", container={"resources": {"limits": {"cpu": "500m", "memory": "64Mi"}}})

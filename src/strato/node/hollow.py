@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 import logging
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from strato.api.core import Node, Pod
 from strato.client.cluster import Cluster
@@ -22,11 +22,14 @@ from strato.node.heartbeats import Heartbeats
 from strato.node.hollowpods import HollowPods
 from strato.node.nodesync import NodeSync
 from strato.node.registration import NodeFacts, register_node
-from strato.node.restarts import Backoff
 from strato.node.timers import Timers
 
+CAPACITY = {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+"""Of a hollow node, where nothing else is said."""
 _FIRST_HOST = int(ipaddress.IPv4Address("172.16.0.1"))
 _RETRY_SECONDS = 1.0
+_AT_ONCE = 64
+"""Registrations in flight."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,14 +40,10 @@ class HollowNodes:
     Args:
         informers: Shared informers; None makes and runs an own one.
         rng: Draws failures (annotation ``strato.dev/failure-probability``).
-        count: How many nodes; they are named ``<name_prefix>-0`` and so on.
-        cpu, memory, pods: Capacity of each node, quantities.
-        resources: Further capacity, resource name → quantity.
-        labels, annotations, taints: Of every node, beside what a kubelet sets.
-        start_latency_seconds: From bind to Running.
+        names: Of the nodes.
+        capacity: Of each node, resource name → quantity, beside what every hollow node has (`CAPACITY`).
+        labels: Of every node, beside what a kubelet sets.
         max_lease_rate: Lease renewals per second of all nodes together; 0 writes each lease once (`Heartbeats`).
-        concurrency: API requests in flight at most.
-        backoff: Waits between restarts of a container.
     """
 
     def __init__(
@@ -54,19 +53,10 @@ class HollowNodes:
         clock: Clock,
         rng: random.Random,
         *,
-        count: int,
-        name_prefix: str = "hollow",
-        cpu: str = "32",
-        memory: str = "256Gi",
-        pods: int = 110,
-        resources: Mapping[str, str] | None = None,
+        names: Sequence[str],
+        capacity: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
-        annotations: Mapping[str, str] | None = None,
-        taints: Iterable[Mapping[str, str]] = (),
-        start_latency_seconds: float = 0.0,
         max_lease_rate: float = 100.0,
-        concurrency: int = 64,
-        backoff: Backoff | None = None,
     ) -> None:
         self._cluster = cluster
         # Alone in a process, only bound pods are of interest; with others, one informer serves all.
@@ -78,36 +68,28 @@ class HollowNodes:
         )
         self._node_informer = Informer(cluster, Node, clock, rng) if informers is None else informers.informer(Node)
         self._clock = clock
-        self._concurrency = concurrency
-        capacity = {"cpu": cpu, "memory": memory, "pods": str(pods), "ephemeral-storage": "100Gi", **(resources or {})}
         all_labels = {"node.kubernetes.io/instance-type": "hollow", **(labels or {})}
-        node_taints = tuple(taints)
         self._facts = {
-            f"{name_prefix}-{index}": NodeFacts(
-                name=f"{name_prefix}-{index}",
+            name: NodeFacts(
+                name=name,
                 address=str(ipaddress.IPv4Address(_FIRST_HOST + index)),
-                capacity=capacity,
+                capacity={**CAPACITY, **(capacity or {})},
                 labels=all_labels,
-                annotations=annotations or {},
-                taints=node_taints,
                 message="hollow node is posting ready status",
             )
-            for index in range(count)
+            for index, name in enumerate(names)
         }
         self._uids: dict[str, str] = {}
         self._stopped: set[str] = set()
         self._timers = Timers(clock)
-        self._pods = HollowPods(
+        self._pods = HollowPods(cluster, clock, rng, self._timers)
+        self._heartbeats = Heartbeats(
             cluster,
             clock,
-            rng,
-            self._timers,
-            start_latency_seconds=start_latency_seconds,
-            backoff=backoff,
-            concurrency=concurrency,
-        )
-        self._heartbeats = Heartbeats(
-            cluster, clock, self._uids, is_stopped=self._stopped.__contains__, max_rate=max_lease_rate, expected=count
+            self._uids,
+            is_stopped=self._stopped.__contains__,
+            max_rate=max_lease_rate,
+            expected=len(names),
         )
         self._sync = NodeSync(
             cluster,
@@ -194,7 +176,7 @@ class HollowNodes:
                 await self._register_one(facts)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._concurrency, len(self._facts))):
+            for _ in range(min(_AT_ONCE, len(self._facts))):
                 group.create_task(work())
         self.registered.set()
 

@@ -1,7 +1,8 @@
 """Pods on hollow nodes: no process runs; a timer ends each container when its run plan says.
 
-What each container does is decided by `strato.node.runplan`; the states it goes through, restarts, back-off and the
-active deadline are those of a kubelet. Init containers pass at once, sidecars end with the pod.
+What each container does is decided by `strato.node.runplan`; the states it goes through, restarts, back-off, the
+active deadline and the grace period of a deletion are those of a kubelet. Init containers pass at once, sidecars end
+with the pod.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 import logging
 import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from strato.api.core import Container, Pod
 from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
-from strato.clock import Clock
+from strato.clock import Clock, parse_time
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, PodRecord, phase_of, pod_status
 from strato.node.records import record_of
 from strato.node.restarts import Backoff, should_restart
-from strato.node.runplan import plan_run, problems
+from strato.node.runplan import plan_run, problems, stop_seconds
 from strato.node.starttemplates import StartTemplate, StartTemplates, container_id, started
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
@@ -48,13 +50,14 @@ class HollowPod:
         "_record",
         "epochs",
         "host_ip",
-        "is_terminating",
+        "is_stopped",
         "name",
         "namespace",
         "node",
         "pod",
         "pod_ip",
         "since",
+        "stops_at",
         "template",
         "uid",
         "waits",
@@ -83,8 +86,10 @@ class HollowPod:
         """Per container, the run its timers belong to; a timer of an earlier run is void."""
         self.waits = [0.0] * containers
         """Per container, its last back-off in seconds."""
-        self.is_terminating = False
-        """The API asked for its deletion."""
+        self.stops_at: float | None = None
+        """When its last container ends, in monotonic time, since the API asked for its deletion."""
+        self.is_stopped = False
+        """All its containers have ended since; it is to be removed from the API."""
 
     @property
     def record(self) -> PodRecord:
@@ -98,9 +103,17 @@ class HollowPod:
                 pod_status(record, self.written_at)  # for the times of its conditions
         return record
 
+    def running(self) -> Sequence[Container]:
+        """Return the containers that run now; sidecars end when they are told to and are left out."""
+        spec = self.pod.spec
+        if self._record is None:
+            return spec.containers
+        records = self._record.containers[len(spec.init_containers) :]
+        return [one for one, record in zip(spec.containers, records, strict=True) if record.state == "running"]
+
     def next_write(self, now: float) -> dict[str, Any] | bytes | None:
         """Return the status to write, or the patch that does; None deletes the pod."""
-        if self.is_terminating:
+        if self.is_stopped:
             return None
         if self._record is not None or self.template is None:
             return pod_status(self.record, now)
@@ -116,34 +129,18 @@ class HollowPods:
 
     Args:
         rng: Draws failures.
-        start_latency_seconds: From bind to Running.
-        backoff: Waits between two runs of a container.
-        concurrency: Status writes in flight at most.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        clock: Clock,
-        rng: random.Random,
-        timers: Timers,
-        *,
-        start_latency_seconds: float = 0.0,
-        backoff: Backoff | None = None,
-        concurrency: int = 64,
-    ) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, rng: random.Random, timers: Timers) -> None:
         self._clock = clock
         self._recorder = EventRecorder(cluster, clock, "kubelet")
         self._rng = rng
         self._timers = timers
-        self._start_latency_seconds = start_latency_seconds
-        self._backoff = backoff or Backoff()
+        self._backoff = Backoff()
         self._templates = StartTemplates(rng)
         self._pods: dict[str, HollowPod] = {}
         self._addresses_given = 0
-        self.writer: StatusWriter[HollowPod] = StatusWriter(
-            cluster, clock, on_written=self._on_written, concurrency=concurrency
-        )
+        self.writer: StatusWriter[HollowPod] = StatusWriter(cluster, clock, on_written=self._on_written)
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -153,11 +150,11 @@ class HollowPods:
         uid = pod.metadata.uid
         held = self._pods.get(uid)
         if pod.metadata.deletion_timestamp is not None:
-            self._terminate(held if held is not None else self._take(pod, host_ip))
+            self._terminate(held if held is not None else self._take(pod, host_ip), pod)
         elif pod.status.phase in _FINAL:
             self._pods.pop(uid, None)
         elif held is None:
-            template = self._templates.of(pod, MIN_REPORTED_SECONDS) if self._start_latency_seconds <= 0 else None
+            template = self._templates.of(pod, MIN_REPORTED_SECONDS)
             if template is None:
                 self._admit(self._take(pod, host_ip))
             else:
@@ -206,15 +203,32 @@ class HollowPods:
         return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
     def _holds(self, held: HollowPod) -> bool:
-        return self._pods.get(held.uid) is held and not held.is_terminating
+        return self._pods.get(held.uid) is held and not held.is_stopped
 
-    def _terminate(self, held: HollowPod) -> None:
-        if not held.is_terminating:
-            held.is_terminating = True
+    def _terminate(self, held: HollowPod, pod: Pod) -> None:
+        """Let the containers end, at the end of the grace period at the latest; a later deletion may shorten it."""
+        running = held.running()
+        seconds = 0.0
+        if running:
+            annotations = held.pod.metadata.annotations
+            longest = max(stop_seconds(annotations, container) for container in running)
+            seconds = min(longest, _grace_seconds(pod, self._clock.now()))
+        stops_at = self._clock.monotonic() + seconds
+        if held.stops_at is not None and stops_at >= held.stops_at:
+            return
+        held.stops_at = stops_at
+        if seconds > 0:
+            self._timers.at(stops_at, self._stop, held)
+        else:
+            self._stop(held)
+
+    def _stop(self, held: HollowPod) -> None:
+        if self._holds(held):
+            held.is_stopped = True
             self.writer.submit(held)
 
     def _on_written(self, held: HollowPod, exists: bool) -> None:
-        if not exists or held.is_terminating:
+        if not exists or held.is_stopped:
             self._pods.pop(held.uid, None)
 
     def _admit(self, held: HollowPod) -> None:
@@ -231,14 +245,12 @@ class HollowPods:
             self._timers.after(record.start_time + deadline - self._clock.now(), self._exceed_deadline, held)
         if held.pod.status.container_statuses:
             self._resume(held)
-        elif self._start_latency_seconds > 0:
-            self._timers.after(self._start_latency_seconds, self._start, held)
         else:
             self._start(held)
 
     def _start(self, held: HollowPod) -> None:
         """Run every container for the first time."""
-        if not self._holds(held):
+        if not self._holds(held) or held.stops_at is not None:
             return
         now, longest = self._clock.now(), 0.0
         for index, container in enumerate(held.record.containers):
@@ -298,7 +310,9 @@ class HollowPods:
         self._after_end(held, index, ending)
 
     def _after_end(self, held: HollowPod, index: int, ending: Ending) -> None:
-        if not should_restart(held.record.restart_policy, ending.exit_code) or held.record.reason:
+        if held.stops_at is not None or held.record.reason:
+            return
+        if not should_restart(held.record.restart_policy, ending.exit_code):
             return
         container = held.record.containers[index]
         wait = self._backoff.next_wait(held.waits[index], ending.finished_at - ending.started_at)
@@ -310,7 +324,7 @@ class HollowPods:
         self._timers.after(wait, self._restart, held, index, held.epochs[index])
 
     def _restart(self, held: HollowPod, index: int, epoch: int) -> None:
-        if self._holds(held) and held.epochs[index] == epoch:
+        if self._holds(held) and held.epochs[index] == epoch and held.stops_at is None:
             held.record.containers[index].restart_count += 1
             self._begin(held, index, self._clock.now())
             self.writer.submit(held)
@@ -320,11 +334,14 @@ class HollowPods:
             held.record.reason = "DeadlineExceeded"
             held.record.message = "Pod was active on the node longer than the specified deadline"
             self._kill_rest(held)
-            self.writer.submit(held)
+            self._write_state(held)
 
     def _write_state(self, held: HollowPod) -> None:
         """Write the new state; the end of the last container ends the sidecars."""
         record = held.record
+        if held.stops_at is not None and not held.running():
+            self._stop(held)
+            return
         if len(record.containers) > 1 and phase_of(record) in _FINAL:
             self._kill_rest(held)
         self.writer.submit(held)
@@ -335,6 +352,14 @@ class HollowPods:
             held.epochs[index] += 1
             if container.state == "running":
                 container.end(_ending(container, _KILLED, ERROR, now))
+
+
+def _grace_seconds(pod: Pod, now: float) -> float:
+    """Return how much of a deletion's grace period is left."""
+    meta = pod.metadata
+    grace = float(meta.deletion_grace_period_seconds or 0)
+    # The timestamp is when the grace period ends, without its fraction of a second.
+    return min(grace, parse_time(meta.deletion_timestamp) + 1 - now) if grace and meta.deletion_timestamp else 0.0
 
 
 def _spec_of(held: HollowPod, index: int) -> Container:

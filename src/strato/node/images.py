@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from strato.errors import UsageError
+from strato.errors import StateError, UsageError, one_line
 from strato.node import beneath
 from strato.node.layers import unpack
 from strato.node.ocilayout import is_layout, unpack_layout
@@ -28,7 +28,11 @@ HOST_IMAGE = "strato/host"
 
 
 class ImageProblem(UsageError):
-    """An image cannot be imported, or is not there."""
+    """An image cannot be imported, or not under that name."""
+
+
+class NoImage(StateError):
+    """There is no image of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ class ImageStore:
         except BadImage as err:
             raise ImageProblem(f"{path}: {err}") from err
         except OSError as err:
-            raise ImageProblem(f"image {name!r}: cannot copy {path}: {err}") from err
+            raise ImageProblem(f"image {name!r}: cannot copy {path}: {one_line(err)}") from err
         finally:
             remove_tree(str(fresh))
 
@@ -159,12 +163,13 @@ class ImageStore:
         """Remove an image; containers that run on it keep what they have open.
 
         Raises:
-            ImageProblem: No such image, or the machine's own.
+            NoImage: No such image.
+            ImageProblem: It is the machine's own root.
         """
         if normal_name(name) == normal_name(HOST_IMAGE):
             raise ImageProblem(f"{HOST_IMAGE} is this machine's own root and cannot be removed")
         if self.find(name) is None:
-            raise ImageProblem(f"image {name!r} is not in the store; `strato image list` shows what is")
+            raise NoImage(f"image {name!r} is not in the store; `strato image list` shows what is")
         remove_tree(str(self._path(name)))
 
     def _path(self, name: str) -> Path:

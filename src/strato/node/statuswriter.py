@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.client.cluster import Cluster, Patch
-from strato.client.statusqueue import StatusQueue, Write
+from strato.client.statusqueue import InFlight, Reporter, Retries, StatusQueue, Write
 from strato.clock import Clock
 from strato.errors import ApiError, Conflict, Gone, InternalError, NotFound, TooManyRequests, Unavailable
 
@@ -57,15 +57,16 @@ class StatusWriter(Generic[S]):
         self._on_written = on_written
         self._queue: StatusQueue[str, S, _Request[S]] = StatusQueue(
             clock,
-            self._build,
-            self._send,
-            workers=max(2, concurrency // cluster.at_once),
-            batch=cluster.at_once,
-            may_retry=lambda error: isinstance(error, _PASSING),
-            first_retry_seconds=_RETRY_SECONDS,
-            longest_retry_seconds=_LONGEST_RETRY_SECONDS,
-            on_confirmed=lambda _, subject, __: on_written(subject, True),
-            on_refused=self._on_refused,
+            Reporter(
+                self._build,
+                self._send,
+                on_confirmed=lambda _, subject, __: on_written(subject, True),
+                on_refused=self._on_refused,
+            ),
+            InFlight(max(2, concurrency // cluster.at_once), cluster.at_once),
+            retries=Retries(
+                _RETRY_SECONDS, _LONGEST_RETRY_SECONDS, may_retry=lambda error: isinstance(error, _PASSING)
+            ),
             name="pod statuses",
         )
         self.run = self._queue.run

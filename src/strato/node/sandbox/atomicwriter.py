@@ -14,6 +14,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from strato.errors import one_line
 from strato.node import beneath
 from strato.node.removal import remove_tree
 from strato.node.sandbox.environment import ConfigProblem
@@ -65,7 +66,8 @@ def write_payload(directory: str, files: Mapping[str, File], group: int | None =
             for path, file in files.items():
                 _write(new, path, file, group)
         except OSError as err:
-            raise ConfigProblem(f"the files of volume {os.path.basename(directory)} cannot be written: {err}") from err
+            name = os.path.basename(directory)
+            raise ConfigProblem(f"the files of volume {name} cannot be written: {one_line(err)}") from err
         finally:
             os.close(new)
         with contextlib.suppress(FileNotFoundError):

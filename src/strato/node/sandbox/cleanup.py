@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from strato.errors import one_line
 from strato.node.sandbox import egress, linux, netlink, pause
 from strato.node.sandbox.cgroups import Cgroups
 from strato.node.sandbox.network import bridge_name
@@ -60,7 +61,7 @@ def teardown(
         try:
             egress.disable_egress(bridge_name(directory))
         except OSError as err:
-            report(f"the pods' address translation stays: {err}")
+            report(f"the pods' address translation stays: {one_line(err)}")
     with contextlib.suppress(OSError):
         netlink.delete_link(bridge_name(directory))
     return len(pids)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import array
 import contextlib
+import fcntl
 import os
 import signal
 import socket
+import stat
+import termios
 from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -85,14 +88,26 @@ def become(
     entry: Entry,
     argv: Sequence[str],
     *,
-    out: int,
-    err: int,
+    out: int | None,
+    err: int | None,
     failed: int,
+    stdin: int | None = None,
+    terminal: socket.socket | None = None,
 ) -> NoReturn:
     """Turn into a process of the container; what goes wrong is written to ``failed``.
 
     Call in a fresh child that is to be nothing else. No descriptor but standard input, output and error gets past
     this function, and until the ``exec`` nobody in the container can look into the process.
+
+    Args:
+        spec: Of the container.
+        entry: What is joined.
+        argv: The program and its arguments.
+        out: Standard output; None is ``/dev/null``, as for the other two.
+        err: Standard error.
+        failed: Where problems go.
+        stdin: Standard input.
+        terminal: Where the other end of a terminal is sent; the process gets this terminal for all three.
     """
     try:
         linux.hide_from_tracers()
@@ -103,13 +118,14 @@ def become(
         os.setsid()
         for fd in entry.cgroups:
             os.write(fd, b"0")
-        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        _own_output(spec)
+        null = os.open("/dev/null", os.O_RDWR)
+        for standard, descriptor in enumerate((stdin, out, err)):
+            os.dup2(null if descriptor is None else descriptor, standard)
+        if terminal is None:
+            _own_output(spec, has_input=stdin is not None)
         arriving = entry.arriving
         optional = [entry.user] if entry.user is not None else []
-        optional += [arriving.fileno()] if arriving is not None else []
+        optional += [one.fileno() for one in (arriving, terminal) if one is not None]
         linux.close_all_but([0, 1, 2, failed, *entry.namespaces, *optional])
         if arriving is not None:
             message, fds = receive_fds(arriving)
@@ -128,9 +144,13 @@ def become(
         env = dict(spec["env"])
         if "HOME" not in env:
             env["HOME"] = _home(spec["security"]["uid"] or 0)
+        if terminal is not None:
+            env.setdefault("TERM", "xterm")
         _be_user(spec["security"], entry.user, newest, held, own_root=bool(spec["base"]))
         if spec["isolation"] == "plain":  # on the machine itself it is made by whom the pod runs as
             beneath.change_directory(spec["workingDir"])
+        if terminal is not None:
+            _open_terminal(terminal)
         linux.hide_from_tracers()  # where fs.suid_dumpable is set, a change of user ends it
         os.execvpe(argv[0], list(argv), env)
     except BaseException as error:  # nothing may return into the caller's code from here
@@ -169,11 +189,37 @@ def _be_user(security: dict[str, Any], user_namespace: int | None, newest: int, 
             linux.set_filter(program)
 
 
-def _own_output(spec: Spec) -> None:
-    """Let the container's user open its standard output and error by their names in ``/dev``."""
+def _open_terminal(other_end: socket.socket) -> None:
+    """Get a terminal of the container's own, by the rights of its user, and hand its other end over.
+
+    Raises:
+        RuntimeError: The container has none to give; what lies at its ``/dev/ptmx`` may be anything.
+    """
+    try:
+        master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise RuntimeError(f"/dev/ptmx of the container gives no terminals: {error.strerror}") from error
+    found = os.fstat(master)
+    if not stat.S_ISCHR(found.st_mode) or found.st_rdev != os.makedev(5, 2):
+        raise RuntimeError("/dev/ptmx of the container gives no terminals")
+    fcntl.ioctl(master, _TIOCSPTLCK, b"\0\0\0\0")
+    slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY)
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    for number in (0, 1, 2):
+        os.dup2(slave, number)
+    socket.send_fds(other_end, [b"t"], [master])
+    for descriptor in (slave, master, other_end.fileno()):
+        os.close(descriptor)
+
+
+_TIOCSPTLCK, _TIOCGPTPEER = 0x40045431, 0x5441
+
+
+def _own_output(spec: Spec, *, has_input: bool) -> None:
+    """Let the container's user open its standard input, output and error by their names in ``/dev``."""
     security = spec["security"]
     if spec["isolation"] != "user" and security["uid"] is not None and os.geteuid() == 0:
-        for number in (1, 2):
+        for number in (0, 1, 2) if has_input else (1, 2):
             os.fchown(number, spec["userBase"] + security["uid"], spec["userBase"] + security["gid"])
 
 
@@ -218,7 +264,8 @@ _PASSWD_BYTES = 1 << 20
 def _explain(name: str, error: BaseException) -> str:
     if isinstance(error, FileNotFoundError) and "/" not in name:
         return f'exec: "{name}": executable file not found in $PATH'
-    return f'exec: "{name}": {error}'
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f'exec: "{name}": {text[:1].lower()}{text[1:]}'
 
 
 def receive_fds(sock: socket.socket) -> tuple[bytes, list[int]]:

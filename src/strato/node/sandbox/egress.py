@@ -67,11 +67,10 @@ def enable_egress(bridge: str, network: str) -> None:
     Raises:
         EgressUnavailable: nftables is missing or refused, or the machine itself has no default route.
     """
-    device = egress_device()
-    if not device:
-        raise EgressUnavailable("this machine has no default route")
+    device = _device()
     with _one_at_a_time():
         _sweep(keep=bridge)
+        _write(_note(bridge), "")
         note = os.path.join(_NOTES, f"forwarding-{device}")
         if _read(_FORWARDING.format(device)) == "0":
             with open(note, "w"):  # before the switch: a crash in between must not leave it on for ever
@@ -82,17 +81,39 @@ def enable_egress(bridge: str, network: str) -> None:
 
 
 def disable_egress(bridge: str) -> None:
-    """Remove the bridge's table, and forwarding with the last one. Idempotent.
+    """Remove the bridge's table, and forwarding with the last one; nothing where it was never enabled. Idempotent.
 
     Raises:
         EgressUnavailable: nftables refused.
     """
-    if not os.path.isdir(_NOTES):
+    if not os.path.exists(_note(bridge)):
         return
-    if _program() is None and not any(note.startswith("forwarding-") for note in os.listdir(_NOTES)):
-        return  # without it nothing was added
     with _one_at_a_time():
         _sweep(remove=bridge)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_note(bridge))
+
+
+def unavailable() -> str:
+    """Return why this machine cannot translate the pods' addresses, empty when it can; changes nothing."""
+    try:
+        _device()
+        _our_tables()
+    except EgressUnavailable as error:
+        return str(error)
+    return ""
+
+
+def _device() -> str:
+    device = egress_device()
+    if not device:
+        raise EgressUnavailable("this machine has no default route")
+    return device
+
+
+def _note(bridge: str) -> str:
+    """Return the file that stands for a bridge whose egress was enabled."""
+    return os.path.join(_NOTES, f"egress-{bridge}")
 
 
 def _sweep(*, keep: str = "", remove: str = "") -> None:

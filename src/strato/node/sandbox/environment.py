@@ -23,7 +23,6 @@ from strato.errors import StratoError
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 _KEYED_FIELD = re.compile(r"metadata\.(annotations|labels)\['(.+)'\]")
-_RESOURCE_UNITS = {"cpu": "1", "memory": "1", "ephemeral-storage": "1"}
 
 
 class ConfigProblem(StratoError):

@@ -12,6 +12,7 @@ import re
 import shutil
 from dataclasses import dataclass
 
+from strato.errors import one_line
 from strato.node.sandbox.gpus import SMI_QUERY, GpuSources
 from strato.node.sandbox.volumes import Mount
 
@@ -102,7 +103,8 @@ async def look(smi: str, root: str = "/") -> GpuSources:
     try:
         return GpuSources(devices, texts, smi=await _ask(smi))
     except (OSError, TimeoutError) as err:
-        return GpuSources(devices, texts, smi_problem=str(err) or f"no answer within {SMI_TIMEOUT_SECONDS:g} s")
+        why = one_line(err) if str(err) else f"no answer within {SMI_TIMEOUT_SECONDS:g} s"
+        return GpuSources(devices, texts, smi_problem=why)
 
 
 async def _ask(smi: str) -> str:

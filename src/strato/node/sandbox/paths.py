@@ -29,6 +29,16 @@ class PodPaths:
         """Directory of the files that keep its namespaces."""
         return os.path.join(self.home, "ns")
 
+    @property
+    def uts_namespace(self) -> str:
+        """File of a namespace that every pod with namespaces has, and that its user namespace owns."""
+        return f"{self.namespaces}/uts"
+
+    @property
+    def has_namespaces(self) -> bool:
+        """Whether the pod's namespaces have been made: its containers may run."""
+        return os.path.exists(self.uts_namespace)
+
     def file(self, name: str) -> str:
         """A generated file: ``hosts``, ``hostname``, ``resolv.conf``."""
         return os.path.join(self.home, "etc", name)
@@ -62,10 +72,16 @@ class PodPaths:
                 if entry == name or entry.startswith(name + "."):
                     os.unlink(os.path.join(directory, entry))
 
-    def write_identity(self, namespace: str, name: str, ip: str) -> None:
-        """Note whose directory this is."""
+    def write_identity(self, namespace: str, name: str, ip: str, *, shares_network: bool) -> None:
+        """Note whose directory this is, and whether the pod has the machine's network."""
         os.makedirs(os.path.join(self.home, "etc"), exist_ok=True)
-        self._note("pod.json", {"namespace": namespace, "name": name, "ip": ip})
+        network = "machine" if shares_network else "own"
+        self._note("pod.json", {"namespace": namespace, "name": name, "ip": ip, "network": network})
+
+    @property
+    def shares_network(self) -> bool:
+        """Whether the pod is known to have the machine's network."""
+        return self.identity().get("network") == "machine"
 
     def identity(self) -> dict[str, str]:
         """Return what `write_identity` noted, empty when it did not come to that."""

@@ -22,11 +22,20 @@ def plain_warning(settings: str = "/proc/sys") -> str:
     Args:
         settings: Where the kernel shows its settings.
     """
+    allowing = forbidding_setting(settings)
+    if not allowing:
+        return _PLAIN
+    name = allowing.partition("=")[0]
+    forbids = _read(os.path.join(settings, name.replace(".", "/")))
+    return f"{_PLAIN}; the cause is {name}={forbids}, changed by: sudo sysctl {allowing}"
+
+
+def forbidding_setting(settings: str = "/proc/sys") -> str:
+    """Return the setting that forbids namespaces as sysctl takes it to allow them; empty when none does."""
     for path, forbids, allows in _SWITCHES:
         if _read(os.path.join(settings, path)) == forbids:
-            name = path.replace("/", ".")
-            return f"{_PLAIN}; the cause is {name}={forbids}, changed by: sudo sysctl {name}={allows}"
-    return _PLAIN
+            return f"{path.replace('/', '.')}={allows}"
+    return ""
 
 
 def _read(path: str) -> str:

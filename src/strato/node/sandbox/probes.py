@@ -13,8 +13,6 @@ from strato.node.podstatus import ContainerRecord
 from strato.node.registration import KUBELET_VERSION
 from strato.node.sandbox.runtime import Run, Runtime, RuntimeProblem
 
-_USER_AGENT = f"kube-probe/{KUBELET_VERSION.removeprefix('v')}"
-
 
 class Prober:
     """Runs a container's probes while it runs.

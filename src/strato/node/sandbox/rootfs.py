@@ -12,6 +12,7 @@ import os
 import stat
 from typing import Any
 
+from strato.errors import one_line
 from strato.node import beneath
 from strato.node.sandbox import linux
 
@@ -212,7 +213,7 @@ class RootBuilder:
                 raise
             if required:
                 raise OSError(
-                    err.errno, f"{target} cannot be shown in the ids of the pod's user namespace: {err}"
+                    err.errno, f"{target} cannot be shown in the ids of the pod's user namespace: {one_line(err)}"
                 ) from err
             bind(None)
         finally:

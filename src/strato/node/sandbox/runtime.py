@@ -93,6 +93,11 @@ class Launch:
     """The user outside that is root in it."""
     devices: Sequence[str] = ()
     """Device files that only this container gets, beside those all have."""
+    stdin: bool = False
+    """Whether it reads what who is attached to it writes."""
+    stdin_once: bool = False
+    """Whether its input ends with the first of them."""
+    tty: bool = False
 
 
 class Runtime(Protocol):
@@ -301,6 +306,9 @@ class ProcessRuntime:
             "userNamespace": launch.user_namespace,
             "userBase": launch.user_base,
             "devices": list(launch.devices),
+            "stdin": launch.stdin,
+            "stdinOnce": launch.stdin_once,
+            "tty": launch.tty,
         }
         descriptor = os.open(os.path.join(launch.directory, "spec.json"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w") as file:

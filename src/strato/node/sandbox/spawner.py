@@ -18,7 +18,8 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from strato.node.sandbox import container, egress, linux, netlink, pause, seccomp, supervisor
+from strato.errors import one_line
+from strato.node.sandbox import channels, commands, container, egress, linux, netlink, pause, seccomp, supervisor
 
 SOCKET_FD = 3
 MAX_MESSAGE_BYTES = 131072
@@ -49,14 +50,26 @@ def main() -> None:
     sock = socket.socket(fileno=SOCKET_FD)
     seccomp.warm_up()
     gc.freeze()
+    streams = channels.listen(os.path.dirname(os.environ["STRATO_LOCK"]), commands.SOCKET)
     sock.send(b'{"id":0}')
     while True:
-        message = sock.recv(MAX_MESSAGE_BYTES)
-        if not message:
-            return
-        if os.fork() == 0:
-            os.close(lock)
-            _work(sock, message, unmapped)
+        ready = select.select([sock, streams], [], [])[0]
+        if sock in ready:
+            message = sock.recv(MAX_MESSAGE_BYTES)
+            if not message:
+                return
+            if os.fork() == 0:
+                os.close(lock)
+                streams.close()
+                _work(sock, message, unmapped)
+        if streams in ready:
+            client, _ = streams.accept()
+            if os.fork() == 0:
+                os.close(lock)
+                for other in (sock, streams):
+                    other.close()
+                commands.serve(client)
+            client.close()
 
 
 def _unmapped_owners() -> int | None:
@@ -79,7 +92,7 @@ def _work(sock: socket.socket, message: bytes, unmapped: int | None) -> None:
             _start(request["directory"], answer, sock, unmapped)
         answer |= _OPERATIONS[request["op"]](request)
     except Exception as error:  # a worker's failure is an answer, whatever it is
-        answer["error"] = f"{type(error).__name__}: {error}"
+        answer["error"] = one_line(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
     finally:
         try:
             sock.send(json.dumps(answer).encode())
@@ -96,14 +109,18 @@ def _start(directory: str, answer: dict[str, Any], sock: socket.socket, unmapped
 
 
 def _probe(_request: Request) -> dict[str, Any]:
+    return {"isolation": strongest_isolation()}
+
+
+def strongest_isolation() -> str:
     """Find the strongest isolation that works here; each try in a process of its own."""
     for isolation, flags in (
         ("root", linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC),
         ("user", linux.CLONE_NEWUSER | linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWUTS),
     ):
         if _try(flags, isolation == "user"):
-            return {"isolation": isolation}
-    return {"isolation": "plain"}
+            return isolation
+    return "plain"
 
 
 def _try(flags: int, as_user: bool) -> bool:
@@ -140,7 +157,7 @@ def _egress(request: Request) -> dict[str, Any]:
     try:
         egress.enable_egress(request["bridge"], request["network"])
     except OSError as err:
-        return {"problem": str(err)}
+        return {"problem": one_line(err)}
     return {"problem": ""}
 
 
@@ -221,7 +238,7 @@ def _pod_inside(request: Request, ready: int, done: int, done_write: int) -> Non
                 netlink.add_default_route(request["gateway"])
             code = 0
     except OSError as err:
-        os.write(ready, b"!" + str(err).encode())
+        os.write(ready, b"!" + one_line(err).encode())
     finally:
         os._exit(code)
 
@@ -239,7 +256,7 @@ def _map_users(request: Request) -> dict[str, Any]:
     try:
         owner = linux.user_namespace(owners, owners)
     except OSError as err:
-        return {"problem": f"this machine allows no user namespaces: {err}", "unmapped": paths}
+        return {"problem": f"this machine allows no user namespaces: {one_line(err)}", "unmapped": paths}
     problem = ""
     if image and not linux.can_be_mapped(image, owner):
         problem = f"the file system of {image} has no idmapped mounts"

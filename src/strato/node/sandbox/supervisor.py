@@ -22,14 +22,18 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from strato.node.sandbox import container, linux, pause
+from strato.errors import one_line
+from strato.node.sandbox import channels, container, linux, pause
+from strato.node.sandbox.commands import Pipes
 from strato.node.sandbox.container import MESSAGE_BYTES, START_ERROR, Entry, Spec
 from strato.node.sandbox.logfiles import LogWriter
 from strato.node.sandbox.rootfs import RootBuilder
 
 KILL_SIGNAL = signal.SIGUSR1
 """Sent to the supervisor: kill the container now."""
-_READ_BYTES = 65536
+ATTACH_SOCKET = "attach.sock"
+"""In the attempt's directory: who connects is attached to the container's streams."""
+_NAMES = {channels.STDOUT: "stdout", channels.STDERR: "stderr"}
 _FIRST_NAMESPACE = 200
 """Number of the supervisor's descriptor of the container's mount namespace; its other own namespaces follow."""
 
@@ -110,10 +114,10 @@ class _Supervisor:
 
     def _run(self, wakeup: int) -> None:
         spec = self._spec
-        out_read, out_write = os.pipe()
-        err_read, err_write = os.pipe()
         exec_read, exec_write = os.pipe()
         try:
+            streams = Pipes(stdin=spec["stdin"], tty=spec["tty"])
+            listener = channels.listen(self._directory, ATTACH_SOCKET)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             builder = self._isolate() if spec["isolation"] != "plain" else None
             log = LogWriter(spec["log"])
@@ -121,14 +125,24 @@ class _Supervisor:
             entry.arriving = theirs if builder is not None else None
             state = self._note_state()
         except OSError as err:
-            self._end_unstarted(f"sandbox of the container: {err}")
+            self._end_unstarted(f"sandbox of the container: {one_line(err)}")
             return
         # Begun while the root file system is still being built; it waits for the namespaces.
         self._child = os.fork()
         if self._child == 0:
-            container.become(spec, entry, spec["argv"], out=out_write, err=err_write, failed=exec_write)
-        for fd in (out_write, err_write, exec_write, *entry.descriptors):
+            container.become(
+                spec,
+                entry,
+                spec["argv"],
+                stdin=streams.theirs[0],
+                out=streams.theirs[1],
+                err=streams.theirs[2],
+                terminal=streams.sends_terminal,
+                failed=exec_write,
+            )
+        for fd in (exec_write, *entry.descriptors):
             os.close(fd)
+        streams.close_theirs()
         theirs.close()
         message = self._admit_builder(builder, ours) if builder is not None else ""
         ours.close()
@@ -138,7 +152,8 @@ class _Supervisor:
             self._end_unstarted(message)
             return
         self._answer(state)
-        self._pump(log, {out_read: "stdout", err_read: "stderr"}, wakeup)
+        stdin, outputs = streams.ours()
+        self._pump(log, outputs, channels.Attachments(listener, stdin, once=spec["stdinOnce"]), wakeup)
         self._write_ending()
 
     def _note_state(self) -> dict[str, Any]:
@@ -213,27 +228,46 @@ class _Supervisor:
             body["error"] = message
         _write_json(self._directory, "exit.json", body)
 
-    def _pump(self, log: LogWriter, streams: dict[int, str], wakeup: int) -> None:
-        """Copy output to the log until the container's process has ended and its pipes are read empty."""
-        poller = select.poll()
-        for fd in (*streams, wakeup):
+    def _pump(self, log: LogWriter, outputs: dict[int, int], attached: channels.Attachments, wakeup: int) -> None:
+        """Copy output to the log and to who is attached, until the process has ended and its output is read empty."""
+        for fd in (*outputs, wakeup):
             os.set_blocking(fd, False)
-            poller.register(fd, select.POLLIN)
         while self._status is None:
-            for fd, _ in poller.poll():
+            poller = select.poll()
+            poller.register(wakeup, select.POLLIN)
+            for fd in () if attached.hold_back else outputs:
+                poller.register(fd, select.POLLIN)
+            attached.register(poller)
+            for fd, events in poller.poll(attached.wait_milliseconds()):
                 if fd == wakeup:
                     _drain(wakeup)
-                elif not _copy(log, fd, streams[fd]):
-                    poller.unregister(fd)
+                elif fd not in outputs:
+                    attached.handle(fd, events)
+                elif not attached.hold_back:
+                    self._copy(log, attached, outputs, fd)
+            attached.drop_stalled()
             self._reap()
         self._kill_all()
         if self._init:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._init, 0)  # returns when no process is left in there
-        for fd, name in streams.items():
-            while _copy(log, fd, name, last=True):
-                pass
+        for fd in list(outputs):
+            attached.catch_up()
+            while self._copy(log, attached, outputs, fd):
+                attached.catch_up()
         log.close()
+        attached.finish()
+
+    def _copy(self, log: LogWriter, attached: channels.Attachments, outputs: dict[int, int], fd: int) -> bool:
+        """Copy a piece of output, and return whether there was one."""
+        data = channels.read_output(fd)
+        if data:
+            log.write(_NAMES[outputs[fd]], data)
+            if not attached.hold_back:
+                attached.output(outputs[fd], data)
+        elif data is not None:
+            del outputs[fd]
+        return bool(data)
 
     def _reap(self) -> None:
         while True:
@@ -247,16 +281,6 @@ class _Supervisor:
                 self._status = status
             elif pid == self._init:
                 self._init = 0
-
-
-def _copy(log: LogWriter, fd: int, stream: str, *, last: bool = False) -> bool:
-    try:
-        data = os.read(fd, _READ_BYTES)
-    except BlockingIOError:
-        return not last
-    if data:
-        log.write(stream, data)
-    return bool(data)
 
 
 def _own_kinds(spec: Spec) -> list[str]:
@@ -297,7 +321,7 @@ class _Builder:
                 pause.reap_for_ever()
         except BaseException as error:
             with contextlib.suppress(OSError):
-                self._supervisor.send(f"{error}".encode()[:MESSAGE_BYTES] or b"unknown")
+                self._supervisor.send(one_line(error).encode()[:MESSAGE_BYTES] or b"unknown")
         finally:
             os._exit(0)
 

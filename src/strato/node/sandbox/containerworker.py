@@ -1,0 +1,267 @@
+"""One container of a pod, from its first start to its last end: probes, hooks, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from strato.api.core import Container, LifecycleHandler, Pod
+from strato.clock import Clock
+from strato.errors import one_line
+from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, OOM_KILLED, ContainerRecord, Ending
+from strato.node.restarts import ALWAYS, Backoff, should_restart
+from strato.node.sandbox.environment import ConfigProblem
+from strato.node.sandbox.hooks import NO_LIMIT_SECONDS, HookFailed, run_hook
+from strato.node.sandbox.probes import Prober
+from strato.node.sandbox.runtime import Ended, Run, Runtime, RuntimeProblem
+from strato.node.sandbox.sandbox import MESSAGE_BYTES, ImageMissing, PodSandbox
+
+CONFIG_RETRY_SECONDS = 2.0
+"""Between two looks for what a pod refers to and is not there."""
+KILL_TIMEOUT_SECONDS = 5.0
+_KEPT_ATTEMPTS = 2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeServices:
+    """What the node does for the workers of one pod."""
+
+    hosts: Callable[[], str]
+    """Returns the content of ``/etc/hosts`` now."""
+    submit: Callable[[], None]
+    """Asks for the pod's status to be written."""
+    confirm: Callable[[], Awaitable[None]]
+    """Returns when what the watch showed of the pod is committed; awaited before its processes start, and before a
+    deletion ends them."""
+    event: Callable[[str, str, str], None]
+    """Records an event of the pod: type, reason, message."""
+
+
+class ContainerWorker:
+    """Runs one container.
+
+    Args:
+        pod: Its pod.
+        record: What its status will say.
+        spec: What it is to be.
+        sandbox: Of the pod.
+        runtime: Starts and signals processes.
+        clock: Of the node.
+        node: Takes statuses and events.
+        backoff: Waits between restarts.
+    """
+
+    def __init__(
+        self,
+        pod: Pod,
+        record: ContainerRecord,
+        spec: Container,
+        sandbox: PodSandbox,
+        runtime: Runtime,
+        clock: Clock,
+        node: NodeServices,
+        backoff: Backoff,
+    ) -> None:
+        self.record = record
+        self._pod = pod
+        self._spec = spec
+        self._sandbox = sandbox
+        self._runtime = runtime
+        self._clock = clock
+        self._node = node
+        self._backoff = backoff
+        self._last: Run | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process of it runs."""
+        return self._last is not None and not self._last.ended.done()
+
+    async def run(self, *, is_lost: bool, begun: asyncio.Event | None = None) -> None:
+        """Run it until it need not run again.
+
+        Args:
+            is_lost: Whether what its record tells of is gone without a trace.
+            begun: Set when it has started once.
+        """
+        record, attempt = self.record, max(0, self._sandbox.last_attempt(self._spec.name))
+        policy = ALWAYS if record.sidecar else self._pod.spec.restart_policy
+        if record.init and not record.sidecar and policy == ALWAYS:
+            policy = "OnFailure"  # an init container that passed does not run again
+        if is_lost and (record.ending is not None or record.last is not None):
+            if not record.init and record.ending is not None and not should_restart(policy, record.ending.exit_code):
+                return
+            attempt = record.restart_count + 1
+        wait = 0.0
+        while True:
+            ended = await self._run_once(attempt, begun)
+            if not should_restart(policy, ended.exit_code):
+                return
+            wait = self._backoff.next_wait(wait, ended.finished_at - ended.started_at)
+            await self._back_off(wait)
+            attempt += 1
+            self._sandbox.drop_attempt(self._spec.name, attempt - _KEPT_ATTEMPTS)
+
+    async def _back_off(self, wait: float) -> None:
+        name, meta = self._spec.name, self._pod.metadata
+        pod_ref = f"{meta.name}_{meta.namespace}({meta.uid})"
+        self._node.submit()
+        self._node.event("Warning", "BackOff", f"Back-off restarting failed container {name} in pod {pod_ref}")
+        self.record.wait(CRASH_LOOP, f"back-off {wait:g}s restarting failed container={name} pod={pod_ref}")
+        self._node.submit()
+        await self._clock.sleep(wait)
+
+    async def _run_once(self, attempt: int, begun: asyncio.Event | None) -> Ended:
+        record, spec = self.record, self._spec
+        record.restart_count = attempt
+        run = self._runtime.adopt(self._sandbox.attempt(spec.name, attempt))
+        if run is None:
+            run = self._last = await self._launch(attempt)
+            await self._post_start(run)
+        self._last = run
+        container_id = f"strato://{self._pod.metadata.uid}-{spec.name}-{attempt}"
+        prober = Prober(
+            self._runtime, self._clock, run, record, spec, self._sandbox.ip, self._node.submit, self._node.event
+        )
+        if not (run.ended.done() and run.ended.result().never_started):
+            record.run(run.started_at, container_id, ready=False)
+            record.started, record.ready = prober.first_verdict()
+        self._node.submit()
+        if begun is not None:
+            begun.set()
+        probing = asyncio.create_task(prober.run())
+        try:
+            ended = await asyncio.shield(run.ended)
+        finally:
+            probing.cancel()
+            await asyncio.gather(probing, return_exceptions=True)
+        record.end(self._ending(attempt, container_id, ended))
+        return ended
+
+    async def _launch(self, attempt: int) -> Run:
+        """Start the container's process; waits as long as something it needs is missing."""
+        reported = ""
+        while True:
+            try:
+                launch, substituted = self._sandbox.launch(self._spec, attempt)
+                run = await self._runtime.start(launch)
+            except (ConfigProblem, RuntimeProblem, OSError) as err:
+                reason = "CreateContainerConfigError"
+                if isinstance(err, ImageMissing):
+                    reason = "ErrImageNeverPull"
+                elif not isinstance(err, ConfigProblem):
+                    reason = "CreateContainerError"
+                text = one_line(err)
+                self.record.wait(reason, text)
+                self._node.submit()
+                if reported != text:
+                    reported = text
+                    self._node.event("Warning", reason if reason == "ErrImageNeverPull" else "Failed", f"Error: {text}")
+                await self._clock.sleep(CONFIG_RETRY_SECONDS)
+                continue
+            self.record.image_id = launch.base or "strato/host"
+            self._report_start(run, substituted)
+            return run
+
+    def _report_start(self, run: Run, substituted: bool) -> None:
+        spec, event = self._spec, self._node.event
+        if substituted:
+            self._sandbox.note_substitution()
+            message = (
+                f"Image {spec.image!r} is not in the local store; container {spec.name} runs on this machine's own "
+                f"root (strato/host, read-only); `strato image import {spec.image} DIR|TAR` adds it"
+            )
+            event("Warning", "ImageSubstituted", message)
+        else:
+            event("Normal", "Pulled", f"Container image {spec.image!r} already present on machine")
+        event("Normal", "Created", f"Created container: {spec.name}")
+        if run.ended.done() and run.ended.result().never_started:
+            event("Warning", "Failed", f"Error: {run.ended.result().error}")
+        else:
+            event("Normal", "Started", f"Started container {spec.name}")
+        unenforced = self._sandbox.unenforced_limits(spec)
+        if unenforced:
+            message = f"Container {spec.name}: this node does not enforce its limit of {' and '.join(unenforced)}"
+            event("Warning", "LimitsNotEnforced", message)
+
+    def _ending(self, attempt: int, container_id: str, ended: Ended) -> Ending:
+        reason = COMPLETED if ended.exit_code == 0 else ERROR
+        if ended.never_started:
+            reason = "StartError"
+        elif ended.exit_code == 137 and self._sandbox.oom_killed(self._spec.name):
+            reason = OOM_KILLED
+        return Ending(
+            exit_code=ended.exit_code,
+            reason=reason,
+            started_at=ended.started_at,
+            finished_at=ended.finished_at,
+            signal=ended.signal,
+            message=ended.error[:MESSAGE_BYTES]
+            or self._sandbox.termination_message(self._spec, attempt, failed=ended.exit_code != 0),
+            container_id=container_id,
+        )
+
+    # Ending
+
+    def find_left_over(self) -> None:
+        """Find the process from before a restart of the node, if it has not been adopted yet."""
+        attempt = self._sandbox.last_attempt(self._spec.name)
+        if self._last is None and attempt >= 0:
+            self._last = self._runtime.adopt(self._sandbox.attempt(self._spec.name, attempt))
+
+    async def stop(self, grace_seconds: float) -> None:
+        """End its process, which runs: the hook, SIGTERM, and SIGKILL after the grace."""
+        run, record = self._last, self.record
+        assert run is not None, "only a container that runs is stopped"
+        self._node.event("Normal", "Killing", f"Stopping container {record.name}")
+        left = grace_seconds - await self._pre_stop(run, grace_seconds)
+        if left > 0:
+            self._runtime.signal(run, kill=False)
+        if not await _ends_within(run, left):
+            self._runtime.signal(run, kill=True)
+            await _ends_within(run, KILL_TIMEOUT_SECONDS)
+        if not run.ended.done():
+            _log.warning("a container cannot be killed: pod=%s container=%s", self._pod.key, record.name)
+            return
+        record.end(self._ending(record.restart_count, record.container_id, run.ended.result()))
+
+    async def _pre_stop(self, run: Run, grace_seconds: float) -> float:
+        """Run the preStop hook; return the seconds it took."""
+        lifecycle = self._spec.lifecycle
+        hook = lifecycle.pre_stop if lifecycle is not None else None
+        if hook is None or grace_seconds <= 0:
+            return 0.0
+        began = self._clock.monotonic()
+        await self._hook(hook, run, "PreStop", grace_seconds)
+        return self._clock.monotonic() - began
+
+    async def _post_start(self, run: Run) -> None:
+        """Run the postStart hook; a container whose hook fails is ended."""
+        lifecycle = self._spec.lifecycle
+        hook = lifecycle.post_start if lifecycle is not None else None
+        if hook is None or run.ended.done():
+            return
+        if not await self._hook(hook, run, "PostStart", NO_LIMIT_SECONDS):
+            self._node.event("Normal", "Killing", f"FailedPostStartHook: container {self._spec.name} is stopped")
+            self._runtime.signal(run, kill=False)
+            if not await _ends_within(run, float(self._pod.spec.termination_grace_period_seconds)):
+                self._runtime.signal(run, kill=True)
+
+    async def _hook(self, hook: LifecycleHandler, run: Run, kind: str, seconds: float) -> bool:
+        address = self._sandbox.ip
+        try:
+            await run_hook(hook, self._spec, run, runtime=self._runtime, address=address, timeout_seconds=seconds)
+        except HookFailed as err:
+            self._node.event("Warning", f"Failed{kind}Hook", f"{kind}Hook failed: {err}")
+            return False
+        return True
+
+
+async def _ends_within(run: Run, seconds: float) -> bool:
+    if not run.ended.done() and seconds > 0:
+        await asyncio.wait({run.ended}, timeout=seconds)
+    return run.ended.done()

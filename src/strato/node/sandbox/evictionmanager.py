@@ -1,0 +1,82 @@
+"""The conditions of the machine, and the pods that must go because it runs short of disk.
+
+Named after the part of a kubelet that does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from strato.clock import Clock
+from strato.errors import one_line
+from strato.node.sandbox.machine import Machine
+from strato.node.sandbox.podworker import PodWorker
+from strato.node.sandbox.pressure import PressureConditions, measure_machine, pressures
+from strato.node.sandbox.settings import NodePeriods
+from strato.node.sandbox.storage import disk_of, evictions, measure_all
+
+_log = logging.getLogger(__name__)
+
+
+class EvictionManager:
+    """See the module.
+
+    Args:
+        machine: Whose conditions are kept current.
+        clock: Of the node.
+        periods: How often it looks.
+        workers: Of the node's pods, by uid.
+    """
+
+    def __init__(self, machine: Machine, clock: Clock, periods: NodePeriods, workers: Mapping[str, PodWorker]) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._seconds = periods.storage_seconds
+        self._conditions = PressureConditions(periods.pressure_seconds)
+        self._workers = workers
+
+    def update_conditions(self) -> list[str]:
+        """Bring the conditions of the machine up to date; return which have changed."""
+        machine, before = self._machine, self._machine.pressures
+        try:
+            found = pressures(measure_machine(machine.node_paths.data_dir))
+        except OSError as err:
+            _log.warning("free resources of the machine cannot be measured: %s", one_line(err))
+            return []
+        machine.pressures = self._conditions.observe(found, self._clock.monotonic())
+        return sorted(machine.pressures ^ before)
+
+    async def run(self, report: Callable[[Sequence[str]], None]) -> None:
+        """Look until cancelled; evict pods that use more of the disk than they may, or most of one that is nearly full.
+
+        Args:
+            report: Called with the conditions that have changed.
+        """
+        while True:
+            await self._clock.sleep(self._seconds)
+            self._report_changed(report)
+            try:
+                await self._evict(report)
+            except OSError as err:
+                _log.warning("the pods' use of the disk cannot be measured: %s", one_line(err))
+
+    def _report_changed(self, report: Callable[[Sequence[str]], None]) -> None:
+        changed = self.update_conditions()
+        if changed:
+            report(changed)
+
+    async def _evict(self, report: Callable[[Sequence[str]], None]) -> None:
+        paths = self._machine.node_paths
+        workers = {uid: worker for uid, worker in self._workers.items() if not worker.record.reason}
+        places = [(worker.pod, paths.pod(uid), paths.memory_dir(uid)) for uid, worker in workers.items()]
+        # in a thread: a pod decides how many files there are to look at
+        usages = await asyncio.to_thread(measure_all, places)
+        is_freeing = any(worker.is_terminating for worker in self._workers.values())
+        due = evictions(usages, disk_of(paths.data_dir), is_freeing=is_freeing)
+        if due:  # the disk may have filled since it was looked at: nobody goes for a condition that nobody saw
+            self._report_changed(report)
+        for eviction in due:
+            if eviction.uid in self._workers:
+                self._workers[eviction.uid].evict(eviction.message)

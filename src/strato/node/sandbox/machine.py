@@ -1,0 +1,111 @@
+"""What all pods of the node share of this machine, and what of it is lent to which pod."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from strato.client.cluster import Cluster
+from strato.node.images import ImageStore
+from strato.node.sandbox import capabilities, linux
+from strato.node.sandbox.cgroups import Cgroups
+from strato.node.sandbox.gpudriver import Driver
+from strato.node.sandbox.gpupool import GpuPool
+from strato.node.sandbox.network import PodAddresses, bridge_name, loopback_block, machine_address
+from strato.node.sandbox.paths import NodePaths
+from strato.node.sandbox.podusers import UserBlocks
+from strato.node.sandbox.runtime import Runtime
+from strato.node.sandbox.settings import NodeOffer, PodIsolation
+
+_MAX_PODS = "110"
+
+
+class Machine:
+    """See the module; `strato.node.sandbox.setup` finds out what begins as absent here.
+
+    Args:
+        cluster: Where pods' references are read.
+        runtime: Runs containers.
+        node_paths: The node's directory.
+        offer: What the node shows of itself.
+        isolation: How far pods are kept apart.
+    """
+
+    def __init__(
+        self, cluster: Cluster, runtime: Runtime, node_paths: NodePaths, offer: NodeOffer, isolation: PodIsolation
+    ) -> None:
+        directory = node_paths.data_dir
+        self.cluster = cluster
+        self.runtime = runtime
+        self.node_paths = node_paths
+        self.images = ImageStore(directory)
+        self.cgroups = Cgroups(bridge_name(directory), note=node_paths.cgroups)
+        self.node_name = offer.name
+        self.host_ip = machine_address()
+        self.path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+        """``PATH`` of containers on the machine's own root: this Python's programs, then this process's PATH."""
+        self.allocatable = _capacity(_existing(directory), offer)
+        self.bridge = ""
+        """Empty: pods share the machine's network."""
+        self.gateway = ""
+        self.prefix_length = 20
+        self.has_egress = False
+        """Whether pods behind the bridge reach what the machine reaches."""
+        self.addresses = PodAddresses(loopback_block(directory))
+        self.gpus = GpuPool()
+        """Its GPUs that are offered, and who has them."""
+        self.has_gpus = False
+        """Whether it has any; containers that get none then see ``void``."""
+        self.driver = Driver()
+        self.dev = offer.gpu_root + "dev"
+        """Where its device files are."""
+        self.users = UserBlocks(os.path.join(directory, "pods"))
+        """The ranges of users that pods with user namespaces of their own have."""
+        self.own_users = False
+        """Whether pods that do not say ``hostUsers`` have a user namespace of their own where they can."""
+        self.held = capabilities.names_of(linux.held_capabilities())
+        """Capabilities that it can give to containers."""
+        self.profiles = os.path.join(directory, "seccomp")
+        """Directory of the seccomp profiles that pods may name."""
+        self.hidden = sorted({os.path.realpath(path) for path in (directory, *isolation.hidden)})
+        """Directories of the machine that no container on its root sees."""
+        self.pressures: frozenset[str] = frozenset()
+        """Conditions in which it takes no new pods."""
+        self.strict_images = isolation.strict_images
+        self.substituted = 0
+        """Containers that ran on the machine's root instead of their image."""
+
+    def restore(self) -> None:
+        """Take note of what pods from before a restart have."""
+        self.users.keep(self.node_paths.uids())
+        for uid in self.node_paths.uids():
+            place = self.node_paths.pod(uid)
+            identity = place.identity()
+            if identity.get("ip"):
+                self.addresses.keep(uid, identity["ip"])
+            self.gpus.keep(uid, place.gpus())
+
+    def forget(self, uid: str) -> None:
+        """Take back what a pod had, and remove its files: its processes are gone."""
+        self.addresses.release(uid)
+        self.gpus.release(uid)
+        self.users.release(uid)
+        self.node_paths.remove_pod(uid)
+
+
+def _capacity(directory: str, offer: NodeOffer) -> dict[str, str]:
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cpu": offer.cpus or str(len(os.sched_getaffinity(0))),
+        "memory": offer.memory or f"{pages // 1024}Ki",
+        "pods": _MAX_PODS,
+        "ephemeral-storage": f"{shutil.disk_usage(directory).total // 1024}Ki",
+    }
+
+
+def _existing(directory: str) -> str:
+    """Return the nearest directory that is there already: it lies on the same disk."""
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    return directory

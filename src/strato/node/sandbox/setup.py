@@ -1,0 +1,148 @@
+"""What this machine can do for pods: network, users, GPUs, limits. What it cannot is a warning with its cause."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import sys
+import tempfile
+
+from strato.node.sandbox.cgroups import CONTROLLERS, Cgroups
+from strato.node.sandbox.gpudriver import driver, look
+from strato.node.sandbox.gpupool import GpuPool, Offer
+from strato.node.sandbox.gpus import MEMORY, capacity, device_numbers, find, labels
+from strato.node.sandbox.machine import Machine
+from strato.node.sandbox.network import PodAddresses, bridge_name, choose_block, routes_in_use
+from strato.node.sandbox.permissions import plain_warning
+from strato.node.sandbox.podusers import ANY_USER
+from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
+from strato.node.sandbox.settings import NodeOffer, PodIsolation, PodNetwork
+
+_log = logging.getLogger(__name__)
+
+
+class MachineSetup:
+    """Prepares the machine before the first pod; the runtime is open.
+
+    Args:
+        machine: To be completed.
+        runtime: Its runtime.
+        offer: Which GPUs are offered.
+        isolation: What pods are to have.
+    """
+
+    def __init__(self, machine: Machine, runtime: ProcessRuntime, offer: NodeOffer, isolation: PodIsolation) -> None:
+        self._machine = machine
+        self._runtime = runtime
+        self._offer = offer
+        self._isolation = isolation
+        self.unenforced: list[str] = []
+        """Of the warnings, those about limits."""
+        self.warnings: list[str] = []
+        """What is weaker than it could be, and why."""
+        self.gpu_labels: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Find out everything, and take note of what pods from before a restart have."""
+        await self._set_up_network()
+        await self._find_users()
+        await self._find_gpus()
+        for warning in self.warnings:
+            _log.warning("%s", warning)
+        self._machine.restore()
+
+    async def _set_up_network(self) -> None:
+        machine, directory = self._machine, self._machine.node_paths.data_dir
+        if self._runtime.isolation == "plain":
+            self.warnings.append(plain_warning())
+        self.unenforced = _unenforced(machine.cgroups)
+        self.warnings += self.unenforced
+        if self._runtime.shows_machines_program and self._runtime.isolation != "plain":
+            self.warnings.append(
+                f"containers can get at {sys.executable} by /proc/self/exe: this machine runs no programs in memory "
+                "(vm.memfd_noexec); make that file, and the directories above it, read-only or another user's"
+            )
+        if self._runtime.isolation != "root" or self._isolation.network is PodNetwork.HOST:
+            return
+        name = bridge_name(directory)
+        note = os.path.join(directory, "network")
+        block = _noted_block(note) or choose_block(directory, routes_in_use())
+        addresses = PodAddresses(block)
+        with open(note, "w") as file:
+            file.write(str(block))
+        try:
+            await self._runtime.call("bridge", name=name, address=addresses.gateway, prefix=block.prefixlen)
+        except RuntimeProblem as err:
+            self.warnings.append(f"pods share the machine's network: {err}")
+            return
+        machine.addresses = addresses
+        machine.bridge, machine.gateway, machine.prefix_length = name, addresses.gateway, block.prefixlen
+        await self._set_up_egress(str(block))
+
+    async def _set_up_egress(self, network: str) -> None:
+        machine, wanted = self._machine, self._isolation.network is PodNetwork.NAT
+        try:
+            answer = await self._runtime.call("egress", bridge=machine.bridge, network=network, wanted=wanted)
+        except RuntimeProblem as err:
+            answer = {"problem": str(err)}
+        machine.has_egress = wanted and not answer["problem"]
+        if answer["problem"]:
+            self.warnings.append(f"pods reach one another and this machine, but nothing beyond it: {answer['problem']}")
+
+    async def _find_users(self) -> None:
+        """Find out whether pods can have user namespaces of their own by default, and say so."""
+        machine = self._machine
+        if not (self._isolation.own_users and self._runtime.isolation == "root" and machine.bridge):
+            return
+        with tempfile.TemporaryDirectory(prefix="users-", dir=machine.node_paths.data_dir) as trial:
+            answer = await self._runtime.call("mapUsers", userBase=ANY_USER, paths=[], image=trial)
+        machine.own_users = not answer["problem"]
+        if machine.own_users:
+            _log.info("pods have user namespaces of their own, but for those that ask for something of the machine's")
+        else:
+            self.warnings.append(f"root in a pod is root of this machine: {answer['problem']}")
+
+    async def _find_gpus(self) -> None:
+        machine, offer = self._machine, self._offer.gpus
+        where = driver(self._offer.gpu_root)
+        seen = await look(where.smi, self._offer.gpu_root)
+        machine.has_gpus = bool(device_numbers(seen.devices))
+        if offer is Offer.NONE or not (machine.has_gpus or seen.driver):
+            return
+        found = find(seen)
+        self.warnings += found.warnings
+        if "nvidia-uvm" not in seen.devices and found.gpus:
+            self.warnings.append("CUDA will not start in pods: /dev/nvidia-uvm is not there; sudo nvidia-modprobe -u")
+        offered = capacity(found.gpus, shared=offer is Offer.SHARED)
+        if offered.get(MEMORY) == "0":
+            self.warnings.append("GPUs are not shared: nobody says how much memory they have")
+            return
+        machine.gpus, machine.driver = GpuPool(found.gpus, offer), where
+        machine.allocatable = {**machine.allocatable, **offered}
+        self.gpu_labels = labels(found.gpus)
+
+
+def _noted_block(note: str) -> ipaddress.IPv4Network | None:
+    try:
+        with open(note) as file:
+            return ipaddress.IPv4Network(file.read().strip())
+    except (OSError, ValueError):
+        return None
+
+
+_LIMITED = {"cpu": "CPU limits", "memory": "memory limits", "pids": "limits of processes"}
+
+
+def _unenforced(cgroups: Cgroups) -> list[str]:
+    """Return which limits this node cannot enforce, and what to do about it."""
+    if not cgroups.enabled:
+        return ["CPU and memory limits are not enforced: no control group can be written"]
+    if not cgroups.missing:
+        return []
+    what = " and ".join(_LIMITED[name] for name in cgroups.missing)
+    names = " and ".join(cgroups.missing)
+    return [
+        f"{what} are not enforced: {', '.join(cgroups.directories)} has no controller {names}; with systemd: "
+        f"Delegate={' '.join(CONTROLLERS)} for the unit that this runs in"
+    ]
