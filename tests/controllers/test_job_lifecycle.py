@@ -18,7 +18,7 @@ def test_a_job_runs_to_completion() -> None:
         await world.settle()
         job = await world.job("j")
         assert job.status.version == 1
-        assert (job.status.succeeded, job.status.running, job.status.terminating) == (0, 0, 0)
+        assert (job.status.succeeded, job.status.running, job.status.terminating) == (2, 0, 0)
         assert [c.status for c in job.status.conditions] == ["Pending", "Running", "Completed"]
         assert {p.status.phase for p in (await world.pods()).values()} == {"Succeeded"}
         assert not (await world.cluster.list(PodGroup, "default")).items

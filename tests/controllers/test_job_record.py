@@ -9,10 +9,11 @@ import pytest
 
 from strato.api.volcano.batch import Job, JobStatus
 from strato.client.informer import Key
+from strato.clock import VirtualClock
 from strato.controllers.job.compiledspec import CompiledSpecs
-from strato.controllers.job.plan import Planner
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.status import written
+from strato.controllers.job.statusplan import StatusPlanner
 from tests.controllers.world import task, vcjob
 
 Json = dict[str, Any]
@@ -76,8 +77,7 @@ def test_a_phase_that_we_are_writing_is_no_news() -> None:
 
 def writing(of: JobRecord, phase: str) -> Any:
     """Begin a write of a status; return the plan, whose call waits for its answer."""
-    planner = Planner.__new__(Planner)
-    plan = planner._write_status(of, written({"state": {"phase": phase}, "running": 7}), ends=True)
+    plan = StatusPlanner(VirtualClock(), bool).write(of, written({"state": {"phase": phase}, "running": 7}), ends=True)
     (call,) = next(plan)
     assert b'"/metadata/uid","value":"a"' in call.body
     return plan

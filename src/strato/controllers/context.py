@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -20,8 +20,12 @@ _SHARDING = Key("volcano-system", "volcano-sharding-configmap")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """Settings of single controllers; Volcano's flags and their defaults."""
+    """Settings of the controllers; Volcano's flags and their defaults."""
 
+    scheduler_names: tuple[str, ...] = ("volcano",)
+    """Schedulers whose pods get PodGroups."""
+    max_requeue: int = 15
+    """Attempts before a job is terminated; negative is unlimited."""
     topology_configmap: Key = _TOPOLOGY
     """Where the HyperNode controller reads what to discover."""
     sharding_configmap: Key = _SHARDING
@@ -37,6 +41,10 @@ class ControllerSettings:
     """Whether changes of nodes and pods start such a pass too."""
     inherit_owner_annotations: bool = True
     """Whether PodGroups of plain pods take over annotations of what owns the pods."""
+    smtp_server: str = ""
+    """``HOST:PORT`` of the relay that takes mail about jobs; empty sends none."""
+    mail_from: str = ""
+    """Who that mail is from; empty is ``strato@`` and this machine's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +57,6 @@ class ControllerContext:
     random: Random
     recorder: Recorder
     metrics: Registry
-    scheduler_names: Sequence[str]
-    max_requeue: int
     settings: ControllerSettings = field(default_factory=ControllerSettings)
 
 

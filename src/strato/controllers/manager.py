@@ -22,10 +22,10 @@ from strato.controllers.flow import JobFlowController, JobTemplateController, Ne
 from strato.controllers.gc import JobGarbageCollector
 from strato.controllers.job import JobController, JobControllerOptions
 from strato.controllers.kube.registry import KUBE
+from strato.controllers.mail import MailController, SmtpMailer
 from strato.controllers.podgroup import PodGroupController
 from strato.controllers.queue import QueueController
 from strato.controllers.reconcile import Controller
-from strato.controllers.recorder import Recorder
 from strato.controllers.sharding import ShardingController
 from strato.controllers.topology import HttpsFabric, HyperNodeController
 from strato.controllers.trackedinformers import TrackedInformers
@@ -44,7 +44,7 @@ def _job(context: ControllerContext) -> Controller:
         context.random,
         recorder=context.recorder,
         metrics=context.metrics,
-        options=JobControllerOptions(max_requeue=context.max_requeue),
+        options=JobControllerOptions(max_requeue=context.settings.max_requeue),
     )
 
 
@@ -55,7 +55,7 @@ def _queue(context: ControllerContext) -> Controller:
         context.clock,
         recorder=context.recorder,
         metrics=context.metrics,
-        max_requeue=context.max_requeue,
+        max_requeue=context.settings.max_requeue,
     )
 
 
@@ -64,7 +64,7 @@ def _podgroup(context: ControllerContext) -> Controller:
         context.cluster,
         context.informers,
         context.clock,
-        scheduler_names=tuple(context.scheduler_names),
+        scheduler_names=context.settings.scheduler_names,
         inherit_owner_annotations=context.settings.inherit_owner_annotations,
     )
 
@@ -85,7 +85,7 @@ def _jobflow(context: ControllerContext) -> Controller:
         recorder=context.recorder,
         metrics=context.metrics,
         prober=NetworkProber(),
-        max_requeue=context.max_requeue,
+        max_requeue=context.settings.max_requeue,
     )
 
 
@@ -112,6 +112,12 @@ def _sharding(context: ControllerContext) -> Controller:
     return ShardingController(context.cluster, context.informers, context.clock, settings=context.settings)
 
 
+def _mail(context: ControllerContext) -> Controller:
+    settings = context.settings
+    mailer = SmtpMailer(settings.smtp_server, settings.mail_from) if settings.smtp_server else None
+    return MailController(context.cluster, context.informers, context.clock, recorder=context.recorder, mailer=mailer)
+
+
 VOLCANO: Mapping[str, Factory] = {
     "job-controller": _job,
     "pg-controller": _podgroup,
@@ -123,8 +129,9 @@ VOLCANO: Mapping[str, Factory] = {
     "hyperNode-controller": _hypernode,
     "colocation-config-controller": _colocation,
     "sharding-controller": _sharding,
+    "mail-controller": _mail,
 }
-"""Volcano's controllers by name."""
+"""Volcano's controllers by name, and ours for any cluster."""
 
 OFF_BY_DEFAULT = frozenset({"sharding-controller"})
 """What runs only when named: it divides the nodes among schedulers, and most clusters have one."""
@@ -181,11 +188,8 @@ class ControllerManager:
         clock: The only source of time.
         random: The only source of chance.
         enabled: Names of what runs.
-        scheduler_names: Schedulers whose pods get PodGroups.
         metrics: Where metrics are registered; a private registry when None.
-        recorder: Where events go; an `EventRecorder` of our own when None.
-        max_requeue: Attempts before a job is terminated; negative is unlimited.
-        settings: Settings of single controllers.
+        settings: Settings of the controllers.
     """
 
     def __init__(
@@ -196,10 +200,7 @@ class ControllerManager:
         random: Random,
         *,
         enabled: Sequence[str] = DEFAULT,
-        scheduler_names: Sequence[str] = ("volcano",),
         metrics: Registry | None = None,
-        recorder: Recorder | None = None,
-        max_requeue: int = 15,
         settings: ControllerSettings | None = None,
     ) -> None:
         registry = metrics if metrics is not None else Registry()
@@ -211,10 +212,8 @@ class ControllerManager:
             informers=informers,
             clock=clock,
             random=random,
-            recorder=recorder if recorder is not None else EventRecorder(cluster, clock, COMPONENT, registry=registry),
+            recorder=EventRecorder(cluster, clock, COMPONENT, registry=registry),
             metrics=registry,
-            scheduler_names=scheduler_names,
-            max_requeue=max_requeue,
             settings=settings if settings is not None else ControllerSettings(),
         )
         made = []

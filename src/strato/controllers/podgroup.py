@@ -149,7 +149,6 @@ class PodGroupController(KeyedController):
         clock: Times retries.
         scheduler_names: Pods of other schedulers are none of our business.
         inherit_owner_annotations: Take annotations of ReplicaSets, DaemonSets, StatefulSets and Jobs over.
-        workload_support: Look after ReplicaSets and StatefulSets themselves.
     """
 
     name: ClassVar[str] = "pg-controller"
@@ -163,7 +162,6 @@ class PodGroupController(KeyedController):
         *,
         scheduler_names: Sequence[str] = ("volcano",),
         inherit_owner_annotations: bool = True,
-        workload_support: bool = True,
     ) -> None:
         super().__init__(clock)
         self._cluster = cluster
@@ -172,9 +170,8 @@ class PodGroupController(KeyedController):
         self._pods = informers.informer(Pod)
         self._groups = informers.informer(PodGroup)
         self._pods.add_handler(self._on_pod, among=self._without_group)
-        if workload_support:
-            informers.informer(ReplicaSet).add_handler(self._on_workload)
-            informers.informer(StatefulSet).add_handler(self._on_workload)
+        informers.informer(ReplicaSet).add_handler(self._on_workload)
+        informers.informer(StatefulSet).add_handler(self._on_workload)
 
     def _on_pod(self, change: Change[Pod]) -> None:
         self.queue.add(change.key)

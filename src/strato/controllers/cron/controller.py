@@ -10,7 +10,7 @@ Source: volcano-controllers Part G.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from typing import Any, ClassVar
 
 from strato.api.meta import Key, Object
@@ -18,6 +18,7 @@ from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.clock import Clock, format_time, parse_time
 from strato.controllers.cron import plan
+from strato.controllers.cron.build import job_of
 from strato.controllers.cron.plan import CronStatus, Due, OwnedJob
 from strato.controllers.cron.schedule import (
     InvalidSchedule,
@@ -27,7 +28,6 @@ from strato.controllers.cron.schedule import (
     names_its_zone,
 )
 from strato.controllers.cron.variants import KUBERNETES, VOLCANO, CronVariant
-from strato.controllers.owners import controller_reference
 from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.recorder import Recorder
@@ -267,29 +267,12 @@ class CronController(KeyedController):
     async def _create(self, cron: Any, status: CronStatus, at: float, zone: tzinfo) -> None:
         meta, kind = cron.metadata, self._variant.job_kind
         whole = await self._cluster.get(self._variant.cron_kind, meta.name, meta.namespace)
-        template = whole["spec"]["jobTemplate"]
-        labels = (template.get("metadata") or {}).get("labels")
-        annotations = dict((template.get("metadata") or {}).get("annotations") or {})
-        annotations[self._variant.scheduled_annotation] = _in_zone(at, zone)
-        metadata: dict[str, Any] = {
-            "name": plan.job_name(meta.name, at),
-            "namespace": meta.namespace,
-            "annotations": annotations,
-            "ownerReferences": [controller_reference(*self._owner, meta)],
-        }
-        if labels:
-            metadata["labels"] = labels
-        body = {
-            "apiVersion": kind.api_version,
-            "kind": kind.name,
-            "metadata": metadata,
-            "spec": template.get("spec") or {},
-        }
+        body = job_of(self._variant, meta, whole["spec"]["jobTemplate"], at, zone)
         job: Object
         try:
             job = await self._cluster.create(self._variant.job, body, meta.namespace)
         except AlreadyExists:
-            found = await self._adoptable(cron, metadata["name"])
+            found = await self._adoptable(cron, body["metadata"]["name"])
             status.last_schedule_time = format_time(at)
             if found is None:
                 return
@@ -345,8 +328,3 @@ class KubeCronController(CronController):
 def _controller_uid(item: Object) -> Sequence[str]:
     owner = item.metadata.controller
     return () if owner is None else (owner.uid,)
-
-
-def _in_zone(at: float, zone: tzinfo) -> str:
-    """Return an instant as RFC 3339 in a time zone."""
-    return datetime.fromtimestamp(at, zone).isoformat().replace("+00:00", "Z")

@@ -54,6 +54,7 @@ class CompiledSpec:
     __slots__ = (
         "_groups",
         "_names_priorities",
+        "element_limit",
         "facts",
         "has_common_pods",
         "has_dependencies",
@@ -78,8 +79,10 @@ class CompiledSpec:
         )
         self.policies = JobPolicies(spec.policies, ((t.name or DEFAULT_TASK, t.policies) for t in spec.tasks))
         self.plugins = JobPlugins(spec.plugins)
-        self.has_dependencies = any(t.depends_on is not None for t in spec.tasks)
-        """Whether some task waits for another one's pods."""
+        self.element_limit = self.plugins.element_limit
+        """Elements of a job array that may be active at once; 0 is all."""
+        self.has_dependencies = self.element_limit > 0 or any(t.depends_on is not None for t in spec.tasks)
+        """Whether some pods are created only after others have changed."""
         self.replicas = {t.name or DEFAULT_TASK: t.replicas for t in spec.tasks}
         """Wanted pods by task."""
         self.has_common_pods = (

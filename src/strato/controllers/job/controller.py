@@ -1,9 +1,7 @@
 """The job controller: informer events in, procedures out.
 
-Watch events are turned into requests when they arrive (a few microseconds each). Only those that a policy may match are
-kept one by one; all others just mark the job for a sync, unless a sync would find nothing to do. So a burst of pod
-events ends in one sync (`syncschedule` says when). A job is handled by one worker at a time; failures are retried, and
-past the limit the job is terminated.
+Watch events are turned into requests when they arrive (`jobevents`), so that a burst of pod events ends in one sync. A
+job is handled by one worker at a time; failures are retried, and past the limit the job is terminated.
 
 Source: volcano-controllers A1 to A3.
 """
@@ -16,7 +14,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.meta import Key
 from strato.api.scheduling import PriorityClass
@@ -24,20 +21,19 @@ from strato.api.volcano.batch import Job
 from strato.api.volcano.bus import Command
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
+from strato.client.informer import Informers
 from strato.client.retry import is_server_error
 from strato.client.workqueue import RetryLimiter, WorkQueue, log_failure, run_workers
 from strato.clock import Clock
 from strato.controllers.commands import Commands
+from strato.controllers.job import causes
 from strato.controllers.job.calls import Plan
-from strato.controllers.job.compiledspec import CompiledSpecs
+from strato.controllers.job.causes import UNCAUSED, Cause
 from strato.controllers.job.delays import Delayed
 from strato.controllers.job.executor import Executor
-from strato.controllers.job.group import is_admitted, job_of_group, newest_condition
+from strato.controllers.job.jobevents import JobEvents
 from strato.controllers.job.listers import Listers
 from strato.controllers.job.plan import Planner
-from strato.controllers.job.podevents import pod_request
-from strato.controllers.job.pods import PodState
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.replicas import NameTaken
 from strato.controllers.job.requests import WHOLE_JOB, Request, Target
@@ -48,8 +44,6 @@ from strato.controllers.job.terms import (
     FINISHED_PHASES,
     JOB_API_VERSION,
     JOB_KIND,
-    JOB_NAME,
-    TASK_SPEC,
     Action,
     JobEvent,
 )
@@ -110,8 +104,6 @@ class JobController:
         self._recorder = recorder
         self._metrics = JobMetrics(metrics)
         self._options = options if options is not None else JobControllerOptions()
-        self._records: dict[Key, JobRecord] = {}
-        self._compiled_specs = CompiledSpecs()
         self._queue: WorkQueue[Key] = WorkQueue(
             clock, RetryLimiter(clock, max_seconds=100.0, per_second=1000.0, burst=1000)
         )
@@ -128,9 +120,9 @@ class JobController:
             Listers(self._jobs, self._pods, groups, informers.informer(Queue), informers.informer(PriorityClass)),
             is_busy=lambda: len(self._queue) > self._options.workers,
         )
-        self._jobs.add_handler(self._on_job)
-        self._pods.add_owned_handler(catalog.VCJOB, self._on_pod)
-        groups.add_handler(self._on_group)
+        events = JobEvents(clock, self._queue, self._metrics, self._planner.dependents)
+        self._records = events.records
+        events.subscribe(self._jobs, self._pods, groups)
         self._commands = Commands(
             cluster,
             informers,
@@ -150,133 +142,6 @@ class JobController:
             for timer in self._timers:
                 timer.cancel()
 
-    # Events
-
-    def _record(self, key: Key) -> JobRecord:
-        record = self._records.get(key)
-        if record is None:
-            record = self._records[key] = JobRecord(key, self._compiled_specs)
-        return record
-
-    def _on_job(self, change: Change[Job]) -> None:
-        key = change.key
-        if change.new is None:
-            self._metrics.forget(str(key))
-            record = self._records.get(key)
-            if record is not None and record.job is not None and record.job.metadata.uid == change.object.metadata.uid:
-                record.drop_job()
-                self._forget_if_empty(record)
-            return
-        record = self._record(key)
-        is_new = record.job is None
-        if record.set_job(change.new):
-            self._sync_soon(record)
-        if is_new and not record.policies.is_empty:
-            for pod in list(record.pods()):  # cached before the job was: its policies see them now
-                self._on_pod_change(record, None, pod)
-
-    def _on_pod(self, change: Change[Pod]) -> None:
-        old, new = change
-        if old is None:
-            if new is not None and self._is_just_made(new):
-                return
-        elif new is not None and _is_irrelevant(old, new):
-            return
-        pod = change.object
-        state = PodState.from_view(pod)
-        if state is None:
-            return
-        record = self._record_of(pod)
-        if new is None:
-            if record is not None:
-                self._pod_gone(record, state)
-            return
-        if record is None:
-            record = self._record(Key(pod.metadata.namespace, pod.metadata.annotation(JOB_NAME)))
-        task = record.task(state.task)
-        known = task.pods.get(state.name)
-        if known is not None and known.uid != state.uid:
-            known = None
-        same = known is not None and known.looks_like(state)
-        assumed = (state.task, state.name) in record.assumed
-        if not record.put_pod(state) or (same and not assumed):
-            return
-        # the first watch event of a pod we created may match a policy, but the sync that created it has counted it
-        self._on_pod_change(record, None if assumed else known, state, counted=same)
-
-    def _is_just_made(self, pod: Pod) -> bool:
-        """Take the first watch event of a pod whose create answered with the same; cheaper than reading it again."""
-        record = self._record_of(pod)
-        if record is None or not record.assumed or not record.policies.is_empty:
-            return False
-        return record.confirm_pod(pod.metadata.annotation(TASK_SPEC), pod.metadata)
-
-    def _record_of(self, pod: Pod) -> JobRecord | None:
-        meta = pod.metadata
-        annotations = meta.annotations
-        key: Any = meta.namespace, annotations.get(JOB_NAME, "") if annotations else ""  # finds what a `Key` does
-        return self._records.get(key)
-
-    def _pod_gone(self, record: JobRecord, state: PodState) -> None:
-        known = record.drop_pod(state.task, state.name, state.uid)
-        if record.job is None:
-            self._forget_if_empty(record)
-            return
-        self._on_pod_change(record, known or state, None, known=known is not None)
-
-    def _on_pod_change(
-        self,
-        record: JobRecord,
-        old: PodState | None,
-        new: PodState | None,
-        *,
-        known: bool = True,
-        counted: bool = False,
-    ) -> None:
-        """Queue a request when some policy may answer it; otherwise a sync is due unless the pod is counted."""
-        policies = record.policies
-        state = new if new is not None else old
-        assert state is not None
-        if not policies.is_empty:
-            task = record.task(state.task)
-            request = pod_request(old, new, task, max_retry=self._max_retry(record, state.task), known=known)
-            # delayed actions, present or to come, must see every event that may cancel them
-            is_awaited = bool(request.event) and (policies.delayed or bool(record.delays))
-            if is_awaited or policies.may_match(request.event, request.exit_code):
-                record.requests.append(request)
-                self._queue.add(record.key)
-                return
-        if not counted:
-            # a change of an existing pod creates no other, unless a task depends on it: of low priority
-            self._sync_later(record, low_priority=new is not None and not record.compiled.has_dependencies)
-
-    def _max_retry(self, record: JobRecord, task: str) -> int:
-        for spec in record.job.spec.tasks if record.job is not None else ():
-            if spec.name == task:
-                return spec.max_retry
-        return 0
-
-    def _on_group(self, change: Change[PodGroup]) -> None:
-        group = change.object
-        record = self._records.get(job_of_group(group))
-        if record is None or record.job is None:
-            return
-        if change.new is None:
-            is_ours = record.drop_group(group.metadata.uid)
-            if not is_ours or record.job.status.state.phase not in FINISHED_PHASES:
-                self._sync_soon(record)
-            return
-        before = record.group
-        if not record.put_group(group):
-            return
-        phase = group.status.phase
-        is_new = change.old is None or change.old.status.phase != phase
-        if phase == "Unknown" and is_new and record.policies.may_match(JobEvent.UNKNOWN):
-            record.requests.append(Request(event=JobEvent.UNKNOWN))
-            self._queue.add(record.key)
-        if _is_relevant(record, before, group):
-            self._sync_soon(record)
-
     def _on_command(self, command: Command) -> None:
         assert command.target is not None
         record = self._records.get(Key(command.metadata.namespace, command.target.name))
@@ -288,22 +153,9 @@ class JobController:
             "CommandIssued",
             f"Start to execute command {command.action}, and clean it up to make sure executed not more than once.",
         )
-        record.requests.append(Request(event=JobEvent.COMMAND_ISSUED, action=command.action))
+        cause = causes.of_command(command)
+        record.requests.append(Request(event=JobEvent.COMMAND_ISSUED, action=command.action, cause=cause))
         self._queue.add(record.key)
-
-    def _sync_soon(self, record: JobRecord) -> None:
-        record.schedule.dirty = True
-        self._queue.add(record.key)
-
-    def _sync_later(self, record: JobRecord, *, low_priority: bool) -> None:
-        """Schedule a sync that also covers what else changes within the coalescing time."""
-        delay = record.schedule.mark_pods_dirty(self._clock.monotonic())
-        if delay is not None:
-            self._queue.add_after(record.key, delay, low_priority=low_priority)
-
-    def _forget_if_empty(self, record: JobRecord) -> None:
-        if record.is_empty:
-            self._records.pop(record.key, None)
 
     # Work
 
@@ -438,14 +290,15 @@ class JobController:
         elif decision.delay_seconds > 0:
             self._delay(record, decision.action, decision.delay_seconds, request)
         else:
-            yield from self._execute(record, decision.action, request.target)
+            cause = Cause(*request.cause) if request.action else causes.of_policy(decision.action, request)
+            yield from self._execute(record, decision.action, request.target, cause)
 
-    def _execute(self, record: JobRecord, action: str, target: Target) -> Plan[None]:
+    def _execute(self, record: JobRecord, action: str, target: Target, cause: Cause = UNCAUSED) -> Plan[None]:
         job = record.job
         assert job is not None
         if action != Action.SYNC_JOB:
             self._recorder.event(job, "Normal", "ExecuteAction", f"Start to execute action {action} ")
-        yield from self._planner.plan(record, operation(job.status.state.phase, action), action, target)
+        yield from self._planner.plan(record, operation(job.status.state.phase, action), action, target, cause)
         record.delays.done(action, target)
         if action != Action.SYNC_JOB:
             record.schedule.dirty = True  # sync once more after any action
@@ -469,7 +322,7 @@ class JobController:
         )
         _log.error("job given up after %d attempts: job=%s: %s", limit, record.key, error)
         if job.status.state.phase not in FINISHED_PHASES:
-            yield from self._execute(record, Action.TERMINATE_JOB, WHOLE_JOB)
+            yield from self._execute(record, Action.TERMINATE_JOB, WHOLE_JOB, causes.of_failures(limit, error))
             self._queue.add(record.key)
 
     # Delayed actions
@@ -491,7 +344,13 @@ class JobController:
             return
         request = entry.request
         record.requests.append(
-            Request(action=entry.action, task=request.task, pod=request.pod, partition=request.partition)
+            Request(
+                action=entry.action,
+                task=request.task,
+                pod=request.pod,
+                partition=request.partition,
+                cause=causes.of_policy(entry.action, request),
+            )
         )
         self._queue.add(record.key)
 
@@ -517,27 +376,3 @@ def _is_done(record: JobRecord) -> bool:
         return False
     record.tried = None
     return True
-
-
-def _is_irrelevant(old: Pod, new: Pod) -> bool:
-    """Return whether a pod's change (a binding, a condition) cannot matter to its job; cheaper than reading it."""
-    return (
-        old.status.phase == new.status.phase
-        and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
-        and old.metadata.annotations == new.metadata.annotations
-        and old.metadata.labels == new.metadata.labels
-        and old.status.container_statuses == new.status.container_statuses
-        and old.status.init_container_statuses == new.status.init_container_statuses
-    )
-
-
-def _is_relevant(record: JobRecord, before: PodGroup | None, group: PodGroup) -> bool:
-    """Return whether a sync would see a change of the group: its admission, or a condition users are warned of."""
-    if before is not None and before.metadata.uid != group.metadata.uid:
-        return True
-    if is_admitted(before) != is_admitted(group):
-        return True
-    if before is None or before.status.conditions == group.status.conditions:
-        return False
-    newest = newest_condition(group)
-    return bool(record.group_warning) or (newest is not None and newest[0] != "Scheduled")

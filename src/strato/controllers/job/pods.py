@@ -42,6 +42,7 @@ class PodState:
         "revision",
         "task",
         "terminating",
+        "timed_out",
         "uid",
     )
 
@@ -60,6 +61,8 @@ class PodState:
         self.restarts = 0
         self.ready = False
         """Succeeded, or Running with every container ready."""
+        self.timed_out = False
+        """Failed because it was active longer than its deadline."""
         self.exit_code = 0
         self.job_uid = ""
         self.job_version = 0
@@ -101,6 +104,7 @@ class PodState:
         state.job_uid = owner.uid
         state.job_version = int(version)
         state.ready = phase == "Succeeded"
+        state.timed_out = phase == "Failed" and pod.status.reason == "DeadlineExceeded"
         if pod.status.container_statuses:
             state._take_containers(pod.status, phase)
         return state

@@ -17,6 +17,7 @@ from strato.api.volcano.batch import Job, JobStatus
 from strato.api.volcano.scheduling import PodGroup
 from strato.controllers.job.compiledspec import CompiledSpec, CompiledSpecs, DesiredGroup
 from strato.controllers.job.delays import DelayedActions
+from strato.controllers.job.objects import JobError
 from strato.controllers.job.plugins.registry import JobPlugins
 from strato.controllers.job.podbuilder import PodBuilder
 from strato.controllers.job.pods import PodState, TaskPods, revision_of
@@ -176,6 +177,16 @@ class JobRecord:
                 known.resize(replicas)
         for name in [name for name in self.tasks if name not in wanted]:
             self.tasks[name].resize(0)
+
+    def require_job(self) -> Job:
+        """Return the job.
+
+        Raises:
+            JobError: It was deleted while we worked on it.
+        """
+        if self.job is None:
+            raise JobError(f"job {self.key} was deleted")
+        return self.job
 
     @property
     def facts(self) -> JobFacts:

@@ -32,7 +32,9 @@ class Request:
 
     event: str = JobEvent.NONE
     action: str = ""
-    """Set by a command only: then policies are not asked."""
+    """Set by a command, or by a policy that has waited: then policies are not asked."""
+    cause: tuple[str, str] = ("", "")
+    """With an action: why, in a word and as a message."""
     task: str = ""
     pod: str = ""
     pod_uid: str = ""

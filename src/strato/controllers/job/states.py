@@ -78,6 +78,9 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     phase: str
     retry_count: int
+    reason: str = ""
+    """Why, in one word, where users are told."""
+    message: str = ""
 
 
 Transition = Callable[[JobFacts, Counts, int], Outcome | None]

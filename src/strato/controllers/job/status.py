@@ -17,12 +17,22 @@ from strato.api.meta import ObjectMeta
 from strato.api.volcano.batch import JobStatus
 from strato.clock import format_time, parse_time
 from strato.controllers.job.states import Counts, Outcome
+from strato.controllers.job.terms import Phase
 from strato.lru import LruCache
 from strato.units import format_duration
 
 Status = dict[str, Any]
 """``status`` as JSON."""
 
+_SAME_REASON: Final = frozenset(
+    {
+        (Phase.ABORTING, Phase.ABORTED),
+        (Phase.TERMINATING, Phase.TERMINATED),
+        (Phase.COMPLETING, Phase.COMPLETED),
+        (Phase.RESTARTING, Phase.FAILED),
+    }
+)
+"""Changes of phase that finish what was begun for a reason."""
 _CACHED_BYTES: Final = 1 << 20
 _encode: Final[Callable[[Status], bytes]] = msgspec.json.Encoder().encode
 _read: Final[Callable[[bytes], JobStatus]] = msgspec.json.Decoder(JobStatus).decode
@@ -97,7 +107,7 @@ def synced(
 
 
 def killed(old: Status, terminating: int, version: int, controlled: Mapping[str, str]) -> Status:
-    """Return the status after a kill: only what terminates is counted."""
+    """Return the status after a kill: only what terminates is counted. Of a job that is over see `with_ended`."""
     new: Status = {name: old[name] for name in ("state", "retryCount", "conditions", "minAvailable") if name in old}
     if version:
         new["version"] = version
@@ -106,6 +116,19 @@ def killed(old: Status, terminating: int, version: int, controlled: Mapping[str,
     if controlled:
         new["controlledResources"] = dict(controlled)
     return new
+
+
+def with_ended(status: Status, succeeded: int, failed: int) -> Status:
+    """Return the status of a job that is over with the pods that ended by themselves."""
+    counters = {"succeeded": succeeded, "failed": failed}
+    return {**status, **{name: number for name, number in counters.items() if number}}
+
+
+def with_reason(status: Status, reason: str, message: str) -> Status:
+    """Return the status with why the job is in its phase; empty texts take away what was said."""
+    state = {name: value for name, value in status.get("state", {}).items() if name not in ("reason", "message")}
+    texts = {"reason": reason, "message": message}
+    return {**status, "state": {**state, **{name: text for name, text in texts.items() if text}}}
 
 
 def _with_counts(
@@ -129,10 +152,13 @@ def _with_counts(
 
 
 def moved(status: Status, outcome: Outcome | None) -> Status:
-    """Return the status with an outcome's phase and retry count."""
+    """Return the status with an outcome's phase, reason and retry count."""
     if outcome is None:
         return status
     new = {**status, "state": {**status.get("state", {}), "phase": outcome.phase}}
+    goes_on = (status.get("state", {}).get("phase"), outcome.phase) in _SAME_REASON and not outcome.reason
+    if outcome.reason or (new["state"].get("reason") and not goes_on):
+        new = with_reason(new, outcome.reason, outcome.message)
     if outcome.retry_count:
         new["retryCount"] = outcome.retry_count
     return new

@@ -5,10 +5,11 @@ Source: volcano-controllers A7.6 to A7.8, A11.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from strato.api.volcano.batch import Job, TaskSpec
+from strato.controllers.job.plugins.array import element_size
 from strato.controllers.job.pods import PodState, TaskPods
 from strato.controllers.job.terms import DEFAULT_TASK
 
@@ -26,11 +27,11 @@ class PodPlan:
         return not self.create and not self.delete
 
 
-def plan_pods(job: Job, tasks: Mapping[str, TaskPods]) -> PodPlan:
+def plan_pods(job: Job, tasks: Mapping[str, TaskPods], element_limit: int = 0) -> PodPlan:
     """Decide which pods a job lacks and which it has too many of.
 
-    Missing indexes of a task whose dependencies are not met wait. Pods beyond the wanted range go, and those a
-    kill has marked but not deleted.
+    Missing indexes of a task whose dependencies are not met wait, and those above the limit of a job array. Pods beyond
+    the wanted range go, and those a kill has marked but not deleted.
     """
     plan = PodPlan()
     for task in job.spec.tasks:
@@ -38,13 +39,36 @@ def plan_pods(job: Job, tasks: Mapping[str, TaskPods]) -> PodPlan:
         if pods is None:
             continue
         if pods.present < pods.replicas and dependencies_met(task, job, tasks):
-            plan.create.append((task, list(pods.missing(job.metadata.name))))
+            missing = (
+                _within_limit(job, task, pods, element_limit) if element_limit else pods.missing(job.metadata.name)
+            )
+            if indexes := list(missing):
+                plan.create.append((task, indexes))
         if pods.stale:
             plan.delete.extend(pods.pods[name] for name in sorted(pods.stale))
     for pods in tasks.values():
         if pods.surplus:
             plan.delete.extend(pods.pods[name] for name in sorted(pods.surplus) if not pods.pods[name].terminating)
     return plan
+
+
+def _within_limit(job: Job, task: TaskSpec, pods: TaskPods, limit: int) -> Iterator[int]:
+    """Yield the missing indexes that may be created: no more than ``limit`` elements have pods that have not ended."""
+    size = element_size(task)
+    ended = pods.phases["Succeeded"] + pods.phases["Failed"]
+    if size == 1 and pods.present - ended >= limit:
+        return
+    active = {pod.index // size for pod in pods.pods.values() if pod.terminating or pod.phase not in _ENDED}
+    for index in pods.missing(job.metadata.name):
+        element = index // size
+        if element not in active:
+            if len(active) >= limit:
+                return
+            active.add(element)
+        yield index
+
+
+_ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def dependencies_met(task: TaskSpec, job: Job, tasks: Mapping[str, TaskPods]) -> bool:

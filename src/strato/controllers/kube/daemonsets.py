@@ -28,6 +28,7 @@ from strato.controllers.kube.ownedpods import OwnedPods, available_count, pod_bo
 from strato.controllers.kube.revisions import REVISION_LABEL, Revisions
 from strato.controllers.kube.taints import tolerates
 from strato.controllers.reconcile import KeyedController
+from strato.controllers.recorder import Recorder
 from strato.errors import NotFound
 
 _NODE_FIELD: Final = "metadata.name"
@@ -150,13 +151,13 @@ class DaemonSetController(KeyedController):
 
     name: ClassVar[str] = "kube-daemonset-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
         super().__init__(clock)
         self._cluster = cluster
         self._sets = informers.informer(DaemonSet)
         self._nodes = informers.informer(Node)
         self._revisions = Revisions(cluster, informers.informer(ControllerRevision), catalog.DAEMONSET)
-        self._owned = OwnedPods(cluster, informers, catalog.DAEMONSET, self._on_pod)
+        self._owned = OwnedPods(cluster, informers, catalog.DAEMONSET, recorder, self._on_pod)
         self._sets.add_handler(self._on_set)
         self._nodes.add_handler(self._on_node)
 

@@ -54,7 +54,7 @@ class KubeJobController(KeyedController):
         """Ended pods that are gone, by uid of the job."""
         self._failures: defaultdict[str, dict[str, float]] = defaultdict(dict)
         """When each failed pod was first seen as failed, by uid of the job."""
-        self._owned = OwnedPods(cluster, informers, catalog.JOB, self.queue.add_after, self._on_gone)
+        self._owned = OwnedPods(cluster, informers, catalog.JOB, recorder, self.queue.add_after, self._on_gone)
         self._jobs.add_handler(self._on_job)
 
     def _on_job(self, change: Change[Job]) -> None:

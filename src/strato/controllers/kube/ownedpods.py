@@ -18,6 +18,7 @@ from strato.clock import parse_time
 from strato.controllers.job.pods import revision_of
 from strato.controllers.owners import controller_reference
 from strato.controllers.parallel import for_each
+from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound
 
 _PHASE_ORDER: Mapping[str, int] = {"Pending": 0, "Running": 1}
@@ -33,6 +34,7 @@ class OwnedPods:
         cluster: Where to write.
         informers: Where to read.
         kind: The kind of the owners.
+        recorder: Tells users on the owner why a pod could not be made.
         on_change: Told the key of the owner whenever one of its pods changed, and how many seconds to wait for more:
             a pass reads all pods of an owner, so that an owner of thousands must not have one per pod.
         on_gone: Told of a pod that is gone, and whether we had deleted it.
@@ -43,10 +45,13 @@ class OwnedPods:
         cluster: Cluster,
         informers: Informers,
         kind: Kind,
+        recorder: Recorder,
         on_change: Callable[[Key, float], None],
         on_gone: Callable[[Pod, bool], None] | None = None,
     ) -> None:
         self._cluster = cluster
+        self._kind = kind
+        self._recorder = recorder
         self._on_change = on_change
         self._on_gone = on_gone
         self._pods = informers.informer(Pod)
@@ -138,6 +143,8 @@ class OwnedPods:
 
         failures = await for_each(bodies, create, _CONCURRENT)
         if failures:
+            message = f"Error creating: {failures[0]}"
+            self._recorder.event(self._kind.view(metadata=owner), "Warning", "FailedCreate", message)
             raise failures[0]
 
     async def delete(self, owner: str, pods: Sequence[Pod]) -> None:

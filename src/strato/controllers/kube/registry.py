@@ -32,12 +32,9 @@ def _simple(controller: Callable[[Cluster, Informers, Clock], Controller]) -> Fa
     return lambda context: controller(context.cluster, context.informers, context.clock)
 
 
-def _cron(context: ControllerContext) -> Controller:
-    return KubeCronController(context.cluster, context.informers, context.clock, recorder=context.recorder)
-
-
-def _deployment(context: ControllerContext) -> Controller:
-    return DeploymentController(context.cluster, context.informers, context.clock, recorder=context.recorder)
+def _recording(controller: Callable[..., Controller]) -> Factory:
+    """Return the factory of a controller that also records events."""
+    return lambda context: controller(context.cluster, context.informers, context.clock, recorder=context.recorder)
 
 
 def _job(context: ControllerContext) -> Controller:
@@ -56,15 +53,20 @@ KUBE: Mapping[str, Factory] = {
             RootCertificateController,
             EndpointsController,
             NodeLifecycleController,
-            ReplicaSetController,
-            StatefulSetController,
-            DaemonSetController,
             DisruptionController,
             QuotaController,
         )
     },
-    DeploymentController.name: _deployment,
+    **{
+        controller.name: _recording(controller)
+        for controller in (
+            ReplicaSetController,
+            StatefulSetController,
+            DaemonSetController,
+            DeploymentController,
+            KubeCronController,
+        )
+    },
     KubeJobController.name: _job,
-    KubeCronController.name: _cron,
 }
 """Stock controllers by name."""

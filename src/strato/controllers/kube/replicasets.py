@@ -16,6 +16,7 @@ from strato.client.informer import Change, Informers
 from strato.clock import Clock
 from strato.controllers.kube.ownedpods import OwnedPods, available_count, deletion_order, pod_body
 from strato.controllers.reconcile import KeyedController
+from strato.controllers.recorder import Recorder
 from strato.errors import NotFound
 
 
@@ -25,11 +26,11 @@ class ReplicaSetController(KeyedController):
     name: ClassVar[str] = "kube-replicaset-controller"
     workers: ClassVar[int] = 8
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
         super().__init__(clock)
         self._cluster = cluster
         self._sets = informers.informer(ReplicaSet)
-        self._owned = OwnedPods(cluster, informers, catalog.REPLICASET, self.queue.add_after)
+        self._owned = OwnedPods(cluster, informers, catalog.REPLICASET, recorder, self.queue.add_after)
         self._sets.add_handler(self._on_set)
 
     def _on_set(self, change: Change[ReplicaSet]) -> None:

@@ -24,6 +24,7 @@ from strato.controllers.kube.ownedpods import OwnedPods, available_count, pod_bo
 from strato.controllers.kube.revisions import REVISION_LABEL, Revisions
 from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
+from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound
 
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
@@ -99,12 +100,12 @@ class StatefulSetController(KeyedController):
 
     name: ClassVar[str] = "kube-statefulset-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
         super().__init__(clock)
         self._cluster = cluster
         self._sets = informers.informer(StatefulSet)
         self._revisions = Revisions(cluster, informers.informer(ControllerRevision), catalog.STATEFULSET)
-        self._owned = OwnedPods(cluster, informers, catalog.STATEFULSET, self.queue.add_after)
+        self._owned = OwnedPods(cluster, informers, catalog.STATEFULSET, recorder, self.queue.add_after)
         self._sets.add_handler(self._on_set)
 
     def _on_set(self, change: Change[StatefulSet]) -> None:

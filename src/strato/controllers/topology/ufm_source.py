@@ -15,6 +15,7 @@ import msgspec
 from strato.api.core import Secret
 from strato.controllers.topology.desired import SOURCE_LABEL, WantedHyperNode
 from strato.controllers.topology.settings import BadDiscovery
+from strato.errors import one_line
 from strato.http.fetch import fetch
 from strato.http.tls import client_context
 
@@ -72,7 +73,7 @@ class HttpsFabric:
                 seconds=TIMEOUT_SECONDS,
             )
         except (OSError, ValueError) as error:
-            raise BadDiscovery(f"fabric manager {url} cannot be asked: {error}") from error
+            raise BadDiscovery(f"fabric manager {url} cannot be asked: {one_line(error)}") from error
         if answer.status != 200:
             raise BadDiscovery(f"fabric manager {url} answers {answer.status}")
         return answer.body

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from strato.controllers.job.plugins.array import ArrayPlugin
 from strato.controllers.job.plugins.base import JobPlugin
 from strato.controllers.job.plugins.env import EnvPlugin
 from strato.controllers.job.plugins.hcclrank import HcclRankPlugin
@@ -18,6 +19,7 @@ from strato.errors import StratoError
 _IN_ORDER: tuple[type[JobPlugin], ...] = (
     SvcPlugin,
     EnvPlugin,
+    ArrayPlugin,
     SshPlugin,
     TensorflowPlugin,
     MpiPlugin,
@@ -46,6 +48,11 @@ class JobPlugins:
         self.active = tuple(plugin(asked[name] or ()) for name, plugin in PLUGINS.items() if name in asked)
         self.are_none = not asked
         """Whether the job asked for none."""
+
+    @property
+    def element_limit(self) -> int:
+        """Elements of a job array that may be active at once; 0 is all."""
+        return next((plugin.limit for plugin in self.active if isinstance(plugin, ArrayPlugin)), 0)
 
     def check(self) -> None:
         """Raise `UnknownPlugin` when one that was asked for does not exist."""

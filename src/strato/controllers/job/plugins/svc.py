@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from strato.api.core import ConfigMap, Service
 from strato.api.meta import Object
-from strato.api.networking import NetworkPolicy
+from strato.api.unread import NetworkPolicy
 from strato.api.volcano.batch import Job, TaskSpec
 from strato.controllers.job.plugins.arguments import Value
 from strato.controllers.job.plugins.base import (

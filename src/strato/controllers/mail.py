@@ -1,0 +1,210 @@
+"""Send mail when jobs begin, end or fail, to whom their annotations name.
+
+What was sent is noted on the job once it has been sent, so that new controllers do not send it again; a controller that
+dies in between sends once more. The note also tells who submits whether there is a server that takes mail at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+
+from strato.api.mail import ACCEPTED, MAIL, MAIL_STATE, MAIL_TYPE, MailType, parse_addresses, parse_types
+from strato.api.meta import Key
+from strato.api.volcano.batch import Job
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.clock import Clock
+from strato.controllers.job.terms import FINISHED_PHASES, Phase
+from strato.controllers.reconcile import KeyedController
+from strato.controllers.recorder import Recorder
+from strato.errors import NotFound, StratoError, one_line
+
+if TYPE_CHECKING:  # imported where mail is sent: a start need not wait for it
+    from email.message import EmailMessage
+
+NO_SERVER: Final = "not sent: the controllers have no SMTP server; start them with --smtp-server HOST:PORT"
+
+_SMTP_SECONDS = 30.0
+_PORT = 25
+_NOT_BEGUN = frozenset({"", Phase.PENDING})
+
+
+class MailRefused(StratoError):
+    """The server will not take a message, now or later."""
+
+
+class MailDelayed(StratoError):
+    """The server cannot be reached or asks to try again."""
+
+
+class Mailer(Protocol):
+    """Sends messages."""
+
+    async def send(self, message: EmailMessage) -> None:
+        """Send one.
+
+        Raises:
+            MailRefused: It will never be taken.
+            MailDelayed: It may be taken later.
+        """
+        ...
+
+
+class SmtpMailer:
+    """Hands messages to a relay that asks for no password.
+
+    Args:
+        server: ``HOST`` or ``HOST:PORT``.
+        sender: Address in ``From``; ``strato@`` and this machine's name when empty.
+    """
+
+    def __init__(self, server: str, sender: str) -> None:
+        host, _, port = server.rpartition(":") if ":" in server else (server, "", "")
+        self._address = host.strip("[]"), int(port or _PORT)
+        self._sender = sender
+
+    async def send(self, message: EmailMessage) -> None:
+        """Send one message in a thread: `smtplib` waits for its answers."""
+        await asyncio.to_thread(self._send, message)
+
+    def _send(self, message: EmailMessage) -> None:
+        import smtplib
+        import socket
+
+        message["From"] = self._sender or f"strato@{socket.getfqdn()}"
+        try:
+            with smtplib.SMTP(*self._address, timeout=_SMTP_SECONDS) as server:
+                server.send_message(message)
+        except smtplib.SMTPRecipientsRefused as error:
+            answers = {address: text.decode(errors="replace") for address, (_, text) in error.recipients.items()}
+            kind = MailRefused if all(code >= 500 for code, _ in error.recipients.values()) else MailDelayed
+            raise kind(f"the SMTP server refuses {answers}") from error
+        except smtplib.SMTPResponseException as error:
+            text = (
+                error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
+            )
+            kind = MailRefused if error.smtp_code >= 500 else MailDelayed
+            raise kind(f"the SMTP server says {error.smtp_code} {text}") from error
+        except (OSError, smtplib.SMTPException) as error:
+            host, port = self._address
+            raise MailDelayed(f"the SMTP server {host}:{port} cannot be reached: {one_line(error)}") from error
+
+
+def due(phase: str, wanted: Sequence[MailType], sent: Sequence[str]) -> tuple[MailType | None, tuple[MailType, ...]]:
+    """Return what to send now, and what counts as sent then; no mail says that a job began which is over."""
+    if phase in FINISHED_PHASES:
+        failed = phase != Phase.COMPLETED
+        fits = MailType.END in wanted or (failed and MailType.FAIL in wanted)
+        about = (MailType.FAIL if failed else MailType.END) if fits else None
+        return (None, ()) if MailType.END in sent else (about, (MailType.BEGIN, MailType.END))
+    if phase in _NOT_BEGUN or MailType.BEGIN in sent:
+        return None, ()
+    return (MailType.BEGIN if MailType.BEGIN in wanted else None), (MailType.BEGIN,)
+
+
+def compose(job: Job, about: MailType, addresses: Sequence[str]) -> EmailMessage:
+    """Return the message about a job; who it is from is the mailer's to say."""
+    from email.message import EmailMessage
+
+    meta, status = job.metadata, job.status
+    word = {MailType.BEGIN: "began", MailType.END: "completed", MailType.FAIL: status.state.phase.lower()}[about]
+    pods = sum(task.replicas for task in job.spec.tasks)
+    lines = [
+        f"Job {meta.name} in namespace {meta.namespace} {word}.",
+        "",
+        f"Queue:     {job.spec.queue}",
+        f"Submitted: {meta.creation_timestamp}",
+    ]
+    if about is not MailType.BEGIN:
+        lines += [
+            f"Ended:     {status.state.last_transition_time}",
+            f"Pods:      {status.succeeded} of {pods} succeeded, {status.failed} failed",
+        ]
+    if status.state.reason:
+        lines.append(f"Reason:    {status.state.reason}: {status.state.message}")
+    message = EmailMessage()
+    message["To"] = ", ".join(addresses)
+    message["Subject"] = f"Strato job {meta.namespace}/{meta.name} {word}"
+    message.set_content("\n".join(lines) + "\n")
+    return message
+
+
+class MailController(KeyedController):
+    """See the module.
+
+    Args:
+        cluster: Where what was sent is noted.
+        informers: Where jobs are read.
+        clock: Times retries.
+        recorder: Records on the job what could not be sent.
+        mailer: Sends; None when there is no server.
+    """
+
+    name: ClassVar[str] = "mail-controller"
+    workers: ClassVar[int] = 2
+
+    def __init__(
+        self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder, mailer: Mailer | None
+    ) -> None:
+        super().__init__(clock)
+        self._cluster = cluster
+        self._recorder = recorder
+        self._mailer = mailer
+        self._states: dict[str, str] = {}
+        """By uid of a job: the last state written, which the cache may not show yet."""
+        self._jobs = informers.informer(Job)
+        self._jobs.add_handler(self._on_job, among=_with_mail)
+
+    def _on_job(self, change: Change[Job]) -> None:
+        if change.new is None:
+            self._states.pop(change.object.metadata.uid, None)
+        else:
+            self.queue.add(change.key)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Send what is due and note it."""
+        job = self._jobs.get(key)
+        if job is None:
+            return None
+        meta = job.metadata
+        known = self._states.get(meta.uid, meta.annotation(MAIL_STATE))
+        state = await self._state(job, known)
+        if state != known:
+            self._states[meta.uid] = state
+            body = {"metadata": {"uid": meta.uid, "annotations": {MAIL_STATE: state}}}
+            try:
+                await self._cluster.patch(Job, key.name, key.namespace, body)
+            except NotFound:
+                self._states.pop(meta.uid, None)
+        return None
+
+    async def _state(self, job: Job, known: str) -> str:
+        """Send what is due; return what is to be noted."""
+        if self._mailer is None:
+            return NO_SERVER
+        if known.startswith("not sent: ") and known != NO_SERVER:
+            return known
+        try:
+            addresses = parse_addresses(job.metadata.annotation(MAIL))
+            wanted = parse_types(job.metadata.annotation(MAIL_TYPE, "all"))
+        except ValueError as error:
+            return self._refused(job, str(error))
+        sent = known.split(",")
+        about, then = due(job.status.state.phase, wanted, sent)
+        if about is not None:
+            try:
+                await self._mailer.send(compose(job, about, addresses))
+            except MailRefused as error:
+                return self._refused(job, str(error))
+        return ",".join(then) if then else ACCEPTED if known in ("", NO_SERVER) else known
+
+    def _refused(self, job: Job, why: str) -> str:
+        self._recorder.event(job, "Warning", "MailNotSent", why)
+        return f"not sent: {why}"
+
+
+def _with_mail(changes: Sequence[Change[Job]]) -> Sequence[Change[Job]]:
+    """Return the changes of jobs somebody wants mail about."""
+    return [change for change in changes if (of := change.object.metadata.annotations) and MAIL in of]
