@@ -75,7 +75,7 @@ def test_a_changed_configuration_is_read_beside_the_scheduling_thread(
         async with running(clock, config=path, period_seconds=0.02) as (_, scheduler):
             monkeypatch.setattr(configfile, "read_config", noted)
             path.write_text('actions: "enqueue, allocate, backfill"\n')
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while "backfill" not in scheduler.config.actions:
                     await asyncio.sleep(0.02)
 

@@ -79,3 +79,22 @@ def test_in_a_cluster_gates_go_and_pods_run() -> None:
             assert held == [not has_place for has_place in placed]
 
     virtually(story)
+
+
+def test_in_a_cluster_the_annotation_alone_brings_the_gate_and_room_takes_it_away() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock, config=parse_config(CONFIG)) as (cluster, _):
+            queue = worlds.queue("q", capability={"cpu": "2", "memory": "1Ti"})
+            await create(cluster, worlds.node("n", cpu="16"), queue, worlds.group("g", 1, queue="q"))
+            asking = [worlds.pod(f"p{i}", "g", cpu="1", memory="1Gi", annotations={GATE: "true"}) for i in range(3)]
+            await create(cluster, *asking, worlds.pod("free", "g", cpu="1", memory="1Gi"))
+            created = [await cluster.get(catalog.POD, f"p{i}", "ns") for i in range(3)]
+            assert [pod["spec"]["schedulingGates"] for pod in created] == [[{"name": GATE}]] * 3
+            await clock.sleep(5)
+            pods = [await cluster.get(catalog.POD, name, "ns") for name in ("free", "p0", "p1", "p2")]
+            assert sum(bool(pod["spec"].get("nodeName")) for pod in pods) == 2
+            assert all(
+                bool(pod["spec"].get("schedulingGates")) != bool(pod["spec"].get("nodeName")) for pod in pods[1:]
+            )
+
+    virtually(story)

@@ -171,3 +171,22 @@ def test_caches_between_cycles_change_no_decision(full: str, seed: int) -> None:
         more.append(worlds.node(f"n{rng.randint(0, 6)}", cpu=str(rng.randint(4, 8))))
         worlds.feed(warm, *more)
         worlds.feed(cold, *more)
+
+
+@pytest.mark.parametrize(
+    ("text", "placed"), [("inf", 0), ("1e400", 0), ("nan", 0), ("9" * 30, 1), ("4000", 1), ("x", 0)]
+)
+def test_what_a_node_offers_beyond_what_it_has_may_be_any_text(text: str, placed: int) -> None:
+    node = worlds.node("n", cpu="1")
+    node["metadata"]["annotations"] = {"volcano.sh/oversubscription-cpu": text}
+    world = worlds.world(node, worlds.queue(), worlds.group("g", 1), worlds.pod("p", "g", cpu="2"))
+    assert len(worlds.cycle(world).binds) == placed
+
+
+def test_tiers_may_have_any_number() -> None:
+    members = [{"type": "Node", "selector": {"exactMatch": {"name": "n"}}}]
+    spec = {"tier": 2**31 - 1, "members": members}
+    high = {"kind": "HyperNode", "metadata": {"name": "h"}, "spec": spec}
+    objects = [worlds.node("n"), high, worlds.queue(), worlds.group("g", 1), worlds.pod("p", "g")]
+    config = "actions: allocate\ntiers: [{plugins: [{name: gang}, {name: network-topology-aware}]}]"
+    assert len(worlds.cycle(worlds.world(*objects), config).binds) == 1

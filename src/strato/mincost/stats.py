@@ -64,18 +64,3 @@ class Statistics:
         """Average runtime of a class in ms, 0 when unknown."""
         reports = self.reports.get(task_class)
         return int(sum(r.runtime_seconds for r in reports) * 1000 / len(reports)) if reports else 0
-
-    def average_pspi(self, task_class: str) -> int:
-        """Average picoseconds per instruction of a class, scaled by 10¹⁰ per second, 0 when unknown."""
-        known = [r for r in self.reports.get(task_class, ()) if r.instructions > 0]
-        return int(sum(r.runtime_seconds * 10**10 / r.instructions for r in known) / len(known)) if known else 0
-
-    def average_cpi(self, task_class: str) -> float:
-        """Average cycles per instruction of a class, 0 when unknown."""
-        known = [r for r in self.reports.get(task_class, ()) if r.instructions > 0]
-        return sum(r.cycles / r.instructions for r in known) / len(known) if known else 0.0
-
-    def average_ipma(self, task_class: str) -> float:
-        """Average instructions per reference to the last-level cache, 0 when unknown."""
-        known = [r for r in self.reports.get(task_class, ()) if r.llc_references > 0]
-        return sum(r.instructions / r.llc_references for r in known) / len(known) if known else 0.0

@@ -14,7 +14,7 @@ from strato.api import yamltext
 from strato.errors import InvalidInput, Problem, one_line
 from strato.scheduler.actions.preempt import PreemptArgs
 from strato.scheduler.cache.usage import METRICS_TYPES
-from strato.scheduler.framework import thirdparty
+from strato.scheduler.framework import plugincheck, thirdparty
 from strato.scheduler.framework.arguments import nearest, read_arguments
 from strato.scheduler.framework.options import Config, PluginOption
 from strato.scheduler.framework.plugin import TOGGLES, Plugin
@@ -53,6 +53,15 @@ tiers:
   - name: nodeorder
 """
 """The configuration of the embedded cluster, where this is the default scheduler too: pods make room by priority."""
+
+AGENT_TEXT = """\
+actions: "allocate"
+tiers:
+- plugins:
+  - name: predicates
+  - name: nodeorder
+"""
+"""The configuration of a scheduler that serves the agent scheduler's pods alone (spec volcano-agent C1)."""
 
 
 def parse_config(text: str, where: str = "scheduler configuration", base: Path = Path()) -> Config:
@@ -93,7 +102,7 @@ def read_config_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as err:
-        raise InvalidInput(str(path), [Problem("", f"cannot be read: {err}")]) from err
+        raise InvalidInput(str(path), [Problem("", f"cannot be read: {one_line(err)}")]) from err
 
 
 def reread(config: Config) -> Config:
@@ -113,6 +122,11 @@ def default_config() -> Config:
 def embedded_config() -> Config:
     """Return the embedded cluster's configuration."""
     return parse_config(EMBEDDED_TEXT, "scheduler configuration of the embedded cluster")
+
+
+def agent_config() -> Config:
+    """Return the configuration for pods of the agent scheduler alone."""
+    return parse_config(AGENT_TEXT, "built-in configuration of the agent scheduler")
 
 
 def config_from(
@@ -221,6 +235,11 @@ def _plugin_class(name: str, file: Path | None, where: str, problems: list[Probl
     if plugin is None:
         known = [*PLUGINS, *thirdparty.installed_names()]
         problems.append(Problem(f"{where}.name", f"no such plugin {name!r}{nearest(name, known)}"))
+    elif file is not None or name not in PLUGINS:
+        mistyped = plugincheck.problems_of(plugin, file)
+        if mistyped:
+            problems += mistyped
+            return None
     return plugin
 
 

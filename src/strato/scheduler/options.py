@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from strato.scheduler.cache.accounts import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER
 from strato.scheduler.cache.replicas import Replicas
 from strato.scheduler.cache.shards import NONE
+from strato.scheduler.model.tasks import AGENT_SCHEDULER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerOptions:
     """Options of a scheduler."""
 
-    names: Sequence[str] = ("volcano", DEFAULT_SCHEDULER, FLOW_SCHEDULER)
+    names: Sequence[str] = ("volcano", DEFAULT_SCHEDULER, FLOW_SCHEDULER, AGENT_SCHEDULER)
     """Values of ``spec.schedulerName`` served."""
     default_queue: str = DEFAULT_QUEUE
     """Queue of PodGroups that name none; made, with ``root``, at start."""
@@ -25,7 +26,7 @@ class SchedulerOptions:
     shard_mode: str = NONE
     """How the own NodeShard is used, one of `strato.scheduler.cache.shards.MODES`."""
     shard_name: str = "volcano"
-    """Name of the own NodeShard."""
+    """Name of the own NodeShard; pods of the agent scheduler have one of that name, beside others."""
     node_labels: frozenset[tuple[str, str]] = frozenset()
     """Only nodes with one of these labels are used; empty is all nodes."""
     replicas: Replicas | None = None

@@ -33,6 +33,7 @@ from strato.scheduler.framework.suspension import suspendable
 from strato.scheduler.model.jobs import PodVerdict, Task
 from strato.scheduler.model.plan import Eviction, Failure, Plan
 from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.tasks import AGENT_SCHEDULER
 from strato.scheduler.options import SchedulerOptions
 from strato.scheduler.placement.placer import Placer, warm_up
 from strato.scheduler.plugins.extender import EXTENDER
@@ -50,6 +51,11 @@ T = TypeVar("T")
 
 _TICKS = 3
 """Turns of the event loop an idle scheduler waits after a change, so that what arrives together is decided together."""
+
+
+def _agents(names: Sequence[str]) -> str:
+    """Return the NodeShard of the agent scheduler's pods; empty where there are no others, or none of them."""
+    return AGENT_SCHEDULER if AGENT_SCHEDULER in names and len(names) > 1 else ""
 
 
 class Scheduler:
@@ -97,7 +103,7 @@ class Scheduler:
         self.world.flow_loaded = load_flow is None
         self._load_flow = load_flow
         self._flow_wanted = asyncio.Event()
-        self.world.shards = Shards(self.world.nodes, options.shard_mode, options.shard_name)
+        self.world.shards = Shards(self.world.nodes, options.shard_mode, options.shard_name, _agents(names))
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._series = Series(self.world, registry)
         self._placer = self._new_placer()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from strato.scheduler import session
 from strato.scheduler.actions import victims
+from strato.scheduler.actions.offers import Offers
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
 from strato.scheduler.model.jobs import Task
@@ -36,11 +37,11 @@ tiers:
 class OneByOne(victims.Attempts):
     """The reference: nothing is remembered; every task has all rows ranked anew."""
 
-    def turn_to(self, ssn: Session, task: Task) -> None:
+    def turn_to(self, ssn: Session, task: Task, offers: Offers | None = None) -> None:
         self.exhausted = set()
 
     def rows(self, ssn: Session, task: Task) -> list[int]:
-        groups = victims.by_shard(ssn, victims.candidate_rows(ssn, task))
+        groups = victims.by_shard(ssn, task, victims.candidate_rows(ssn, task))
         return [int(row) for group in groups for row in group]
 
     def best_first(self, ssn: Session, task: Task, serves: Callable[[int], bool], *, neighbours: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -63,28 +64,28 @@ CASES: list[Any] = [
     pytest.param(
         [*NODES, *gang(4, cpu="3")],
         PLAIN % "conformance",
-        ["no room for ", " of 4 waiting pods: Insufficient cpu on 2 of 2 nodes"],
+        ["the cluster is too small even when empty: the job asks for cpu 12 in all, it has 8"],
         ["fewer members: minMember 4 -> 2", "2 more nodes like n1 (cpu 4, memory 8Gi, pods 110)"],
         id="cpu on nodes",
     ),
     pytest.param(
         [*NODES, *gang(1, cpu="32")],
         PLAIN % "conformance",
-        ["no room for 1 of 1 waiting pods: Insufficient cpu on 2 of 2 nodes"],
-        ["1 more node as large as one pod asks for (cpu 32, memory 1073741824, pods 1)"],
+        ["no node is large enough even when empty: a pod asks for cpu 32, the most is 4"],
+        ["1 more node as large as one pod asks for (cpu 32, memory 1Gi, pods 1)"],
         id="a pod larger than any node",
     ),
     pytest.param(
         [*NODES, *gang(6, nodeSelector={"zone": "a"})],
         PLAIN % "conformance",
-        ["no room for ", "on 1 of 2 nodes"],
+        ["no node takes 2 of 6 waiting pods: node(s) didn't match", "on 1 of 2 nodes"],
         ["fewer members: minMember 6 -> 4", "drop the node selector zone=a", "1 more node like n1"],
         id="a selector",
     ),
     pytest.param(
         [*FOREIGN, *gang(2)],
         PLAIN % "conformance",
-        ["no room for ", "taint"],
+        ["no node takes 2 of 2 waiting pods: ", "taint"],
         ["tolerate the taint gpu"],
         id="a taint",
     ),
@@ -172,11 +173,70 @@ def test_a_queue_tells_what_it_has_and_what_its_jobs_wait_for() -> None:
     text = found.render()
     assert "allocated cpu 2" in text
     assert "capability cpu 3" in text
-    assert "1 job waits for QueueQuota" in text
+    assert "1 job waits for the queue's capability" in text
     assert "podgroup ns/g: " in text  # it may have no pods yet
     assert found.to_json()["podgroups"] == found.pods
     assert list(found.pods) == ["ns/g"]
     assert examine_queue(state, "nothing") is None
+
+
+ROOM: list[Any] = [
+    pytest.param(
+        [*NODES, *running(4, "n1"), *running(4, "n2", name="other"), *gang(1)],
+        "the cluster is full: cpu 0 is free, 1 is asked for; queue default has its whole share",
+        "the cluster is full: 1 job waits; the queue itself may have more",
+        id="a full cluster is full, and the queue is not the reason",
+    ),
+    pytest.param(
+        [*NODES, *running(3, "n1"), *running(3, "n2", name="other"), *gang(1, cpu="2")],
+        "no room for its pod: Insufficient cpu on 2 of 2 nodes; what is free is spread over too many nodes",
+        "1 job waits for room on nodes; the queue itself may have more",
+        id="room in parts is no full cluster",
+    ),
+    pytest.param(
+        [*NODES, *gang(1, memory="1000Gi")],
+        "no node is large enough even when empty: a pod asks for memory 1000Gi, the most is 8Gi",
+        "1 job waits for a larger cluster; the queue itself may have more",
+        id="amounts are written as people do",
+    ),
+    pytest.param(
+        [*NODES, *gang(2)], "nothing holds it back: the next cycle binds its 2 waiting pods",
+        "nothing waits in it", id="nothing waits for long",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("objects", "of_job", "of_queue"), ROOM)
+def test_words_follow_what_the_engine_found(objects: list[Json], of_job: str, of_queue: str) -> None:
+    state = copy(*objects, config=PLAIN % "proportion")
+    job, queue = examine(state, "ns/g"), examine_queue(state, "default")
+    assert job is not None
+    assert queue is not None
+    assert job.summary.startswith(of_job)
+    assert queue.summary == of_queue
+
+
+def test_a_group_that_overcommit_keeps_out_is_too_large_or_the_cluster_is_full() -> None:
+    config = PLAIN % "proportion}, {name: overcommit"
+    large = examine(copy(*NODES, *gang(1, cpu="100"), config=config), "ns/g")
+    assert large is not None
+    assert large.summary == "no node is large enough even when empty: a pod asks for cpu 100, the most is 4"
+    wide = examine(copy(*NODES, *gang(50), config=config), "ns/g")
+    assert wide is not None
+    assert wide.summary == "the cluster is too small even when empty: the job asks for cpu 50 in all, it has 8"
+    late = examine(copy(*NODES, *running(4, "n1"), *running(4, "n2", name="other"), *gang(2), config=config), "ns/g")
+    assert late is not None
+    assert late.summary == "the cluster is full: cpu 0 is free, 2 is asked for"
+
+
+def test_a_thousand_equal_pods_are_one_line() -> None:
+    found = examine(copy(*NODES, *gang(1000), config=PLAIN % "conformance"), "ns/g")
+    assert found is not None
+    lines = found.render().splitlines()
+    assert lines[0].startswith("ns/g (Pending): the cluster is too small even when empty: the job asks for cpu 1000")
+    assert len(lines) == 4
+    assert re.fullmatch(r"  992 pods \(ns/g-\d+, ns/g-\d+, … ns/g-999\): 0/2 nodes are .*", lines[1]), lines
+    assert re.fullmatch(r"  4 pods \(ns/g-.*\): it can possibly be assigned to n1, once .*", lines[2]), lines
 
 
 @settings(max_examples=10, deadline=None)

@@ -69,6 +69,18 @@ def test_objects_are_found_wherever_they_are(text: str, where: list[str]) -> Non
     assert [place for place, _ in found.objects] == where
 
 
+@pytest.mark.parametrize("between", ["", "\n", " \n\n\t "], ids=["nothing", "a line", "space"])
+def test_json_documents_may_follow_one_another(between: str) -> None:
+    one = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "%s"}}'
+    found = read(f" {one % 'a'}{between}{one % 'b'}\n")
+    assert found.problems == []
+    assert [(where, obj["metadata"]["name"]) for where, obj in found.objects] == [
+        ("f: document 1", "a"),
+        ("f: document 2", "b"),
+    ]
+    assert read(f'{one % "a"}{{"a": NaN}}').problems
+
+
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [

@@ -69,6 +69,8 @@ class Side:
         self.config = config
         self.told: dict[str, tuple[str, str]] = {}
         self.verdicts: dict[str, list[tuple[str, str, str]]] = {}
+        self.groups: dict[str, Any] = {}
+        """Statuses of groups; one that was not written yet may be in a plan again."""
         self.unplaced = 0
 
     def cycle(self, number: int) -> Plan:
@@ -78,6 +80,7 @@ class Side:
         assert plan.failures == []
         self.told.update({p.task.uid: (p.reason, p.message) for p in plan.pods})
         self.verdicts.update({k: [(v.plugin, v.code, v.text) for v in found] for k, found in plan.verdicts.items()})
+        self.groups.update({status.job.key: status[1:] for status in plan.groups})
         self.unplaced += len(plan.pods) + plan.quiet_pods
         return plan
 
@@ -134,6 +137,8 @@ class Changes:
         for p in range(size if rng.random() < 0.8 else 0):
             key = f"{name}-w-{p}"
             more: dict[str, Any] = {"schedulingGates": [{"name": "x"}]} if rng.random() < 0.05 else {}
+            if rng.random() < 0.1:
+                more["labels"] = {"a": rng.choice("bc")}
             memory = rng.choice(["1Gi", "1Gi", "1Gi", "4Gi"]) if cpu else ""
             self.pods[key] = worlds.pod(key, name, cpu=cpu, memory=memory, **more)
             if rng.random() < 0.03:

@@ -105,3 +105,16 @@ def test_a_queue_that_holds_nothing_is_hungry_though_what_it_wants_has_run_out()
     keys = {name: ssn.queue_key(ssn.world.queues[name]) for name in ("root-late", "root-spare")}
     assert keys["root-late"][:-1] == keys["root-spare"][:-1]
     assert keys["root-late"] < ssn.queue_key(ssn.world.queues["root-full"])
+
+
+def test_a_tree_may_be_deeper_than_calls_may_nest() -> None:
+    chain = [worlds.queue("root"), *(worlds.queue(f"q{i}", parent=f"q{i - 1}" if i else "root") for i in range(1500))]
+    chain[2]["spec"]["capability"] = {"cpu": "1"}
+    job = [worlds.group("g", 0, queue="q1499"), worlds.pod("a", "g"), worlds.pod("b", "g")]
+    plan = worlds.cycle(worlds.world(worlds.node("n"), *chain, *job), asking.config("gang", TREE))
+    assert len(plan.binds) == 1, "the second queue from the top has room for one"
+    deep = annotated("root/" + "/".join(f"l{i}" for i in range(1500)))
+    deep["metadata"]["name"] = "deep"
+    job = [worlds.group("g", 0, queue="deep"), worlds.pod("a", "g")]
+    drf = {"name": "drf", "enableHierarchy": True}
+    assert len(worlds.cycle(worlds.world(worlds.node("n"), deep, *job), asking.config("gang", drf)).binds) == 1

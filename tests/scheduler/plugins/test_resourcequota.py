@@ -54,5 +54,5 @@ def test_a_refusal_says_what_is_asked_used_and_allowed() -> None:
     job = ssn.world.jobs["ns/g"]
     assert not ssn.job_enqueueable(job)
     assert [verdict.text for verdict in ssn.note(job).verdicts] == [
-        "resource quota insufficient, requested: cpu=1, used: cpu=1500m,pods=0, limited: cpu=2,pods=3"
+        "resource quota insufficient: quota q, requested: cpu 1; used: cpu 1.5, pods 0; limited: cpu 2, pods 3"
     ]

@@ -45,6 +45,29 @@ def test_disruption_budgets(budgets: list[dict[str, Any]], victims: list[str]) -
         assert asking.keys(found) == victims
 
 
+def test_evictions_of_this_session_count_until_they_are_taken_back() -> None:
+    pods = [worlds.pod(name, phase="Running", nodeName="n", labels={"app": "a"}) for name in ("a0", "a1", "a2")]
+    ssn = asking.session(worlds.world(worlds.node("n"), *pods, budget("x", 2, {"app": "a"}), worlds.pod("p")), "pdb")
+    tasks = [asking.task(ssn, name) for name in ("a0", "a1", "a2")]
+    stmt = ssn.statement()
+    assert asking.keys(ssn.victim_tasks(tasks)) == ["a0", "a1"]
+    stmt.evict(tasks[1], "for the test")
+    assert asking.keys(ssn.victim_tasks(tasks)) == ["a0"], "one is left, and who goes already is no victim"
+    stmt.discard()
+    assert asking.keys(ssn.victim_tasks(tasks)) == ["a0", "a1"]
+
+
+def test_a_pod_that_lost_a_promise_is_no_eviction() -> None:
+    running = worlds.pod("a0", phase="Running", nodeName="n", labels={"app": "a"})
+    waits = worlds.pod("a1", "g", labels={"app": "a"})
+    objects = [worlds.node("n"), running, worlds.queue(), worlds.group("g", 1), waits, budget("x", 1, {"app": "a"})]
+    ssn = asking.session(worlds.world(*objects), "pdb")
+    stmt = ssn.statement()
+    stmt.pipeline(asking.task(ssn, "a1"), ssn.world.nodes.row_of["n"], evicted=False)
+    stmt.discard()
+    assert asking.keys(ssn.victim_tasks([asking.task(ssn, "a0")])) == ["a0"]
+
+
 COOLDOWNS = [
     pytest.param({"labels": {"volcano.sh/cooldown-time": "600s"}}, "22:04:00", False, id="still cooling down"),
     pytest.param({"labels": {"volcano.sh/cooldown-time": "9m"}}, "22:04:00", True, id="over"),

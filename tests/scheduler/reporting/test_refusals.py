@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from strato.scheduler.config import parse_config
 from tests.scheduler import worlds
 
 
@@ -42,3 +43,24 @@ def test_a_device_that_only_some_pods_ask_for_is_not_split() -> None:
     (status,) = plan.groups
     assert status.condition is not None
     assert "the largest pod needs nvidia.com/gpu 1 at least, the most is 0" in status.condition.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "begin"),
+    [
+        pytest.param("4", "the cluster is full (resource in cluster is overused: overused cpu); ", id="full"),
+        pytest.param("20", "the cluster is too small even when empty (resource in cluster is over", id="too small"),
+    ],
+)
+def test_a_group_without_room_in_the_cluster_is_told_so_in_plain_words(asked: str, begin: str) -> None:
+    running = [
+        worlds.group("old", 1, phase="Running"),
+        worlds.pod("old-0", "old", nodeName="n", phase="Running", cpu="4"),
+    ]
+    group = worlds.group("late", 1, phase="Pending", minResources={"cpu": asked, "memory": "1Gi"})
+    config = "actions: 'enqueue'\ntiers:\n- plugins: [{name: overcommit}]"
+    world = worlds.world(worlds.queue("default"), worlds.node("n"), *running, group)
+    plan = worlds.cycle(world, parse_config(config))
+    (message,) = [s.condition.message for s in plan.groups if s.condition is not None and s.job.key == "ns/late"]
+    assert message.startswith(f"not admitted to queue default: {begin}")
+    assert f"asks for cpu {asked}, memory 1Gi in all, the cluster has cpu 4, memory 8Gi" in message

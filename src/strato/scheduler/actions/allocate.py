@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from strato.scheduler.actions.base import Action
+from strato.scheduler.actions.base import Action, CommonArgs
 from strato.scheduler.actions.batches import Batches
 from strato.scheduler.actions.gangsearch import GangSearch, from_nomination
 from strato.scheduler.actions.placing import TaskLoop, Work
 from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.cache.ingest import waits_for_queue
+from strato.scheduler.framework.arguments import arg
 from strato.scheduler.model.jobs import PHASE_INQUEUE, Job, Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
@@ -26,10 +28,19 @@ if TYPE_CHECKING:
 _BY_DEFAULT: Final = attrgetter("order")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateArgs(CommonArgs):
+    """Arguments of ``allocate``."""
+
+    candidate_nodes: int = arg("candidateNodeCount", 3)
+    """Of the agent scheduler's files; accepted without effect: one placer needs no second choice."""
+
+
 class Allocate(Action):
     """Place what fits now; promise what will fit."""
 
     name = "allocate"
+    args_type: ClassVar[type[Any] | None] = AllocateArgs
 
     def execute(self, ssn: Session) -> None:
         """Visit queues in order; each visit places one job up to its minimum, or one task of a ready job."""

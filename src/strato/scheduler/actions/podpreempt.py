@@ -45,7 +45,7 @@ def preempt_for_pod(ssn: Session, stmt: Statement, queue: Queue, task: Task) -> 
     """
     budgets = Budgets(ssn.world)
     most = max(_MIN_CANDIDATES, ssn.world.nodes.size // 10)
-    for rows in choice.by_shard(ssn, choice.candidate_rows(ssn, task)):
+    for rows in choice.by_shard(ssn, task, choice.candidate_rows(ssn, task)):
         found: list[_Choice] = []
         first = ssn.rng.randrange(len(rows)) if len(rows) else 0
         for row in (*rows[first:].tolist(), *rows[:first].tolist()):

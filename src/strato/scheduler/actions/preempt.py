@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
+from strato.scheduler.actions.offers import Offers
 from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.podpreempt import preempt_for_pod
 from strato.scheduler.framework.arguments import arg
@@ -45,15 +46,16 @@ class Preempt(Action):
     def execute(self, ssn: Session) -> None:
         """Serve the starving jobs of each queue in order."""
         queues = starving_jobs(ssn, ssn.job_classes, lambda job: job.layout is None or not job.layout.topological)
+        offers = Offers(ssn, "preemptable")
         while (queue := queues.pop()) is not None:
             for job in queue.visits():
                 with ssn.isolated(job):
-                    self._between_jobs(ssn, queue.queue, job)
+                    self._between_jobs(ssn, queue.queue, job, offers)
             for job in queue.restart().visits():
                 with ssn.isolated(job):
                     self._within_job(ssn, queue.queue, job)
 
-    def _between_jobs(self, ssn: Session, queue: Queue, job: Job) -> None:
+    def _between_jobs(self, ssn: Session, queue: Queue, job: Job, offers: Offers) -> None:
         stmt, attempts = ssn.statement(), choice.Attempts()
 
         def other_job(victim: Task) -> bool:
@@ -62,7 +64,7 @@ class Preempt(Action):
         for task in pending_in_order(ssn, job):
             if not ssn.job_starving(job):
                 break
-            self._preempt(ssn, stmt, queue, task, other_job, attempts)
+            self._preempt(ssn, stmt, queue, task, other_job, attempts, offers)
         if ssn.job_pipelined(job):
             stmt.commit()
         else:
@@ -85,6 +87,7 @@ class Preempt(Action):
         task: Task,
         eligible: Eligible,
         attempts: choice.Attempts,
+        offers: Offers | None = None,
     ) -> bool:
         """Find one task a place, with evictions if need be; return whether it has one."""
         if task.preemption_policy == "Never" or ssn.pre_filter(task) is not None:
@@ -112,29 +115,25 @@ class Preempt(Action):
             if job is not None and 1 < job.min_available <= job.valid and promise(ssn, queue, stmt, task):
                 return True
             rows = choice.candidate_rows(ssn, task)
-            groups = choice.by_shard(ssn, rows if ssn.simulates else ssn.neighbours_allow(task, rows))
+            groups = choice.by_shard(ssn, task, rows if ssn.simulates else ssn.neighbours_allow(task, rows))
             return any(self._cheapest_node(ssn, stmt, queue, task, group.tolist(), wanted) for group in groups)
-        attempts.turn_to(ssn, task)
+        attempts.turn_to(ssn, task, offers)
 
         def serves(row: int) -> bool:
-            return self._on_row(ssn, stmt, queue, task, row, wanted, attempts.exhausted)
+            nodes = ssn.world.nodes
+            free = nodes.free(row)
+            candidates = [t for t in nodes.tasks[row].values() if t.status in _EVICTABLE and wanted(t)]
+            victims = ssn.preemptable(task, candidates) if candidates else []
+            if not choice.suffices(task, free, victims):
+                attempts.refuse(row, free, victims)
+                return False
+            return self._on_row(ssn, stmt, queue, task, row, victims)
 
         return attempts.best_first(ssn, task, serves, neighbours=True)
 
     @staticmethod
-    def _on_row(
-        ssn: Session, stmt: Statement, queue: Queue, task: Task, row: int, wanted: Eligible, exhausted: set[int]
-    ) -> bool:
-        """Evict from one node until the task fits; nothing is left behind when it does not.
-
-        A row whose victims all together make too little room is added to ``exhausted``.
-        """
-        nodes = ssn.world.nodes
-        candidates = [t for t in nodes.tasks[row].values() if t.status in _EVICTABLE and wanted(t)]
-        victims = ssn.preemptable(task, candidates) if candidates else []
-        if not choice.suffices(task, nodes.free(row), victims):
-            exhausted.add(row)
-            return False
+    def _on_row(ssn: Session, stmt: Statement, queue: Queue, task: Task, row: int, victims: Sequence[Task]) -> bool:
+        """Evict from one node until the task fits; nothing is left behind when it does not."""
         trial = ssn.statement()
         order = ssn.victims_in_order(victims, task)
         evicted = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
+from strato.scheduler.actions.offers import Offers
 from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.preempt import pending_in_order
 from strato.scheduler.model.jobs import Job, Task
@@ -21,15 +22,15 @@ class Reclaim(Action):
 
     def execute(self, ssn: Session) -> None:
         """Serve queues in order, each with all its starving jobs."""
-        queues = starving_jobs(ssn, ssn.job_classes)
+        queues, offers = starving_jobs(ssn, ssn.job_classes), Offers(ssn, "reclaimable")
         while (queue := queues.pop()) is not None:
             if ssn.overused(queue.queue):
                 continue
             for job in queue.visits():
                 with ssn.isolated(job):
-                    self._serve(ssn, queue.queue, job)
+                    self._serve(ssn, queue.queue, job, offers)
 
-    def _serve(self, ssn: Session, queue: Queue, job: Job) -> None:
+    def _serve(self, ssn: Session, queue: Queue, job: Job, offers: Offers) -> None:
         stmt, attempts = ssn.statement(), choice.Attempts()
         for task in pending_in_order(ssn, job):
             if not ssn.job_starving(job):
@@ -43,7 +44,7 @@ class Reclaim(Action):
             if not ssn.preemptive(queue, [task]):
                 continue
             if ssn.pre_filter(task) is None:
-                attempts.turn_to(ssn, task)
+                attempts.turn_to(ssn, task, offers)
                 self._reclaim(ssn, stmt, queue, task, attempts)
         if ssn.job_pipelined(job):
             stmt.commit()
@@ -58,13 +59,10 @@ class Reclaim(Action):
             if row in exhausted:
                 continue
             candidates = [t for t in nodes.tasks[row].values() if t.status == RUNNING and _is_borrowed(ssn, t, queue)]
-            if not candidates:
-                exhausted.add(row)
-                continue
-            victims = ssn.reclaimable(task, candidates)
             free = nodes.free(row)
-            if not choice.suffices(task, free, victims):
-                exhausted.add(row)
+            victims = ssn.reclaimable(task, candidates) if candidates else []
+            if not candidates or not choice.suffices(task, free, victims):
+                attempts.refuse(row, free, victims)
                 continue
             trial = ssn.statement()
             evicted: list[Task] = []

@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
+from strato.scheduler.actions.offers import Offers, Room
 from strato.scheduler.cache.ingest import is_marked_preemptable
 from strato.scheduler.cache.shards import SOFT
 from strato.scheduler.model.jobs import Task
@@ -50,32 +51,44 @@ class Attempts:
     since are ranked anew.
 
     Args:
-        nobody: Whether there is nobody who could be evicted: only rows that have room as it is are worth a look.
+        nobody: Whether there is nobody who could be evicted: only rows that have room as it is are worth a look. Else
+            those are that would have it if they were empty.
 
     Attributes:
         exhausted: The rows to pass over; gains those that turn out to offer too little.
     """
 
-    __slots__ = ("_equals", "_nobody", "_ranking", "_rows", "exhausted")
+    __slots__ = ("_equals", "_nobody", "_ranking", "_room", "_rows", "exhausted")
 
     def __init__(self, *, nobody: bool = False) -> None:
         self._nobody = nobody
         self._equals: tuple[object, ...] = ()
         self._rows: list[int] | None = None
         self._ranking: Ranking | None = None
+        self._room: Room | None = None
         self.exhausted: set[int] = set()
 
-    def turn_to(self, ssn: Session, task: Task) -> None:
-        """Serve a task: forget everything unless it equals the one before."""
+    def turn_to(self, ssn: Session, task: Task, offers: Offers | None = None) -> None:
+        """Serve a task: forget all unless it equals the one before; what others were offered is not asked for."""
         equals = (task.cls, task.priority, task.role, task.preemptable, ssn.facet(task))
         if task.cls.uses_claims or equals != self._equals:
             self._equals, self._rows, self._ranking = equals, None, None
-            self.exhausted = rows_without_room(ssn, task) if self._nobody else set()
+            nodes = ssn.world.nodes
+            self.exhausted = rows_short(task, nodes.future_idle if self._nobody else nodes.allocatable, nodes.size)
+            self._room = offers.room(task) if offers is not None else None
+            if self._room is not None:
+                self.exhausted |= rows_short(task, self._room.amounts, nodes.size)
+
+    def refuse(self, row: int, free: Sequence[int], victims: Sequence[Task]) -> None:
+        """Note that what is free on a row and what all victims there hold is too little."""
+        self.exhausted.add(row)
+        if self._room is not None:
+            self._room.note(row, free, victims)
 
     def rows(self, ssn: Session, task: Task) -> list[int]:
         """Return rows that evictions may open for the task, in the nodes' order."""
         if self._rows is None:
-            self._rows = np.concatenate(by_shard(ssn, candidate_rows(ssn, task))).tolist()
+            self._rows = np.concatenate(by_shard(ssn, task, candidate_rows(ssn, task))).tolist()
         return self._rows
 
     def best_first(self, ssn: Session, task: Task, serves: Callable[[int], bool], *, neighbours: bool) -> bool:
@@ -161,13 +174,11 @@ def suffices(task: Task, free: Sequence[int], victims: Sequence[Task] = ()) -> b
     return True
 
 
-def rows_without_room(ssn: Session, task: Task) -> set[int]:
-    """Return the rows into which a task does not fit even when everybody who is leaving has left."""
-    nodes = ssn.world.nodes
-    free = nodes.future_idle[: nodes.size]
-    lacks = np.zeros(nodes.size, np.bool_)
+def rows_short(task: Task, amounts: Vector, rows: int) -> set[int]:
+    """Return those of the first rows that have too little for a task, by the amounts they have."""
+    lacks = np.zeros(rows, np.bool_)
     for column, need in task.cls.asked:
-        lacks |= free[:, column] < need
+        lacks |= amounts[:rows, column] < need
     return set(np.nonzero(lacks)[0].tolist())
 
 
@@ -176,12 +187,12 @@ def candidate_rows(ssn: Session, task: Task) -> Rows:
     return ssn.placer.rows_after_evictions(ssn, task)
 
 
-def by_shard(ssn: Session, rows: Rows) -> list[Rows]:
-    """Return rows in the groups to try in turn: where nodes are preferred by shard, those of the own shard first."""
+def by_shard(ssn: Session, task: Task, rows: Rows) -> list[Rows]:
+    """Return rows in the groups to try in turn: where nodes are preferred by shard, those of the task's shard first."""
     shards = ssn.world.shards
     if shards.mode != SOFT:
         return [rows]
-    ours = shards.ours(ssn.world.nodes, rows)
+    ours = shards.ours(task.cls, ssn.world.nodes, rows)
     return [rows[ours], rows[~ours]]
 
 

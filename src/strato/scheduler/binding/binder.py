@@ -19,7 +19,7 @@ from strato.api.core import Pod
 from strato.client.cluster import Binding, Cluster, Patch, PatchType
 from strato.client.events import NORMAL, EventRecorder
 from strato.client.retry import delay_seconds, in_time, is_outcome_unknown
-from strato.client.statusqueue import StatusQueue, Write
+from strato.client.statusqueue import InFlight, Reporter, StatusQueue, Write
 from strato.client.writequeue import WriteQueue
 from strato.clock import Clock
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
@@ -112,10 +112,8 @@ class Binder:
         self._evictions: WriteQueue[Eviction] = WriteQueue(clock, self._evict, _EVICTIONS, name="binder eviction")
         self._gates: StatusQueue[str, Task, Patch] = StatusQueue(
             clock,
-            self._build_gate,
-            partial(cluster.patch_all, catalog.POD, patch_type=PatchType.STRATEGIC),
-            workers=_GATES,
-            batch=cluster.at_once,
+            Reporter(self._build_gate, partial(cluster.patch_all, catalog.POD, patch_type=PatchType.STRATEGIC)),
+            InFlight(_GATES, cluster.at_once),
             name="binder gate",
         )
         self._attempts: dict[str, int] = {}

@@ -17,6 +17,7 @@ from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
 from strato.api.volcano.scheduling import PodGroupSpec
 from strato.scheduler.cache import ingest, repair
+from strato.scheduler.cache.affinity import AffinityIndex
 from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
@@ -32,7 +33,7 @@ from strato.scheduler.model.nodelabels import NodeLabels
 from strato.scheduler.model.nodes import NodeTable
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import Dimensions, Vector, fit_width
-from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, TaskClass, grow_class
+from strato.scheduler.model.tasks import AGENT_SCHEDULER, ALLOCATED_SET, PENDING, PIPELINED, TaskClass, grow_class
 from strato.scheduler.topology.hypernodes import HyperNodes, Tree
 
 DEFAULT_QUEUE = "default"
@@ -63,7 +64,7 @@ class Accounts:
         for_flow: Keys of the jobs whose pods name `FLOW_SCHEDULER`.
         flow_loaded: Whether the action `flow` may use its kernels; without them it leaves everything to `allocate`.
         flow_wanted: Whether it would have used them.
-        pairwise: Tasks whose class has rules about other pods, by class.
+        affinity: What pods have of rules about other pods.
         namespaces: Labels of namespaces.
         neighbours: How many pods of what kind run where.
         labels: Node selectors over all nodes at once.
@@ -97,7 +98,7 @@ class Accounts:
         self,
         names: Iterable[str] = (),
         default_queue: str = DEFAULT_QUEUE,
-        solo: Iterable[str] = (DEFAULT_SCHEDULER, FLOW_SCHEDULER),
+        solo: Iterable[str] = (DEFAULT_SCHEDULER, FLOW_SCHEDULER, AGENT_SCHEDULER),
     ) -> None:
         self.names = frozenset(names)
         self.solo = frozenset(solo)
@@ -126,7 +127,7 @@ class Accounts:
         self.version = 0
         self.schedulable_generation = 0
         self.gangs_are_whole = False
-        self.pairwise: dict[TaskClass, dict[str, Task]] = {}
+        self.affinity = AffinityIndex()
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.evictions = Evictions()
         self.neighbours = Neighbours(self.nodes, self.evictions)

@@ -10,6 +10,7 @@ from strato.api.volcano.shard import NodeShard
 from strato.api.volcano.topology import HyperNode
 from strato.scheduler.cache.accounts import Accounts, NamespaceQuotas
 from strato.scheduler.cache.neighbours import Neighbours
+from strato.scheduler.model.resources import MOST
 
 
 class ClusterObjects(Accounts):
@@ -70,6 +71,7 @@ class ClusterObjects(Accounts):
         if self.namespaces.get(name) != labels:
             self.namespaces[name] = labels
             self.neighbours = Neighbours(self.nodes, self.evictions)
+            self.affinity.generation += 1  # whom terms mean may have changed
             self._schedulable_changed()
 
     def remove_namespace(self, name: str) -> None:
@@ -141,6 +143,7 @@ def _oversubscribe(allocatable: dict[int, int], node: Node) -> None:
         text = node.metadata.annotation(key)
         if text:
             try:
-                allocatable[column] = allocatable.get(column, 0) + int(float(text))
-            except ValueError:
+                more = int(float(text))
+            except (ValueError, OverflowError):  # no number, or an infinite one
                 continue
+            allocatable[column] = max(-MOST, min(MOST, allocatable.get(column, 0) + more))

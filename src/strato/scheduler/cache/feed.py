@@ -28,6 +28,10 @@ Refused = Callable[[Object, str], None]
 """Called with an object that cannot be used and why, so that its owner can be notified."""
 
 
+_UNREADABLE = (ValueError, ArithmeticError, RecursionError)
+"""What reading an object may end with whose texts or numbers mean nothing; it alone is left out."""
+
+
 class Feed:
     """Handlers for every kind the scheduler reads.
 
@@ -100,7 +104,7 @@ class Feed:
         else:
             try:
                 world.set_pod(new)
-            except ValueError as error:
+            except _UNREADABLE as error:
                 self._refuse(new, error)
 
     def on_nodes(self, changes: Sequence[Change[Node]]) -> None:
@@ -112,7 +116,7 @@ class Feed:
                 continue
             try:
                 self._world.set_node(change.new)
-            except ValueError as error:
+            except _UNREADABLE as error:
                 self._refuse(change.new, error)
         if self._world.version != before:
             self._wake()
@@ -132,11 +136,11 @@ class Feed:
                 continue
             try:
                 known.take(self._world, change.new)
-            except ValueError as error:
+            except _UNREADABLE as error:
                 self._refuse(change.new, error)
         if self._world.version != before:
             self._wake()
 
-    def _refuse(self, view: Object, error: ValueError) -> None:
+    def _refuse(self, view: Object, error: Exception) -> None:
         _log.warning("object left out of scheduling: object=%s: %s", view.key, error)
         self._refused(view, str(error))

@@ -12,6 +12,7 @@ from strato.api.shapes import ResourceList
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, counts, internal
 from strato.scheduler.model.tasks import (
+    AGENT_SCHEDULER,
     BOUND,
     FAILED,
     PENDING,
@@ -84,7 +85,7 @@ def fill_task(task: Task, pod: Pod) -> None:
     task.pod = pod
     task.gated = bool(spec.scheduling_gates)
     task.nominated = pod.status.nominated_node_name
-    task.preemption_policy = spec.preemption_policy
+    task.preemption_policy = "Never" if spec.scheduler_name == AGENT_SCHEDULER else spec.preemption_policy
     task.priority = 1 if spec.priority is None else spec.priority
     task.preemptable = True
     annotations, labels = meta.annotations or {}, meta.labels or {}
@@ -128,6 +129,8 @@ def class_key(pod: Pod) -> Hashable:
         key += (_encode((spec.affinity, spec.topology_spread_constraints)), pod.metadata.namespace, labels)
     if spec.host_network:
         key += ("host network",)
+    if spec.scheduler_name == AGENT_SCHEDULER:  # it may have nodes of its own
+        key += (AGENT_SCHEDULER,)
     return (*key, "claims") if uses_claims(spec) else key
 
 

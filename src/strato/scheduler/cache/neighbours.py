@@ -6,15 +6,13 @@ per node are cached per question and brought up to date only for rows that chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from strato.api.core import PodAffinityTerm
-from strato.api.selectors import Selector, from_label_selector
-from strato.api.shapes import LabelSelector, LabelSelectorRequirement
 from strato.lru import LruCache
+from strato.scheduler.cache.affinity import Label
 from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable
@@ -26,15 +24,52 @@ Matches = Callable[[Task], bool]
 
 _COUNTS_BYTES = 160 << 20
 """Of counts, each a number for every node."""
+_LABELS_BYTES = 64 << 20
+"""Of values of labels, a set for every node."""
+_FEW_ROWS = 16
+"""As many are counted anew without a look for those that can matter."""
+_NO_ROWS: frozenset[int] = frozenset()
 
 
 class _Counted:
+    """The answer to a question: pods that match, by row."""
+
     __slots__ = ("counts", "cursor", "matches")
 
     def __init__(self, matches: Matches) -> None:
         self.matches = matches
         self.counts: Counts = np.zeros(0, np.int64)
         self.cursor = -1
+
+
+class _LabelRows:
+    """Rows by the values that the pods on them have of one label."""
+
+    __slots__ = ("_label", "_values", "cursor", "rows")
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._values: list[set[str]] = []
+        self.rows: dict[str, set[int]] = {}
+        self.cursor = -1
+
+    def refresh(self, table: NodeTable, rows: Iterable[int]) -> None:
+        """Look at some rows again."""
+        self._values += [set() for _ in range(table.size - len(self._values))]
+        for row in rows:
+            now = {
+                labels[self._label]
+                for task in table.tasks[row].values()
+                if (labels := task.pod.metadata.labels) is not None and self._label in labels
+            }
+            before = self._values[row]
+            self._values[row] = now
+            for value in before - now:
+                self.rows[value].discard(row)
+                if not self.rows[value]:
+                    del self.rows[value]
+            for value in now - before:
+                self.rows.setdefault(value, set()).add(row)
 
 
 class Neighbours:
@@ -51,24 +86,60 @@ class Neighbours:
         self._counted: LruCache[Hashable, _Counted] = LruCache(
             _COUNTS_BYTES, lambda _key, _counted: 8 * table.size + 1000
         )
+        self._by_label: LruCache[str, _LabelRows] = LruCache(
+            _LABELS_BYTES, lambda _label, _rows: 300 * table.size + 1000
+        )
         self._domains: dict[str, tuple[int, int, npt.NDArray[np.int64], int]] = {}
 
-    def counts(self, key: Hashable, matches: Matches) -> Counts:
-        """Return how many pods on each row match; ``key`` names the question and must imply ``matches``."""
+    def counts(self, key: Hashable, matches: Matches, one_of: Collection[Label] | None = None) -> Counts:
+        """Return how many pods on each row match.
+
+        Args:
+            key: Names the question, and must imply ``matches``.
+            matches: Whether a pod counts.
+            one_of: Labels one of which every pod that counts has; None when there are none such.
+        """
         found = self._counted.get(key)
         if found is None:
             found = self._counted.put(key, _Counted(matches))
         table = self._table
-        now = int(table.cursor[0])
-        if len(found.counts) != table.size or found.cursor < 0 or now - found.cursor >= JOURNAL_SIZE:
+        changed = self._changed_since(found.cursor) if len(found.counts) == table.size else None
+        rows: Collection[int] = range(table.size) if changed is None else changed
+        candidates = self._rows_with(one_of) if one_of is not None and len(rows) > _FEW_ROWS else rows
+        if changed is None or len(candidates) < len(rows):
             found.counts = np.zeros(table.size, np.int64)
-            rows = set(range(table.size))
-        else:
-            rows = {int(table.journal[p % JOURNAL_SIZE]) for p in range(found.cursor, now)}
+            rows = candidates
         for row in rows:
             found.counts[row] = sum(1 for t in table.tasks[row].values() if self._stays(t) and found.matches(t))
-        found.cursor = now
+        found.cursor = int(table.cursor[0])
         return found.counts
+
+    def members(self, cls: TaskClass, labels: Mapping[str, str]) -> Counts:
+        """Return how many pods of a class, which all have these labels, are on each row."""
+        known = next((label for label in labels.items() if self._by_label.get(label[0]) is not None), None)
+        one_of = [known] if known is not None else list(labels.items())[:1] or None
+        return self.counts(("class", cls.number), lambda task: task.cls is cls, one_of)
+
+    def _changed_since(self, cursor: int) -> set[int] | None:
+        """Return the rows that changed since the journal was at a place; None when it does not know any more."""
+        table = self._table
+        now = int(table.cursor[0])
+        if cursor < 0 or now - cursor >= JOURNAL_SIZE:
+            return None
+        return {int(table.journal[p % JOURNAL_SIZE]) for p in range(cursor, now)}
+
+    def _rows_with(self, one_of: Collection[Label]) -> set[int]:
+        """Return the rows with a pod that has one of some labels."""
+        out: set[int] = set()
+        for label, value in one_of:
+            known = self._by_label.get(label)
+            if known is None:
+                known = self._by_label.put(label, _LabelRows(label))
+            changed = self._changed_since(known.cursor)
+            known.refresh(self._table, range(self._table.size) if changed is None else changed)
+            known.cursor = int(self._table.cursor[0])
+            out |= known.rows.get(value, _NO_ROWS)
+        return out
 
     def _stays(self, task: Task) -> bool:
         """Whether a pod counts as a neighbour: a leaving one does until it is gone, one on trial does not."""
@@ -100,49 +171,3 @@ class Neighbours:
         out = np.zeros(len(codes))
         out[inside] = sums[codes[inside]]
         return out
-
-
-class Term:
-    """A pod affinity term, made ready: which pods it means, and the topology it speaks of."""
-
-    __slots__ = ("_namespace_selector", "_namespaces", "_selector", "key", "topology_key")
-
-    def __init__(self, term: PodAffinityTerm, owner: Task) -> None:
-        selector = _with_label_keys(from_label_selector(term.label_selector), term, owner)
-        self._selector = selector
-        self._namespace_selector = (
-            from_label_selector(term.namespace_selector) if term.namespace_selector is not None else None
-        )
-        named = frozenset(term.namespaces)
-        self._namespaces = named or (frozenset((owner.namespace,)) if self._namespace_selector is None else frozenset())
-        self.topology_key = term.topology_key
-        self.key = (str(selector), str(self._namespace_selector), self._namespaces)
-
-    def matches(self, task: Task, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
-        """Whether the term means a pod."""
-        if task.namespace not in self._namespaces:
-            chosen = self._namespace_selector
-            if chosen is None or not chosen.matches(namespaces.get(task.namespace, {})):
-                return False
-        return self._selector.matches(task.pod.metadata.labels or {})
-
-
-def _with_label_keys(selector: Selector, term: PodAffinityTerm, owner: Task) -> Selector:
-    if not term.match_label_keys and not term.mismatch_label_keys:
-        return selector
-    labels = owner.pod.metadata.labels or {}
-    base = term.label_selector or LabelSelector()
-    same = {key: labels[key] for key in term.match_label_keys if key in labels}
-    other = tuple(
-        LabelSelectorRequirement(key=key, operator="NotIn", values=(labels[key],))
-        for key in term.mismatch_label_keys
-        if key in labels
-    )
-    return from_label_selector(
-        LabelSelector(match_labels={**base.match_labels, **same}, match_expressions=(*base.match_expressions, *other))
-    )
-
-
-def members_key(cls: TaskClass) -> Hashable:
-    """Return the name of the question how many pods of a class run where."""
-    return ("class", cls.number)

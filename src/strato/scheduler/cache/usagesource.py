@@ -18,7 +18,7 @@ import msgspec
 from strato.api.quantity import milli
 from strato.client.cluster import Cluster
 from strato.clock import Clock
-from strato.errors import StratoError
+from strato.errors import StratoError, one_line
 from strato.http.fetch import fetch
 from strato.http.tls import client_context
 from strato.scheduler.cache.ingest import go_bool
@@ -89,7 +89,8 @@ class UsageSource:
             async with asyncio.timeout(self._timeout):
                 cpu, memory = await ask(metrics)
         except (StratoError, OSError, ValueError, KeyError, TypeError, TimeoutError, msgspec.MsgspecError) as error:
-            self._report(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            text = one_line(error)
+            self._report(text if isinstance(error, OSError) else f"{type(error).__name__}: {text}")
             return
         self._failing = ""
         at = self._clock.now()

@@ -151,7 +151,7 @@ class World(JobObjects):
         ingest.fill_task(task, pod)
         self.tasks[key] = task
         if cls.pairwise:
-            self.pairwise.setdefault(cls, {})[key] = task
+            self.affinity.add(task)
         if cls.uses_claims:
             self._claiming += 1
             self.volumes.use(task)
@@ -205,10 +205,7 @@ class World(JobObjects):
         if task.row >= 0:
             self.nodes.restate(task.row, task, task.status, ABSENT)
         if task.cls.pairwise:
-            members = self.pairwise[task.cls]
-            del members[key]
-            if not members:
-                del self.pairwise[task.cls]
+            self.affinity.remove(task)
         if task.cls.uses_claims:
             self._claiming -= 1
             self.volumes.unuse(task)
@@ -263,9 +260,9 @@ class World(JobObjects):
         if not job.tasks and job.group is None:
             self._forget_job(job)
 
-    def pairwise_members(self) -> list[Task]:
-        """Return one task of every class with rules about other pods; its class stands for the others."""
-        return [next(iter(members.values())) for members in self.pairwise.values()]
+    def has_rules_about(self, task: Task) -> bool:
+        """Whether other pods have affinity terms that mean this one."""
+        return any(True for _ in self.affinity.about(task, self.namespaces))
 
 
 def _lacks_members(job: Job | None) -> bool:

@@ -12,6 +12,7 @@ from strato.api import catalog
 from strato.api.core import Node, Pod, ResourceQuota
 from strato.api.core.affinity import Affinity, Toleration
 from strato.api.meta import Object
+from strato.api.quantity import resource_text
 from strato.api.shapes import ResourceList
 from strato.api.volcano.scheduling import PodGroup
 from strato.api.volcano.scheduling import Queue as QueueView
@@ -168,8 +169,9 @@ def quota_raised(world: World, job: Job) -> tuple[int, Callable[[int], Change | 
             for field in ("capability", "deserved"):
                 raised = _raised(getattr(spec, field), one, size)
                 if raised:
-                    changed[field] = {**getattr(spec, field), **raised}
-                    steps = ", ".join(f"{k} {getattr(spec, field)[k]} -> {v}" for k, v in raised.items())
+                    had = getattr(spec, field)
+                    changed[field] = {**had, **raised}
+                    steps = ", ".join(_step(name, had[name], amount) for name, amount in raised.items())
                     texts.append(f"{field} of queue {queue.name}: {steps}")
             if changed:
                 edits.append(_on(QueueView, queue.name, _spec_with(changed)))
@@ -223,10 +225,14 @@ def namespace_quota_raised(world: World, job: Job) -> list[Change]:
             elif name in ("pods", "count/pods"):
                 wider[name] = str(internal("pods", text) + size)
         if wider:
-            steps = ", ".join(f"{name} {quota.spec.hard[name]} -> {text}" for name, text in wider.items())
+            steps = ", ".join(_step(name, quota.spec.hard[name], amount) for name, amount in wider.items())
             text = f"more quota: resource quota {quota.metadata.name}: {steps}"
             found.append(Change("quota", text, [_on(ResourceQuota, str(quota.key), _quota_with(wider))]))
     return found
+
+
+def _step(name: str, before: str | float, after: str) -> str:
+    return f"{name} {resource_text(name, before)} -> {resource_text(name, after)}"
 
 
 def _quota_with(wider: Mapping[str, str]) -> Callable[[ResourceQuota], ResourceQuota]:
@@ -318,7 +324,7 @@ def nodes_added(world: World, job: Job) -> list[Callable[[int], Change | None]]:
 
 
 def _clones(node: Node, label: str) -> Callable[[int], Change | None]:
-    sizes = ", ".join(f"{name} {node.status.allocatable[name]}" for name in node.status.allocatable)
+    sizes = ", ".join(f"{name} {resource_text(name, amount)}" for name, amount in node.status.allocatable.items())
 
     def make(count: int) -> Change | None:
         more = [Decoded("added", _NODE, _clone(node, number)) for number in range(1, count + 1)]

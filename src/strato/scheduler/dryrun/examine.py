@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from strato.scheduler.cache.world import World
@@ -12,12 +13,29 @@ from strato.scheduler.dryrun.trial import Copy
 from strato.scheduler.model.jobs import Job, PodVerdict, Task
 from strato.scheduler.model.plan import Plan, QueueStatus
 from strato.scheduler.model.queues import Queue
-from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.model.resources import internal
+from strato.scheduler.model.reasons import FULL, INSUFFICIENT, TOO_SMALL, FitErrors, Verdict
+from strato.scheduler.model.resources import PODS, Vector, internal, to_text
 from strato.scheduler.model.tasks import PENDING
 from strato.scheduler.reporting.explain import Diagnosis, ranked, sentence, summary, untried
 
+_PLUGIN_FAILED = re.compile(r"^plugin \S+ pre-predicates failed ")
 _SHARE_CODES = ("QueueOverused", "QueueShare")
+_CLUSTER_CODES = ("Overcommit", "QueueQuota", *_SHARE_CODES)
+_WAITS_FOR = {
+    "ClusterFull": "room in the cluster",
+    "Overcommit": "jobs let in before to start or end",
+    "TooLarge": "a larger cluster",
+    "NodeFit": "room on nodes",
+    "QueueQuota": "the queue's capability",
+    "QueueOverused": "the queue's share",
+    "QueueShare": "the queue's share",
+    "QueueClosed": "the queue to be opened",
+    "NamespaceQuota": "a resource quota of their namespace",
+    "NotEnoughTasks": "pods of their own",
+    "NotEnoughPodsOfTask": "pods of their own",
+    "Topology": "room in a network domain",
+}
+"""What a job with such a verdict waits for."""
 
 
 def examine(copy: Copy, key: str, *, fix: bool = False) -> Diagnosis | None:
@@ -71,7 +89,7 @@ def _waiting(key: str, state: str, job: Job, task: Task | None, plan: Plan, worl
     messages = {pod: pods[pod].message for pod in asked if pod in pods}
     after = world.jobs.get(job.key, job)
     verdicts = [_with_share(v, job, plan, world) for v in plan.verdicts.get(job.key, ())]
-    verdicts += _node_fit([pods[pod] for pod in asked if pod in pods], len(asked))
+    verdicts += _node_fit([pods[pod] for pod in asked if pod in pods], len(asked), job, task, world)
     chosen = ranked(verdicts)
     if chosen:
         text = sentence(chosen[0])
@@ -82,22 +100,131 @@ def _waiting(key: str, state: str, job: Job, task: Task | None, plan: Plan, worl
     return Diagnosis(key, state, text, chosen, messages)
 
 
-def _node_fit(verdicts: Sequence[PodVerdict], waiting: int) -> list[Verdict]:
-    """Return what nodes lack for the pods, once per different answer."""
-    without = sum(verdict.errors is not None for verdict in verdicts)
+def _node_fit(verdicts: Sequence[PodVerdict], waiting: int, job: Job, task: Task | None, world: World) -> list[Verdict]:
+    """Return what nodes lack for the pods, once per different answer, the one about most pods first."""
+    by_errors: dict[str, list[PodVerdict]] = {}
+    for verdict in verdicts:
+        if verdict.errors is not None and not verdict.errors.role:
+            by_errors.setdefault(verdict.errors.message(""), []).append(verdict)
     found = []
-    for errors in (verdict.errors for verdict in verdicts):
-        if errors is None or not errors.counts:
+    for equal in sorted(by_errors.values(), key=len, reverse=True):
+        errors = equal[0].errors
+        assert errors is not None
+        if not errors.counts and not errors.note:
             continue
-        parts = sorted(((count, reason.text) for reason, count in errors.counts.items()), reverse=True)
-        lacks = ", ".join(f"{text} on {count} of {errors.nodes} nodes" for count, text in parts)
-        numbers = {"pods": without, "nodes": errors.nodes}
-        found.append(Verdict("nodes", "NodeFit", f"no room for {without} of {waiting} waiting pods: {lacks}", numbers))
+        of = (
+            "its pod"
+            if waiting == 1 and task is None
+            else "it"
+            if waiting == 1
+            else f"{len(equal)} of {waiting} waiting pods"
+        )
+        lacking = _lacking(errors)
+        if not errors.counts:
+            text = f"{'' if waiting == 1 else f'{of}: '}{_PLUGIN_FAILED.sub('', errors.note)}"
+        elif lacking:
+            text = _no_room(of, _on_nodes(errors), equal[0].task, job, lacking, world)
+        else:
+            text = f"no node takes {of}: {_on_nodes(errors)}"
+        code = "ClusterFull" if text.startswith(FULL) else "NodeFit"
+        found.append(Verdict("nodes", code, text, {"pods": len(equal), "nodes": errors.nodes}))
     return found
+
+
+def _on_nodes(errors: FitErrors) -> str:
+    parts = sorted(((count, reason.text) for reason, count in errors.counts.items()), reverse=True)
+    return ", ".join(f"{text} on {count} of {errors.nodes} nodes" for count, text in parts)
+
+
+def _lacking(errors: FitErrors) -> list[str]:
+    """Return the resources of which nodes have too little, when that is all that is wrong with any node."""
+    begin = INSUFFICIENT.format("")
+    names = [reason.text.removeprefix(begin) for reason in errors.counts if reason.text.startswith(begin)]
+    return sorted(names) if len(names) == len(errors.counts) else []
+
+
+def _no_room(of: str, where: str, task: Task, job: Job, lacking: Sequence[str], world: World) -> str:
+    names = world.dims.names
+    text = _cluster_lacks(*_asked(job, world, task), [names.index(name) for name in lacking if name in names], world)
+    if text:
+        return text if of.startswith("it") or not text.startswith("no node") else f"{text} ({of})"
+    return f"no room for {of}: {where}; what is free is spread over too many nodes"
+
+
+def _asked(job: Job, world: World, task: Task | None = None) -> tuple[Vector, Vector]:
+    """Return what one pod of a job asks for, and what those ask for that it needs at least to start."""
+    every: Vector = world.dims.zeros()
+    if job.pending:
+        for one in list(job.pending.values())[: max(job.min_available - job.ready, 1)]:
+            every = every + one.cls.request
+        chosen = task or next(iter(job.pending.values()))
+        return chosen.cls.request, every
+    if job.min_resources is not None:
+        return -(-job.min_resources // max(job.min_available, 1)), job.min_resources
+    return every, every
+
+
+def _cluster_lacks(one: Vector, every: Vector, columns: Sequence[int], world: World) -> str:
+    """Say that nodes, or the cluster, are too small even when empty, or full; "" when the cluster is not the reason."""
+    nodes = world.nodes
+    offered = nodes.allocatable[: nodes.size]
+    if not nodes.size:
+        return "the cluster has no nodes"
+    largest, total = offered.max(axis=0), offered.sum(axis=0)
+    if large := [c for c in columns if one[c] > largest[c]]:
+        asked = _amounts(world, large, "{0} {1}, the most is {2}", one, largest)
+        return f"no node is large enough even when empty: a pod asks for {asked}"
+    if large := [c for c in columns if every[c] > total[c]]:
+        return f"{TOO_SMALL}: the job asks for {_amounts(world, large, '{0} {1} in all, it has {2}', every, total)}"
+    free = nodes.idle[: nodes.size].clip(min=0).sum(axis=0)
+    short = [c for c in columns if one[c] > free[c]] or [c for c in columns if every[c] > free[c]]
+    return f"{FULL}: {_amounts(world, short, '{0} {2} is free, {1} is asked for', every, free)}" if short else ""
+
+
+def _amounts(world: World, columns: Sequence[int], form: str, first: Vector, second: Vector) -> str:
+    """Return what a form says of each resource: {0} its name, {1} and {2} amounts."""
+    names = world.dims.names
+    amounts = [(names[c], to_text(names[c], int(first[c])), to_text(names[c], int(second[c]))) for c in columns]
+    return ", ".join(form.format(*of) for of in amounts)
+
+
+def _blamed_on_cluster(verdict: Verdict, job: Job, world: World) -> Verdict | None:
+    """Return the verdict of a queue or of overcommit as one on the cluster, when that is what it comes down to.
+
+    A queue without a capability of its own may have what the cluster has: when that is used up, the cluster is full.
+    """
+    one, every = _asked(job, world)
+    names = world.dims.names
+    wanted = [names.index(name.split()[1]) for name in verdict.numbers if name.startswith("wanted ")]
+    columns = wanted or [c for c, amount in enumerate(every.tolist()) if amount > 0 and c != PODS]
+    if verdict.code == "QueueQuota" and _limited_by_queue(job, columns, world):
+        return None
+    text = _cluster_lacks(one, every, columns, world)
+    if text.startswith(FULL) and verdict.code in _SHARE_CODES:
+        text += f"; queue {job.queue_name} has its whole share"
+        return replace(verdict, code="ClusterFull", text=text, numbers={})
+    if text:
+        return Verdict(verdict.plugin, "ClusterFull" if text.startswith(FULL) else "TooLarge", text)
+    if verdict.code != "Overcommit":
+        return None
+    return replace(verdict, text="no room beside the jobs that were let in before and have not started")
+
+
+def _limited_by_queue(job: Job, columns: Sequence[int], world: World) -> bool:
+    """Whether the job's queue or one above it has a capability of its own of one of the resources."""
+    queue = job.queue
+    while queue is not None:
+        if not columns or any(column in queue.capability for column in columns):
+            return True
+        queue = world.queues.get(queue.parent) if queue.parent not in ("", queue.name) else None
+    return False
 
 
 def _with_share(verdict: Verdict, job: Job, plan: Plan, world: World) -> Verdict:
     """Say of a verdict on a queue which one it is, what it has and what it deserves of the resources asked for."""
+    blamed = _blamed_on_cluster(verdict, job, world) if verdict.code in _CLUSTER_CODES else None
+    if blamed is not None:
+        return blamed
     if verdict.code == "QueueQuota":
         return replace(verdict, text=f"queue {job.queue_name}: {verdict.text.removeprefix('queue ')}")
     if verdict.code not in _SHARE_CODES:
@@ -133,14 +260,16 @@ def examine_queue(copy: Copy, name: str) -> Diagnosis | None:
     waiting = [job for job in world.jobs_of(queue) if job.pending or job.is_waiting_for_queue]
     verdicts = [_own(queue, status, world)]
     reasons: Counter[str] = Counter()
-    jobs = {}
+    jobs: dict[str, str] = {}
     for job in sorted(waiting, key=lambda job: job.key):
         found = _diagnosis(job.key, job, None, plan, world)
         jobs[job.key] = found.summary
-        reasons[found.verdicts[0].code if found.verdicts else "Other"] += 1
-    verdicts += [Verdict("jobs", code, f"{_jobs_wait(count)} for {code}") for code, count in reasons.most_common()]
-    state = queue.state or "Open"
-    return Diagnosis(name, state, _queue_sentence(queue, status, len(waiting)), verdicts, jobs, part="podgroup")
+        if not found.goes_on:
+            reasons[found.verdicts[0].code if found.verdicts else "Other"] += 1
+    for code, count in reasons.most_common():
+        verdicts.append(Verdict("jobs", code, f"{_jobs_wait(count)} for {_WAITS_FOR.get(code, 'something else')}"))
+    text = _queue_sentence(queue, status, len(waiting), reasons)
+    return Diagnosis(name, queue.state or "Open", text, verdicts, jobs, part="podgroup")
 
 
 def _jobs_wait(count: int) -> str:
@@ -156,11 +285,21 @@ def _own(queue: Queue, status: QueueStatus, world: World) -> Verdict:
     )
 
 
-def _queue_sentence(queue: Queue, status: QueueStatus, waiting: int) -> str:
+def _queue_sentence(queue: Queue, status: QueueStatus, waiting: int, reasons: Mapping[str, int]) -> str:
+    """Say what the engine found of the jobs that wait, not more: a queue that may have more need not be the reason."""
     if not queue.is_open:
         return f"it is {queue.state}: no job is let in"
     if not waiting:
         return "nothing waits in it"
-    if status.overused:
-        return f"it has all it deserves, and {_jobs_wait(waiting)}"
-    return f"{_jobs_wait(waiting)}, though it may have more"
+    if not reasons:
+        return "the next cycle starts what waits in it"
+    held = sum(reasons.values())
+    may_have_more = "the queue itself may have more"
+    if "ClusterFull" in reasons:
+        return f"{FULL}: {_jobs_wait(held)}" + ("" if status.overused else f"; {may_have_more}")
+    if "QueueQuota" in reasons:
+        return f"its capability does not allow more: {_jobs_wait(held)}"
+    if status.overused or reasons.keys() & {"QueueShare", "QueueOverused"}:
+        return f"it has all it deserves, and {_jobs_wait(held)}"
+    code = max(reasons, key=lambda code: reasons[code])
+    return f"{_jobs_wait(held)} for {_WAITS_FOR.get(code, 'what is said below')}; {may_have_more}"

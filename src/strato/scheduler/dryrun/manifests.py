@@ -6,6 +6,8 @@ goes on, so that all problems are known at once.
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +25,7 @@ Located = tuple[str, Json]
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 _MOST_VALUES: Final = 20_000_000
-"""Values that a file may expand to; YAML aliases can make a few lines into more than any memory holds."""
+"""Values of a file that is written out; what aliases repeat has a lower bound (`yamltext.MAX_REPEATED`)."""
 
 
 @dataclass(slots=True)
@@ -87,7 +89,12 @@ def read_text(text: str, name: str, into: Manifests) -> None:
         where = f"{name}: document {number}"
         if document is None:
             continue
-        _take(_without_nulls(document), where, into)
+        try:
+            plain = _without_nulls(document)
+        except RecursionError:  # from Python 3.12 on the decoder goes deeper than Python's own functions
+            into.problems.append(Problem(where, "is nested too deeply"))
+            continue
+        _take(plain, where, into)
 
 
 def _documents(text: str, name: str, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
@@ -95,9 +102,11 @@ def _documents(text: str, name: str, problems: list[Problem]) -> Iterator[tuple[
         try:
             decoded = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError, UnicodeError):
-            pass  # several JSON documents, or YAML in flow style
+            several = _json_documents(text)  # or it is YAML in flow style
         else:
-            yield 1, decoded
+            several = [decoded]
+        if several:
+            yield from enumerate(several, 1)
             return
     number = 1
     try:
@@ -106,6 +115,27 @@ def _documents(text: str, name: str, problems: list[Problem]) -> Iterator[tuple[
             number += 1
     except yamltext.InvalidYaml as error:
         problems.append(Problem(f"{name}: document {number}", f"is neither YAML nor JSON: {one_line(error)}"))
+
+
+def _json_documents(text: str) -> list[Any]:
+    """Return JSON documents that stand one after the other, as ``jq`` writes them; none if it is not so."""
+    found, at = [], len(text) - len(text.lstrip())
+    try:
+        while at < len(text):
+            document, at = _JSON.raw_decode(text, at)
+            found.append(document)
+            at = _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+    except (ValueError, RecursionError):
+        return []
+    return found
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON number")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_no_constant)
+_SPACE: Final = re.compile(r"\s*")
 
 
 def _without_nulls(value: Any) -> Any:

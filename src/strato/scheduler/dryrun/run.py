@@ -7,7 +7,6 @@ gone. Nothing is applied anywhere.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -31,10 +30,10 @@ from strato.scheduler.dryrun.manifests import Json, Located, describe
 from strato.scheduler.dryrun.states import START, UNSHARED, Sharding
 from strato.scheduler.framework.options import Config
 from strato.scheduler.model.plan import Failure, Plan
-from strato.scheduler.model.tasks import BINDING, RELEASING, RUNNING
+from strato.scheduler.model.tasks import AGENT_SCHEDULER, BINDING, RELEASING, RUNNING
 from strato.scheduler.placement.placer import Placer
 
-SOLO = ("", "volcano", "default-scheduler", "poseidon")
+SOLO = ("", "volcano", "default-scheduler", "poseidon", AGENT_SCHEDULER)
 """Scheduler names whose pods are jobs of their own when they have no group."""
 
 
@@ -103,21 +102,13 @@ def build(decoded: Iterable[Decoded], sharding: Sharding = UNSHARED) -> World:
 
 def _try(decoded: Iterable[Decoded], problems: list[Problem], sharding: Sharding = UNSHARED) -> World:
     world = World(solo=SOLO)
-    world.shards = Shards(world.nodes, sharding.mode, sharding.name)
+    world.shards = Shards(world.nodes, sharding.mode, sharding.name, AGENT_SCHEDULER)
     for where, known, view in decoded:
         try:
             known.take(world, view)
         except (ValueError, OverflowError) as error:
             problems.append(Problem(where, str(error)))
     return world
-
-
-def unread(objects: Iterable[Located]) -> dict[str, int]:
-    """Return how many objects there are of each kind that the scheduler does not read."""
-    names = (
-        str(obj.get("kind")) for _, obj in objects if kinds.find(str(obj.get("apiVersion", "")), obj["kind"]) is None
-    )
-    return dict(sorted(Counter(names).items()))
 
 
 def _identity(kind: Kind, obj: Json, where: str, seen: dict[tuple[str, str, str], str]) -> list[Problem]:

@@ -47,7 +47,7 @@ class CycleContext(ABC):
         self.now = now
         self.rng = rng
         self.uid = uid
-        self.plan = Plan(uid)
+        self.plan: Plan = Plan(uid)
         self.notes: dict[str, Notes] = {}
         self._share_numbers: tuple[tuple[int, str, int], Mapping[str, float]] = (-1, "", -1), {}
         self.temporary: list[Task] = []

@@ -77,6 +77,8 @@ JOB_FACTS: Final = frozenset(
     ("created", "min_available", "minimum", "name", "namespace", "priority", "roles", "uid", "waiting_seconds")
 )
 """Attributes of a job that a plugin may say it looks at (`Plugin.job_facts`)."""
+EVICTOR_FACTS: Final = frozenset(("job.priority", "preemptable", "priority"))
+"""Attributes of a task that a plugin may say it looks at when the task evicts (`Plugin.evictor_facts`)."""
 
 
 class Plugin:
@@ -84,8 +86,8 @@ class Plugin:
 
     Attributes:
         name: As written in the configuration.
-        args_type: Frozen dataclass of its arguments, with ``read(arguments, where) -> (args, problems)`` semantics
-            given by `strato.scheduler.framework.arguments`.
+        args_type: Frozen dataclass of its arguments, each declared with `arg`; None for a plugin without.
+        args: Its arguments as the configuration sets them, an ``args_type``.
     """
 
     name: ClassVar[str] = ""
@@ -98,6 +100,10 @@ class Plugin:
     all this one is visited until anything changes (see `strato.scheduler.ordering.jobclasses`): to admit, order or
     refuse a job or to name victims for it, the plugin must look at nothing else of it (name, labels), nor at the clock
     or chance, nor count how often it is asked. None keeps every job apart. Not inherited: a class says it itself."""
+    evictor_facts: ClassVar[tuple[str, ...] | None] = None
+    """What of a task that evicts decides whom its `preemptable` and `reclaimable` choose out of other jobs' tasks, as
+    names out of `EVICTOR_FACTS`: a node that offered too little to one task is not asked for others that are equal in
+    these, as long as nothing moves. None when it may be anything, its request say. Not inherited."""
     weighs_claims: ClassVar[bool] = False
     """Whether its `preemptable` compares whose claim is stronger, instead of guarding the pods it is asked about."""
 
@@ -108,9 +114,13 @@ class Plugin:
     """Its ``enableHierarchy`` toggle."""
 
     def __init_subclass__(cls) -> None:
-        unknown = sorted(set(cls.job_facts or ()) - JOB_FACTS)
-        if unknown:
-            raise TypeError(f"{cls.__name__}.job_facts: {unknown[0]!r} is none of {', '.join(sorted(JOB_FACTS))}")
+        for what, named, known in (
+            ("job_facts", cls.job_facts, JOB_FACTS),
+            ("evictor_facts", cls.evictor_facts, EVICTOR_FACTS),
+        ):
+            unknown = sorted(set(named or ()) - known)
+            if unknown:
+                raise TypeError(f"{cls.__name__}.{what}: {unknown[0]!r} is none of {', '.join(sorted(known))}")
 
     def __init__(self, args: Any = None) -> None:
         self.args = args

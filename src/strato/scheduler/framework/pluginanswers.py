@@ -31,7 +31,6 @@ Fn = Callable[..., Any]
 _BY_DEFAULT, _BY_KEY = attrgetter("order"), itemgetter(0)
 _BY_PODS = ("filter_task", "score", "score_task", "batch_score")
 """Extension points that may look at what runs on a node."""
-VictimFn = Callable[[Task, Sequence[Task]], tuple[Sequence[Task], int]]
 
 
 class _Answering(NamedTuple):

@@ -16,15 +16,20 @@ LEAST, MOST, BALANCED, PACK = 0, 1, 2, 3
 
 
 class Verdicts(NamedTuple):
-    """Answer of a filter: per row 0 for yes, else 1 + index into ``reasons``."""
+    """Answer of a filter.
 
-    codes: npt.NDArray[np.uint8]
+    Attributes:
+        codes: uint16 per row asked for: 0 for yes, else 1 + index into ``reasons``.
+        reasons: Why rows are turned down.
+    """
+
+    codes: npt.NDArray[np.uint16]
     reasons: tuple[Reason, ...]
 
     @classmethod
     def reject_where(cls, rejected: npt.NDArray[np.bool_], reason: Reason) -> Verdicts:
         """Reject the rows that are True, all for one reason."""
-        return cls(rejected.astype(np.uint8), (reason,))
+        return cls(rejected.astype(np.uint16), (reason,))
 
 
 class ResourceTerm(NamedTuple):
@@ -59,14 +64,25 @@ class StaticScore(NamedTuple):
 
 
 class Validity(NamedTuple):
-    """Answer of ``job_valid`` when a job cannot run as it is."""
+    """Answer of ``job_valid`` when a job cannot run as it is.
+
+    Attributes:
+        reason: One word for programs, the reason of the group's condition.
+        message: The sentence for people.
+    """
 
     reason: str
     message: str
 
 
 class Evictor(NamedTuple):
-    """Who evicts bundles: a job of a queue, by one of two actions, for a network domain."""
+    """Who evicts bundles.
+
+    Attributes:
+        kind: ``gangpreempt`` or ``gangreclaim``.
+        job: The job that gets the room.
+        domain: The network domain that is to be freed.
+    """
 
     kind: str
     job: Job

@@ -30,11 +30,20 @@ class Task:
     """One pod as the scheduler sees it.
 
     Attributes:
-        status: One of the numbers in `strato.scheduler.model.tasks`.
+        pod: The pod, as the scheduler reads it; its spec may be shared by all pods of a template.
+        key: ``namespace/name`` of the pod.
+        uid, namespace, name: Of the pod.
+        cls: What equal pods share: requests, selectors, tolerations.
+        priority: The pod's priority; 1 without one.
+        preemption_policy: ``spec.preemptionPolicy``; with ``Never`` nobody is evicted for it.
+        role: Name of the task of its job (``volcano.sh/task-spec``), empty without one.
+        preemptable: Whether the pod, by annotation or label, may make room; true when it says nothing.
+        nominated: Name of the node its status nominates, else empty.
+        status: Its status by number, as counts are indexed.
         row: Row of its node in the `NodeTable`, -1 without one.
         order: Sort key among tasks no plugin orders (spec scheduler-core 10, CompareTask).
         gated: Has scheduling gates; never placed.
-        job: None for pods of foreign schedulers, or without a group yet.
+        job: The job it belongs to; None for pods of foreign schedulers, or without a group yet.
         sub: The part of the job it belongs to; None in jobs that have no parts and ask for no network topology.
         grants: What plugins gave it with its place, by plugin.
         reservation: Volumes and devices it was given with its place.
@@ -68,15 +77,15 @@ class Task:
         meta = pod.metadata
         self.pod = pod
         self.key = key
-        self.uid = meta.uid
-        self.namespace = meta.namespace
-        self.name = meta.name
+        self.uid: str = meta.uid
+        self.namespace: str = meta.namespace
+        self.name: str = meta.name
         self.cls = cls
         self.order = order
         self.job: Job | None = None
         self.sub: SubJob | None = None
-        self.status = PENDING
-        self.row = -1
+        self.status: int = PENDING
+        self.row: int = -1
         self.reservation: Reservation | None = None
         self.grants: dict[str, PluginGrant] | None = None
         self.priority = 1
@@ -128,6 +137,10 @@ class SubJob(TaskCounts):
     """A part of a job that is placed whole or not at all.
 
     Attributes:
+        job: The whole.
+        tasks: Its tasks by key.
+        match_index: The number that its label has, where it is one: equal sub-jobs are tried in its order.
+        best_effort: Its pending tasks that request nothing, of a part.
         key: ``<job>/<policy>-<values>``, or the job's key for the tasks that no policy takes.
         policy: ``<job>/<policy>``, or the job's key; what ``minSubGroups`` counts by.
         whole: It is all of the job, which then has no policies.
@@ -157,7 +170,7 @@ class SubJob(TaskCounts):
         self.job = job
         self.key = key
         self.policy = policy
-        self.whole = whole
+        self.whole: bool = whole
         self.network = network
         self.match_index = 0
         self.priority = 0
@@ -166,9 +179,6 @@ class SubJob(TaskCounts):
         self.best_effort = 0
         self.tasks: dict[str, Task] = job.tasks if whole else {}
         self.counts = job.counts if whole else [0] * STATUS_COUNT
-
-    def __repr__(self) -> str:
-        return f"SubJob({self.key}, {len(self.tasks)} tasks)"
 
     @property
     def min_available(self) -> int:
@@ -218,10 +228,10 @@ class Layout:
         assert job.group is not None
         spec = job.group.spec
         self._job = job
-        self.network = spec.network_topology
+        self.network: NetworkTopologySpec | None = spec.network_topology
         self._policies = [SubGroupPolicy(job.key, policy) for policy in spec.sub_group_policy]
-        self.split = bool(self._policies)
-        self.minimum = {f"{job.key}/{p.name}": p.min_sub_groups for p in spec.sub_group_policy}
+        self.split: bool = bool(self._policies)
+        self.minimum: dict[str, int] = {f"{job.key}/{p.name}": p.min_sub_groups for p in spec.sub_group_policy}
         self.allocated = self.written = ""
         self.subs: dict[str, SubJob] = {}
         if not self.split:
@@ -301,14 +311,28 @@ class Job(RoleCounts):
     Attributes:
         key: ``namespace/podgroup``; group-less pods of the default scheduler get ``namespace/pod:NAME``.
         group: The PodGroup, None while it is unknown.
+        namespace, name: Of the group.
+        uid, created: Of the group, or of the single pod: identity, and creation time as RFC 3339.
+        queue_name: Name of its queue.
+        queue: Its queue; None while the group is unknown.
+        priority: By the group's PriorityClass.
+        preemptable: Whether the group, by annotation or label, offers its places.
+        waiting_seconds: How long it may wait before the plugin sla lets it in; None without a limit.
+        pending: Every pending task by key.
+        inqueue: What it may still claim once admitted: its minimum less what it has; None while there is no claim.
+        elastic: What it holds beyond its minimum; None while it holds nothing.
+        conditions: Of its group: status, reason and message by type.
+        last_verdicts: The message that all its pods shared when they were last reported on, with those verdicts.
+        min_columns: Columns of ``min_resources`` that ask for more than nothing.
         growth: How its pods came while it was incomplete; kept by the reports.
         phase: The group's phase as last decided here or read.
-        tasks: Every task by key; ``pending`` only those in status Pending.
-        counts: Number of tasks by status; ``pending_best_effort`` of the pending ones that request nothing.
+        tasks: Every task by key.
+        counts: Number of tasks by status.
+        pending_best_effort: Pending tasks that request nothing.
         role_counts: Per role (``volcano.sh/task-spec``) the counts; the pending best-effort ones are at the end.
         used: Σ requests of tasks that hold resources (allocated statuses and pipelined).
         pending_request: Σ requests of pending tasks.
-        min_resources: The group's ``spec.minResources``; None when not given. ``min_columns`` its columns.
+        min_resources: The group's ``spec.minResources``; None when not given.
         gated: Tasks with scheduling gates.
         solo: Made for one pod without a group; has no PodGroup to write.
         layout: Its sub-jobs and network topology; None for the many jobs that have neither.
@@ -353,6 +377,8 @@ class Job(RoleCounts):
 
     def __init__(self, key: str, dims: Dimensions) -> None:
         self.key = key
+        self.namespace: str
+        self.name: str
         self.namespace, _, self.name = key.partition("/")
         self.group: PodGroup | None = None
         self.growth: Growth | None = None
@@ -382,7 +408,6 @@ class Job(RoleCounts):
         self.layout: Layout | None = None
         self.conditions: dict[str, tuple[str, str, str]] = {}
         self.last_verdicts: tuple[str, Sequence[PodVerdict]] | None = None
-        """The message that all its pods shared when they were last reported on, with those verdicts."""
 
     def __repr__(self) -> str:
         return f"Job({self.key} {self.phase or '-'} {self.describe_counts()})"

@@ -45,6 +45,12 @@ class NodeTable:
     """All nodes, one row each. A row number stays a node's for its life and may then be used again.
 
     Attributes:
+        dims: The resources, one column each.
+        names: Per row, the node's name.
+        row_of: By node name, its row.
+        object_clock: Grows when a node object changes in a way filters see.
+        journal: int32, the rows that were written last, in order.
+        cursor: int64[1], how many entries the journal has had.
         allocatable, idle, releasing, pipelined: int64[rows, width]. ``idle`` = allocatable minus what pods hold, and
             may be negative; ``idle + releasing - pipelined`` is what will be free (spec scheduler-core 6).
         requested: int64[rows, width], requests of the pods scoring sees on the node: all but the leaving ones.
@@ -78,16 +84,16 @@ class NodeTable:
         self._allocate(rows, dims.width)
 
     def _allocate(self, rows: int, width: int) -> None:
-        self.allocatable = np.zeros((rows, width), np.int64)
-        self.idle = np.zeros((rows, width), np.int64)
-        self.releasing = np.zeros((rows, width), np.int64)
-        self.pipelined = np.zeros((rows, width), np.int64)
-        self.requested = np.zeros((rows, width), np.int64)
-        self.scored = np.zeros((rows, 2), np.int64)
-        self.pods = np.zeros(rows, np.int64)
-        self.present = np.zeros(rows, np.bool_)
-        self.changed_at = np.zeros(rows, np.int64)
-        self.tainted = np.zeros(rows, np.bool_)
+        self.allocatable: Vector = np.zeros((rows, width), np.int64)
+        self.idle: Vector = np.zeros((rows, width), np.int64)
+        self.releasing: Vector = np.zeros((rows, width), np.int64)
+        self.pipelined: Vector = np.zeros((rows, width), np.int64)
+        self.requested: Vector = np.zeros((rows, width), np.int64)
+        self.scored: Vector = np.zeros((rows, 2), np.int64)
+        self.pods: Vector = np.zeros(rows, np.int64)
+        self.present: Mask = np.zeros(rows, np.bool_)
+        self.changed_at: Vector = np.zeros(rows, np.int64)
+        self.tainted: Mask = np.zeros(rows, np.bool_)
 
     @property
     def size(self) -> int:

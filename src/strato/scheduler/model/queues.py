@@ -10,6 +10,7 @@ class Queue:
     """A queue and the sums over its jobs.
 
     Attributes:
+        name: Its name.
         view: The Queue object; None while it is unknown (jobs of an unknown queue are left alone).
         jobs: Keys of the jobs that name it, with a PodGroup (or solo).
         used, pending_request, inqueue, elastic: Sums over its jobs; the last two are current after `World.settle`.

@@ -23,11 +23,16 @@ class Reason:
     curable: bool = True
 
 
+FULL = "the cluster is full"
+TOO_SMALL = "the cluster is too small even when empty"
+"""How texts for people begin that blame the cluster."""
 QUEUE_SHARE = "QueueShare"
 """Code of the verdict that a queue has no share left for a pod; its text names queue and pod and nothing else."""
 INSUFFICIENT = "Insufficient {}"
 POD_NUMBER_EXCEEDED = Reason("predicates", "node(s) pod number exceeded")
 ALL_UNAVAILABLE = "all nodes are unavailable"
+MOST_REASONS = 50
+"""Of reasons that one message names, the most frequent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +72,15 @@ class FitErrors:
         by_text: Counter[str] = Counter()
         for reason, count in self.counts.items():
             by_text[reason.text] += count
-        parts = sorted(f"{count} {text}" for text, count in by_text.items())
+        shown = by_text.most_common(MOST_REASONS)
+        parts = sorted(f"{count} {text}" for text, count in shown)
         if not parts:
             return ALL_UNAVAILABLE
+        if len(by_text) > len(
+            shown
+        ):  # a taint of its own on each of a thousand nodes, on every waiting pod's condition
+            rest = by_text.total() - sum(count for _, count in shown)
+            parts.append(f"{rest} for {len(by_text) - len(shown)} other reasons")
         where = f"In hyperNode {self.domain}: " if self.domain else ""
         return f"{where}0/{self.nodes} nodes are unavailable: {', '.join(parts)}."
 

@@ -114,15 +114,28 @@ def internal(name: str, text: str | float) -> int:
     Raises:
         ValueError: The text is no quantity.
     """
-    whole = name in ("memory", "pods") or name.startswith(_WHOLE_PREFIXES)
-    return max(-MOST, min(MOST, quantity.value(text) if whole else quantity.milli(text)))
+    return max(-MOST, min(MOST, quantity.value(text) if is_whole(name) else quantity.milli(text)))
+
+
+def is_whole(name: str) -> bool:
+    """Whether the internal unit of a resource is the whole one, not its thousandth."""
+    return name in ("memory", "pods") or name.startswith(_WHOLE_PREFIXES)
 
 
 def to_quantity(name: str, amount: int) -> str:
     """Write an internal amount as a Kubernetes quantity."""
-    if name in ("memory", "pods") or name.startswith(_WHOLE_PREFIXES):
+    if is_whole(name):
         return str(amount)
     return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+
+
+def to_text(name: str, amount: float) -> str:
+    """Write an internal amount as people do: ``8``, ``500m``, ``1.5``, ``1Gi``; at most two decimals."""
+    if name == "memory" or name.startswith(("ephemeral-storage", "hugepages-")):
+        return quantity.bytes_text(amount)
+    if is_whole(name):
+        return quantity.decimal_text(amount)
+    return f"{amount:g}m" if abs(amount) < 1000 and amount % 1000 else quantity.decimal_text(amount / 1000)
 
 
 def share(part: float, whole: float) -> float:

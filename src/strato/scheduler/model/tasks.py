@@ -39,6 +39,8 @@ STATUS_NAMES: Final = (
 """Names of the statuses, by number (spec scheduler-core 5.3)."""
 
 ALLOCATED_SET: Final = frozenset((BOUND, BINDING, RUNNING, ALLOCATED))
+AGENT_SCHEDULER: Final = "agent-scheduler"
+"""Scheduler of single pods that wait neither for a gang nor for victims, and may have a NodeShard of their own."""
 COMPLETED_SET: Final = frozenset((SUCCEEDED, FAILED))
 
 
@@ -48,6 +50,7 @@ class TaskClass:
     Attributes:
         number: Counts up; stable identity inside one `World`.
         spec: The pod spec of one member; filters read selectors, tolerations, affinity, … from it.
+        namespace: The namespace of one member.
         request: int64[width], with ``pods`` = 1.
         amounts: The same as plain numbers, for decisions about a single node.
         asked: ``(column, amount)`` a node is held against: cpu, memory, and whatever else is requested.
@@ -81,14 +84,18 @@ class TaskClass:
         self.namespace = namespace
         self.request = request
         self.amounts: list[int] = request.tolist()
-        self.asked = tuple((column, need) for column, need in enumerate(self.amounts) if need > 0 or column < 2)
-        self.scored_request = np.array(scored, np.int64)
-        self.needs = tuple((c, need) for c, need in enumerate(request.tolist()) if need > 0 and c != PODS)
-        self.best_effort = not self.needs
-        self.host_ports = host_ports(spec)
-        self.uses_claims = uses_claims(spec)
+        self.asked: tuple[tuple[int, int], ...] = tuple(
+            (column, need) for column, need in enumerate(self.amounts) if need > 0 or column < 2
+        )
+        self.scored_request: Vector = np.array(scored, np.int64)
+        self.needs: tuple[tuple[int, int], ...] = tuple(
+            (c, need) for c, need in enumerate(request.tolist()) if need > 0 and c != PODS
+        )
+        self.best_effort: bool = not self.needs
+        self.host_ports: tuple[tuple[str, str, int], ...] = host_ports(spec)
+        self.uses_claims: bool = uses_claims(spec)
         affinity = spec.affinity
-        self.pairwise = bool(spec.topology_spread_constraints) or (
+        self.pairwise: bool = bool(spec.topology_spread_constraints) or (
             affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
         )
 

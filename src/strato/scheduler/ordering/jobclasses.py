@@ -6,8 +6,8 @@ account, so they are not visited (see `strato.scheduler.ordering.jobqueue`). Tha
 them once (`JobClasses.report`), and in later cycles only when it differs from the one before.
 
 A job is kept apart, in a class of its own, where more than its class key decides: a plugin or action of the
-configuration says nothing of jobs, pods have rules about other pods, some of its pods run already, or one of them has
-claims, host ports, gates or a promised node.
+configuration says nothing of jobs, its pods have rules about other pods or these have some about them, some of its pods
+run already, or one of them has claims, host ports, gates or a promised node.
 """
 
 from __future__ import annotations
@@ -200,6 +200,7 @@ class JobClasses:
     def __init__(self, *, apart: bool = False) -> None:
         self._all_apart = apart
         self._apart = apart
+        self._affinity_generation = 0
         self._config: Config | None = None
         self._facts: Callable[[Job], Hashable] | None = None
         self._world: World | None = None
@@ -214,10 +215,10 @@ class JobClasses:
             self.forget()
             names = facts_of(config)
             self._config, self._facts = config, None if names is None else attrgetter(*names)
-        apart = self._all_apart or self._facts is None or bool(world.pairwise)
-        if apart != self._apart:
+        apart = self._all_apart or self._facts is None
+        if apart != self._apart or world.affinity.generation != self._affinity_generation:
             self.forget()
-            self._apart = apart
+            self._apart, self._affinity_generation = apart, world.affinity.generation
         if self._world is not world or world.dirty_for is not self:
             self.forget()
             self._world, world.dirty_for = world, self
@@ -376,9 +377,11 @@ def pending_facts(world: World, job: Job) -> tuple[bool, int, tuple[Any, ...]] |
         return None
     if world.queue_gated and not world.queue_gated.keys().isdisjoint(pending):
         return None
+    if world.affinity and any(world.has_rules_about(task) for task in pending.values()):
+        return None
     facts = set(map(_TASK_FACTS, pending.values()))
     for cls, *_, nominated in facts:
-        if nominated or cls.uses_claims or cls.host_ports:
+        if nominated or cls.uses_claims or cls.host_ports or cls.pairwise:
             return None
     if len(facts) == 1:
         return job.solo, len(pending), tuple(facts)

@@ -29,7 +29,7 @@ class Candidates:
     """What is known about one class over all rows.
 
     Attributes:
-        codes: uint16[rows], 0 where the static filters allow the class, else 1 + index into ``reasons``.
+        codes: uint16[rows], 0 where the static filters allow the class, else the number of the reason in ``reasons``.
         mask: bool[capacity], rows that are present and allowed.
         clock: ``NodeTable.object_clock`` they are current with.
         static: Static scores with raw values for all rows.
@@ -63,7 +63,7 @@ class Candidates:
     def __init__(self) -> None:
         self.size = -1
         self.clock = -1
-        self.reasons: list[Reason] = []
+        self.reasons: dict[Reason, int] = {}
         self.codes: npt.NDArray[np.uint16] = np.zeros(0, np.uint16)
         self.mask: Mask = np.zeros(0, np.bool_)
         self.static: list[StaticScore] = []
@@ -116,7 +116,8 @@ class CandidateCache:
         if found is None:
             found = self._classes[key] = Candidates()
             self._evict_unused(found)
-        if found.size != table.size or len(found.base) != table.capacity:
+        stale = len(found.reasons) > 1000 + 2 * table.size  # taints that come and go leave theirs behind
+        if found.size != table.size or len(found.base) != table.capacity or stale:
             self._resize(found, cls)
         if found.clock != table.object_clock:
             rows = np.nonzero(table.changed_at[: table.size] > found.clock)[0]
@@ -140,6 +141,7 @@ class CandidateCache:
         table = self._table
         found.size = table.size
         found.clock = -1
+        found.reasons = {}
         found.codes = np.zeros(table.capacity, np.uint16)
         found.mask = np.zeros(table.capacity, np.bool_)
         found.base = np.zeros(table.capacity)
@@ -191,9 +193,7 @@ class CandidateCache:
 
     @staticmethod
     def _number(found: Candidates, reason: Reason) -> int:
-        if reason not in found.reasons:
-            found.reasons.append(reason)
-        return found.reasons.index(reason) + 1
+        return found.reasons.setdefault(reason, len(found.reasons) + 1)
 
     def normalise(self, found: Candidates, live: Mask) -> bool:
         """Compute ``base`` for the candidate rows; return whether it changed."""

@@ -7,27 +7,37 @@ itself, so that nothing is lost where the cache holds nothing.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from numba.core.caching import FunctionCache
 from numba.core.runtime.nrt import rtsys
 
+_log = logging.getLogger(__name__)
+
 
 class _FoundCode(FunctionCache):
     """Numba's cache of a function, looked into without more ado."""
+
+    number = ""
+    """Of all kernels, which one it is: ``1 of 3``."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code for these argument types; None when the cache has none."""
         rtsys.initialize(target_context)  # the code calls its functions
         with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]  # Numba has few types
+            found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]  # Numba has few types
+        if found is None:
+            _log.info("compiling the scheduler's kernels, once per machine and version: %s", self.number)
+        return found
 
 
 def only_load(*kernels: Any) -> None:
     """Have kernels, each compiled with ``cache=True``, look into their caches in this way from now on."""
     if not all(hasattr(FunctionCache, name) for name in ("_load_overload", "_guard_against_spurious_io_errors")):
         return  # a release of Numba that looks into its cache otherwise
-    for kernel in kernels:
+    for number, kernel in enumerate(kernels, start=1):
         if type(getattr(kernel, "_cache", None)) is FunctionCache:  # without NUMBA_DISABLE_JIT, and not done before
             found = _FoundCode(kernel.py_func)  # type: ignore[no-untyped-call]  # the same
+            found.number = f"{number} of {len(kernels)}"
             kernel._cache = found  # noqa: SLF001  # as `Dispatcher.enable_caching` does

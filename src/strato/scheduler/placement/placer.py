@@ -384,10 +384,10 @@ class Placer:
                 short = open_rows & (need > future[:, column])
                 _count(counts, Reason("core", INSUFFICIENT.format(table.dims.names[column])), int(short.sum()))
                 open_rows &= ~short
-        for number, reason in enumerate(found.reasons, 1):
-            hit = open_rows & (found.codes[:size] == number)
-            _count(counts, reason, int(hit.sum()))
-            open_rows &= ~hit
+        refused = np.bincount(found.codes[:size][open_rows], minlength=len(found.reasons) + 1)
+        for reason, number in found.reasons.items():
+            _count(counts, reason, int(refused[number]))
+        open_rows &= found.codes[:size] == 0
         if ssn.kernel_flags & kernels.LIMIT_PODS:
             hit = open_rows & (table.pods[:size] >= table.pods_limit())
             _count(counts, POD_NUMBER_EXCEEDED, int(hit.sum()))

@@ -82,7 +82,8 @@ class Capacity(Plugin):
         for column, amount in queue.capability.items():
             if amount > 0 or column not in (CPU, MEMORY):
                 capability[column] = amount
-        declared = frozenset(c for c, amount in queue.deserved.items() if c not in (CPU, MEMORY) or amount)
+        named = (*queue.deserved.items(), *queue.guarantee.items())
+        declared = frozenset(c for c, amount in named if c not in (CPU, MEMORY) or amount)
         return Shares(
             queue=queue,
             ancestors=(),
@@ -110,18 +111,21 @@ class Capacity(Plugin):
         """Link queues to their parents and pass limits down; False when the tree is broken."""
         if ROOT not in self._shares:
             return False
-        for name, mine in self._shares.items():
-            if name == ROOT:
-                continue
+        lineages: dict[str, tuple[str, ...]] = {ROOT: ()}
+        for name in self._shares:
             path: list[str] = []
-            at = name
-            while at != ROOT:
-                at = self._shares[at].queue.parent or ROOT
-                if at not in self._shares or at in path:
+            while name not in lineages:
+                if name not in self._shares or len(path) > len(self._shares):
                     return False
-                path.append(at)
-            mine.ancestors = tuple(reversed(path))
-            self._shares[path[0]].children.append(name)
+                path.append(name)
+                name = self._shares[name].queue.parent or ROOT
+            for below in reversed(path):
+                lineages[below] = (*lineages[name], name)
+                name = below
+        for name, mine in self._shares.items():
+            mine.ancestors = lineages[name]
+            if name != ROOT:
+                self._shares[mine.ancestors[-1]].children.append(name)
         if any(mine.children and mine.queue.jobs for mine in self._shares.values()):
             return False
         for mine in self._shares.values():
@@ -134,7 +138,9 @@ class Capacity(Plugin):
                     above.request = above.request + mine.request
         root = self._shares[ROOT]
         root.real_capability = root.capability = self._limit_of_root(root)
-        self._entitle_below(root)
+        waiting = [root]
+        while waiting:  # a tree may be deeper than calls may nest
+            waiting += self._entitle_below(waiting.pop())
         return True
 
     def _limit_of_root(self, root: Shares) -> FloatArray:
@@ -145,21 +151,20 @@ class Capacity(Plugin):
         named[PODS] = True
         return np.where(scalars & ~named, 0.0, root.capability)
 
-    def _entitle_below(self, parent: Shares) -> None:
+    def _entitle_below(self, parent: Shares) -> list[Shares]:
+        """Pass limits down to the children of a queue, and return these."""
         children = [self._shares[name] for name in parent.children]
-        if not children:
-            return
         for child in children:
             child.deserved = np.maximum(child.deserved, child.guarantee)
             child.capability = np.where(np.isinf(child.capability), parent.capability, child.capability)
         guaranteed = sum((child.guarantee for child in children), np.zeros_like(parent.guarantee))
-        if parent.queue.name == ROOT:
+        if parent.queue.name == ROOT and children:
             parent.guarantee = guaranteed
             parent.deserved = sum((child.deserved for child in children), np.zeros_like(parent.deserved))
         for child in children:
             room = np.maximum(parent.real_capability - guaranteed, 0) + child.guarantee
             child.real_capability = np.minimum(room, child.capability)
-            self._entitle_below(child)
+        return children
 
     def _lineage(self, queue: Queue) -> list[Shares]:
         """Return a queue's shares and those of its ancestors."""

@@ -20,7 +20,7 @@ class Shares:
         ancestors: Names from the root down to the parent; empty when flat.
         children: Queues right below it.
         deserved, guarantee, real_capability: In internal units; 0 in ``deserved`` means not defined.
-        declared: Columns ``deserved`` has an amount in, or is declared with.
+        declared: Columns that ``deserved`` or ``guarantee`` has an amount in, or is declared with.
         used: What it holds now, kept current by placements and evictions.
         inqueue, elastic: As in `World.settle`.
     """

@@ -20,6 +20,7 @@ class Cdp(Plugin):
 
     name = "cdp"
     job_facts = ()
+    evictor_facts = ()
 
     def open(self, ssn: CycleContext) -> None:
         """Note the time."""

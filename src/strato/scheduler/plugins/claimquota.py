@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from strato.api.quantity import InvalidQuantity, value
+from strato.api.quantity import value
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.devices import Devices, resource_claims_of
 from strato.scheduler.claims.holdings import PREFIX, Amounts, amounts_of
@@ -22,14 +22,7 @@ def limits_of(queue: Queue) -> dict[str, int]:
     """Return what a queue's capability says about devices."""
     if queue.view is None:
         return {}
-    out = {}
-    for key, text in queue.view.spec.capability.items():
-        if PREFIX in key:
-            try:
-                out[key] = value(text)
-            except InvalidQuantity:
-                continue
-    return out
+    return {key: value(text) for key, text in queue.view.spec.capability.items() if PREFIX in key}
 
 
 class ClaimQuota:

@@ -16,6 +16,7 @@ class Conformance(Plugin):
 
     name = "conformance"
     job_facts = ()
+    evictor_facts = ()
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
         """All but critical pods."""

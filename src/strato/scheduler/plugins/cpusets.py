@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,13 +17,16 @@ POLICIES: Final = (BEST_EFFORT, RESTRICTED, SINGLE)
 
 Cpus = frozenset[int]
 
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
+
 
 def read_cpus(text: str) -> Cpus:
     """Read a list such as ``0-3,8``; what cannot be read is left out."""
     found: set[int] = set()
     for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if first.isdecimal() and (not dash or last.isdecimal()):
+        ends = _RANGE.fullmatch(part.strip())
+        if ends is not None:
+            first, last = ends.groups()
             found |= set(range(int(first), int(last or first) + 1))
     return frozenset(found)
 

@@ -63,7 +63,7 @@ def _problem(devices: Devices, task: Task, used: UsedResourceClaim, claim: Resou
 def filter_claims(world: World, task: Task, rows: Rows) -> Verdicts | None:
     """Turn down rows that allocated claims cannot be used on, or where the others cannot be allocated."""
     devices = world.devices
-    codes = np.zeros(len(rows), np.uint8)
+    codes = np.zeros(len(rows), np.uint16)
     open_claims = []
     pending = devices.pending_allocations()
     for used in resource_claims_of(task):

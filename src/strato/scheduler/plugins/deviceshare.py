@@ -110,7 +110,7 @@ class DeviceShare(Plugin):
         if share is None and parts is None:
             return None
         self._counts.refresh(nodes)
-        codes = np.zeros(len(rows), np.uint8)
+        codes = np.zeros(len(rows), np.uint16)
         for i, row in enumerate(rows.tolist()):
             if share is not None and self._cards(share, row) is None:
                 codes[i] = 1 if share.memory else 2

@@ -91,7 +91,7 @@ class Easy(Plugin):
             return None
         need = task.cls.request
         columns = np.nonzero(need > 0)[0]
-        codes = np.zeros(len(rows), np.uint8)
+        codes = np.zeros(len(rows), np.uint16)
         for number, kept in enumerate(delayed, 1):
             enough = np.all(kept.spare[rows][:, columns] >= need[columns], axis=1)
             codes[~enough & (codes == 0)] = number

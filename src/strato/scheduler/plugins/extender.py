@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from strato.api.core import PodSpec
+from strato.errors import one_line
 from strato.http.fetch import fetch
 from strato.scheduler.framework.arguments import arg, seconds
 from strato.scheduler.framework.context import CycleContext
@@ -162,7 +163,7 @@ class Extender(Plugin):
         """Ask about every node; no text means yes, code 0 with a text is an error."""
         if not self._concerns(task):
             return None
-        codes = np.zeros(len(rows), np.uint8)
+        codes = np.zeros(len(rows), np.uint16)
         reasons: list[Reason] = []
         for i, row in enumerate(rows.tolist()):
             try:
@@ -310,13 +311,13 @@ async def post(url: str, body: Mapping[str, Any], timeout_seconds: float) -> dic
             url, "POST", headers=_JSON, body=raw, limit_bytes=_ANSWER_LIMIT, seconds=timeout_seconds
         )
     except (OSError, ValueError) as error:
-        raise ExtenderFailed(f"{url}: {type(error).__name__}: {error}") from error
+        raise ExtenderFailed(f"{url}: {one_line(error)}") from error
     if status != 200:
         raise ExtenderFailed(f"{url} answered {status}")
     try:
         answer = json.loads(raw) if raw.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise ExtenderFailed(f"{url}: {type(error).__name__}: {error}") from error
+        raise ExtenderFailed(f"{url}: its answer is no JSON: {one_line(error)}") from error
     if not isinstance(answer, dict):
         raise ExtenderFailed(f"{url} did not answer an object")
     return answer

@@ -25,6 +25,7 @@ class Gang(Plugin):
 
     name = GANG
     job_facts = ("min_available", "roles")
+    evictor_facts = ()
 
     def job_valid(self, job: Job) -> Validity | None:
         """Whether enough pods exist, in total and per role."""

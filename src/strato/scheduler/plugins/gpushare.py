@@ -14,6 +14,8 @@ NUMBER: Final = "volcano.sh/gpu-number"
 UNHEALTHY: Final = "volcano.sh/gpu-unhealthy-ids"
 INDEX: Final = "volcano.sh/gpu-index"
 TIME: Final = "volcano.sh/predicate-time"
+MOST_CARDS: Final = 4096
+"""Of one node; a node may say that it has any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ def cards_of(node: Node) -> Cards | None:
     if number <= 0 or memory <= 0:
         return None
     sick = {part.strip() for part in node.metadata.annotation(UNHEALTHY).split(",")}
-    return Cards(memory // number, {card: 0 for card in range(number) if str(card) not in sick}, set())
+    free = {card: 0 for card in range(min(number, MOST_CARDS)) if str(card) not in sick}
+    return Cards(memory // number, free, set())
 
 
 def ids_of(annotations: Mapping[str, str]) -> tuple[int, ...]:

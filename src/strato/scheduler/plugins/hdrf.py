@@ -7,7 +7,7 @@ recomputes its path only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -91,7 +91,8 @@ class ShareTree:
     def key(self, queue: Queue) -> tuple[tuple[bool, float], ...]:
         """Return a queue's sort key: level by level from the root."""
         path = self.path(queue)
-        self._refresh(self._root)
+        for node in reversed(list(self._nodes(dirty=True))):
+            self._refresh(node)
         return tuple([node.key for node in path])
 
     def note(self, job: Job) -> None:
@@ -111,16 +112,21 @@ class ShareTree:
         demanding = self._used < self._total
         if (demanding != self._demanding).any():
             self._demanding = demanding
-            self._dirty_all(self._root)
+            for each in self._nodes():
+                each.dirty = True
         at: Node | None = node
         while at is not None:
             at.dirty = True
             at = at.parent
 
-    def _dirty_all(self, node: Node) -> None:
-        node.dirty = True
-        for child in node.children.values():
-            self._dirty_all(child)
+    def _nodes(self, *, dirty: bool = False) -> Iterator[Node]:
+        """Return all nodes, or the dirty ones, each after its parent; a tree may be deeper than calls may nest."""
+        waiting = [self._root]
+        while waiting:
+            node = waiting.pop()
+            if node.dirty or not dirty:
+                yield node
+                waiting += node.children.values()
 
     def _shares(self, held: FloatArray) -> FloatArray:
         """Return the dominant share of every row."""
@@ -131,12 +137,8 @@ class ShareTree:
         return shares
 
     def _refresh(self, node: Node) -> None:
-        """Recompute what changed at and below a node."""
-        if not node.dirty:
-            return
+        """Recompute what a node counts as holding, whose children are current."""
         children = list(node.children.values())
-        for child in children:
-            self._refresh(child)
         held, wanted = node.held, node.wanted
         if not len(node.jobs):
             held = wanted = np.zeros((0, len(self._total)))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from strato.api.core import TopologySpreadConstraint
 from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
-from strato.scheduler.cache.neighbours import Term, members_key
+from strato.scheduler.cache.affinity import Term
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.jobs import Task
@@ -29,94 +29,63 @@ ANTI = Reason("predicates", "node(s) didn't match pod anti-affinity rules")
 SPREAD = Reason("predicates", "node(s) didn't match pod topology spread constraints")
 NO_LABEL = Reason("predicates", "node(s) didn't match pod topology spread constraints (missing required label)", False)
 
-_HARD_WEIGHT = 1
-"""Weight of existing pods' required affinity in scoring (Kubernetes' hardPodAffinityWeight)."""
-
-
-def required(task: Task, *, anti: bool) -> list[Term]:
-    """Return a task's required affinity or anti-affinity terms."""
-    affinity = task.cls.spec.affinity
-    side = None if affinity is None else affinity.pod_anti_affinity if anti else affinity.pod_affinity
-    return [Term(term, task) for term in side.required] if side is not None else []
-
-
-def preferred(task: Task) -> list[tuple[int, Term]]:
-    """Return a task's preferences with signed weights."""
-    affinity = task.cls.spec.affinity
-    if affinity is None:
-        return []
-    out = []
-    for side, sign in ((affinity.pod_affinity, 1), (affinity.pod_anti_affinity, -1)):
-        if side is not None:
-            out += [(sign * p.weight, Term(p.pod_affinity_term, task)) for p in side.preferred]
-    return out
-
 
 def concerns(world: World, task: Task) -> bool:
     """Whether pods that run, or this one's own wishes, make other pods matter for where it goes."""
-    if task.cls.pairwise:
-        return True
-    return any(
-        any(term.matches(task, world.namespaces) for term in _all_terms(member)) for member in world.pairwise_members()
-    )
-
-
-def _all_terms(task: Task) -> list[Term]:
-    return [*required(task, anti=False), *required(task, anti=True), *(term for _, term in preferred(task))]
+    return task.cls.pairwise or world.has_rules_about(task)
 
 
 def filter_affinity(world: World, task: Task, rows: Rows) -> Verdicts:
     """Judge rows by inter-pod affinity and anti-affinity."""
-    codes = np.zeros(len(rows), np.uint8)
+    codes = np.zeros(len(rows), np.uint16)
     neighbours, size = world.neighbours, world.nodes.size
-    for member in world.pairwise_members():
-        for term in required(member, anti=True):
-            if term.matches(task, world.namespaces):
-                cls = member.cls
-                counts = neighbours.counts(members_key(cls), lambda other, cls=cls: other.cls is cls)  # type: ignore[misc] # default binds the loop variable
-                codes[(neighbours.per_domain(term.topology_key, counts) > 0)[rows] & (codes == 0)] = 1
-    terms = required(task, anti=False)
-    if terms:
-        counts = _matching_all(world, terms)
+    for rule in world.affinity.about(task, world.namespaces):
+        if rule.is_anti:
+            taken = neighbours.per_domain(rule.term.topology_key, neighbours.members(rule.cls, rule.labels)) > 0
+            codes[taken[rows] & (codes == 0)] = 1
+    mine = world.affinity.terms(task)
+    if mine.together:
+        counts = _matching_all(world, mine.together)
         ok = np.ones(size, np.bool_)
-        for term in terms:
+        for term in mine.together:
             ok &= neighbours.per_domain(term.topology_key, counts) > 0
-        if not counts.any() and all(term.matches(task, world.namespaces) for term in terms):
+        if not counts.any() and all(term.matches(task, world.namespaces) for term in mine.together):
             ok = np.ones(size, np.bool_)  # the first of a group that wants to be together
-            for term in terms:
+            for term in mine.together:
                 ok &= neighbours.domains(term.topology_key)[0] >= 0
         codes[~ok[rows] & (codes == 0)] = 2
-    for term in required(task, anti=True):
+    for term in mine.anti:
         taken = neighbours.per_domain(term.topology_key, _matching(world, term)) > 0
         codes[taken[rows] & (codes == 0)] = 3
     return Verdicts(codes, (EXISTING_ANTI, AFFINITY, ANTI))
 
 
 def _matching(world: World, term: Term) -> npt.NDArray[np.int64]:
-    return world.neighbours.counts(term.key, lambda other: term.matches(other, world.namespaces))
+    return world.neighbours.counts(term.key, lambda other: term.matches(other, world.namespaces), term.one_of)
 
 
 def _matching_all(world: World, terms: Sequence[Term]) -> npt.NDArray[np.int64]:
     """Count pods that every term means; only those count for any of them, as in Kubernetes."""
     key = tuple(term.key for term in terms)
-    return world.neighbours.counts(key, lambda other: all(term.matches(other, world.namespaces) for term in terms))
+    one_of = next((term.one_of for term in terms if term.one_of is not None), None)
+    return world.neighbours.counts(
+        key, lambda other: all(term.matches(other, world.namespaces) for term in terms), one_of
+    )
 
 
 def score_affinity(world: World, task: Task, rows: Rows) -> FloatArray | None:
     """Score candidate rows by preferences, the task's and those of the pods there, stretched to [0, 100]."""
     raw = np.zeros(world.nodes.size)
-    spoken = False
-    for weight, term in preferred(task):
+    neighbours, spoken = world.neighbours, False
+    for weight, term in world.affinity.terms(task).preferred:
         spoken = True
-        raw += weight * world.neighbours.per_domain(term.topology_key, _matching(world, term))
-    for member in world.pairwise_members():
-        wishes = [*preferred(member), *((_HARD_WEIGHT, term) for term in required(member, anti=False))]
-        for weight, term in wishes:
-            if term.matches(task, world.namespaces):
-                spoken = True
-                cls = member.cls
-                counts = world.neighbours.counts(members_key(cls), lambda other, cls=cls: other.cls is cls)  # type: ignore[misc] # default binds the loop variable
-                raw += weight * world.neighbours.per_domain(term.topology_key, counts)
+        raw += weight * neighbours.per_domain(term.topology_key, _matching(world, term))
+    for rule in world.affinity.about(task, world.namespaces):
+        if not rule.is_anti:
+            spoken = True
+            raw += rule.weight * neighbours.per_domain(
+                rule.term.topology_key, neighbours.members(rule.cls, rule.labels)
+            )
     if not spoken:
         return None
     mine = raw[rows]
@@ -146,7 +115,7 @@ def _spread_counts(world: World, task: Task, constraint: TopologySpreadConstrain
         meta = other.pod.metadata
         return meta.deletion_timestamp is None and other.namespace == namespace and selector.matches(meta.labels or {})
 
-    return world.neighbours.counts(("spread", str(selector), namespace), matches)
+    return world.neighbours.counts(("spread", str(selector), namespace), matches, selector.one_of)
 
 
 def _matches_itself(task: Task, constraint: TopologySpreadConstraint) -> bool:
@@ -168,7 +137,7 @@ def filter_spread(world: World, task: Task, rows: Rows) -> Verdicts | None:
     constraints = _constraints(task.cls, "DoNotSchedule")
     if not constraints:
         return None
-    codes = np.zeros(len(rows), np.uint8)
+    codes = np.zeros(len(rows), np.uint16)
     neighbours = world.neighbours
     has_all = np.ones(world.nodes.size, np.bool_)
     for constraint in constraints:

@@ -242,19 +242,30 @@ class NetworkTopologyAware(Plugin):
 
     def _tier_shares(self) -> tuple[FloatArray, FloatArray]:
         """Return the weight of each domain's fill, and what tiers without a domain around a node add there."""
-        tree = self._ssn.tree
-        tiers = range(int(tree.tiers.min()), tree.top_tier + 1)
-        fading = self.args.fading
-        by_tier = {tier: fading ** (tier - 1) if fading > 0 else float(tier <= 1) for tier in tiers}
-        whole = sum(by_tier.values())
+        tree, fading = self._ssn.tree, self.args.fading
+        whole = _sum_of_powers(fading, int(tree.tiers.min()), tree.top_tier)
         if whole <= 0:
             return np.zeros(len(tree.names)), np.zeros(len(tree.names))
-        shares = np.array([by_tier[int(tier)] / whole for tier in tree.tiers])
+        shares = np.array([_power(fading, int(tier)) / whole for tier in tree.tiers])
         absent = np.zeros(len(tree.names))
         for number in range(len(tree.names)):
             there = {int(tree.tiers[up]) for up in tree.chain(number)}
-            absent[number] = sum(share / whole for tier, share in by_tier.items() if tier not in there)
+            absent[number] = max(1.0 - sum(_power(fading, tier) for tier in there) / whole, 0.0)
         return shares, absent
+
+
+def _power(fading: float, tier: int) -> float:
+    """Return what a tier counts, next to the first one."""
+    return fading ** (tier - 1) if fading > 0 else float(tier <= 1)
+
+
+def _sum_of_powers(fading: float, lowest: int, highest: int) -> float:
+    """Return what all tiers between two count together; a tier may have any number."""
+    if fading <= 0:
+        return float(max(min(highest, 1) - lowest + 1, 0))
+    if fading == 1:
+        return float(highest - lowest + 1)
+    return (_power(fading, lowest) - _power(fading, highest + 1)) / (1 - fading)
 
 
 def total_request(tasks: Iterable[Task], zeros: Vector) -> Vector:

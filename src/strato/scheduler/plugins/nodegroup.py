@@ -94,7 +94,7 @@ class NodeGroup(Plugin):
         rule = self.facet(task)
         assert rule is None or isinstance(rule, Rule)
         judged: dict[str, int] = {}
-        codes = np.zeros(len(rows), np.uint8)
+        codes = np.zeros(len(rows), np.uint16)
         for i, row in enumerate(rows.tolist()):
             group = group_of(nodes, row)
             if group not in judged:

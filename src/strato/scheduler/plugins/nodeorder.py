@@ -85,7 +85,7 @@ class NodeOrder(Plugin):
 
     def watches_pods(self, task: Task) -> bool:
         """Whether other pods matter for this task's score."""
-        return bool(self._world.pairwise) and neighbourly.concerns(self._world, task)
+        return bool(self._world.affinity) and neighbourly.concerns(self._world, task)
 
     def batch_score(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
         """Inter-pod affinity and topology spread."""

@@ -109,7 +109,7 @@ class NumaAware(Plugin):
         """Nodes whose kubelet would admit the pod."""
         if not self.watches_pods(task):
             return None
-        codes = np.zeros(len(rows), np.uint8)
+        codes = np.zeros(len(rows), np.uint16)
         reasons: list[Reason] = []
         for i, row in enumerate(rows.tolist()):
             reason = self._assign(task, row)[2]

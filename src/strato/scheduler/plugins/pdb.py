@@ -16,6 +16,7 @@ class Pdb(Plugin):
 
     name = "pdb"
     job_facts = ()
+    evictor_facts = ()
 
     def open(self, ssn: CycleContext) -> None:
         """Note the budgets; selectors are read when somebody is to be evicted."""

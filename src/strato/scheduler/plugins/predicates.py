@@ -69,8 +69,8 @@ class Predicates(Plugin):
 
     def filter(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Verdicts:
         """Cordons, node selectors and affinity, taints: whatever depends on the node object only."""
-        codes = np.zeros(len(rows), np.uint8)
-        reasons = [UNSCHEDULABLE, AFFINITY]
+        codes = np.zeros(len(rows), np.uint16)
+        numbers = {UNSCHEDULABLE: 1, AFFINITY: 2}
         affinity = cls.spec.affinity.node_affinity if cls.spec.affinity is not None else None
         required = affinity.required if affinity is not None else None
         selective = self.args.node_affinity and (bool(cls.spec.node_selector) or required is not None)
@@ -81,31 +81,30 @@ class Predicates(Plugin):
         for i in looked_at:
             node = nodes.facts[rows[i]]
             if node is not None:
-                codes[i] = self._judge(cls, node, selective, reasons)
-        return Verdicts(codes, tuple(reasons))
+                refused = self._judge(cls, node, selective)
+                if refused is not None:
+                    codes[i] = numbers.setdefault(refused, len(numbers) + 1)
+        return Verdicts(codes, tuple(numbers))
 
-    def _judge(self, cls: TaskClass, node: Node, selective: bool, reasons: list[Reason]) -> int:
+    def _judge(self, cls: TaskClass, node: Node, selective: bool) -> Reason | None:
         tolerations = cls.spec.tolerations
         if node.spec.unschedulable and not tolerates(tolerations, CORDON):
-            return 1
+            return UNSCHEDULABLE
         if selective and not matches_node(cls, node):
-            return 2
+            return AFFINITY
         if self.args.taint_toleration:
             for taint in node.spec.taints:
                 if taint.effect in HARD_EFFECTS and not tolerates(tolerations, taint):
                     text = f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
-                    reason = Reason(self.name, text, curable=False)
-                    if reason not in reasons:
-                        reasons.append(reason)
-                    return reasons.index(reason) + 1
-        return 0
+                    return Reason(self.name, text, curable=False)
+        return None
 
     def watches_pods(self, task: Task) -> bool:
         """Whether what runs on a node matters for this task."""
         if task.cls.uses_claims or (self.args.node_ports and task.cls.host_ports):
             return True
         world = self._ssn.world
-        return bool(world.pairwise) and neighbourly.concerns(world, task)
+        return bool(world.affinity) and neighbourly.concerns(world, task)
 
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Host ports that are taken, rules about other pods, volumes, devices: the first rule a row breaks."""
@@ -169,7 +168,7 @@ class Predicates(Plugin):
         """Inter-pod affinity and topology spread."""
         world = self._ssn.world
         found: list[Verdicts] = []
-        if self.args.pod_affinity and world.pairwise:
+        if self.args.pod_affinity and world.affinity:
             found.append(neighbourly.filter_affinity(world, task, rows))
         if self.args.pod_topology_spread and task.cls.spec.topology_spread_constraints:
             spread = neighbourly.filter_spread(world, task, rows)
@@ -180,10 +179,10 @@ class Predicates(Plugin):
 
 def merged(verdicts: Iterable[Verdicts], rows: int) -> Verdicts | None:
     """Return one answer out of several: each row's first rejection."""
-    codes, reasons = np.zeros(rows, np.uint8), list[Reason]()
+    codes, reasons = np.zeros(rows, np.uint16), list[Reason]()
     for verdict in verdicts:
-        shifted = np.where(verdict.codes > 0, verdict.codes + np.uint8(len(reasons)), 0)
-        codes = np.where(codes == 0, shifted, codes).astype(np.uint8)
+        shifted = np.where(verdict.codes > 0, verdict.codes + np.uint16(len(reasons)), 0)
+        codes = np.where(codes == 0, shifted, codes).astype(np.uint16)
         reasons += verdict.reasons
     return Verdicts(codes, tuple(reasons)) if reasons else None
 

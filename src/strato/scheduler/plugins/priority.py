@@ -14,6 +14,7 @@ class Priority(Plugin):
 
     name = "priority"
     job_facts = ("priority",)
+    evictor_facts = ("job.priority", "priority")
     weighs_claims = True
 
     def job_order(self, job: Job) -> int:

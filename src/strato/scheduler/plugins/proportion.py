@@ -61,6 +61,7 @@ class Proportion(Plugin):
 
     name = "proportion"
     job_facts = ("minimum",)
+    evictor_facts = ()
     args_type = ProportionArgs
 
     def open(self, ssn: CycleContext) -> None:

@@ -9,6 +9,7 @@ from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.resources import is_whole, to_text
 
 Amounts = Mapping[str, int]
 """Thousandths by resource name as written."""
@@ -38,8 +39,8 @@ class ResourceQuota(Plugin):
             if all(used.get(n, 0) + pending.get(n, 0) + amount <= hard[n] for n, amount in asked.items()):
                 continue
             text = (
-                f"resource quota insufficient, requested: {_text(asked)}, "
-                f"used: {_text({n: used.get(n, 0) for n in hard})}, limited: {_text(hard)}"
+                f"resource quota insufficient: quota {quota.metadata.name}, requested: {_text(asked)}; "
+                f"used: {_text({n: used.get(n, 0) for n in hard})}; limited: {_text(hard)}"
             )
             self._ssn.record_verdict(job, Verdict(self.name, "NamespaceQuota", text))
             return REJECT
@@ -69,4 +70,9 @@ def amounts(resources: Mapping[str, str | int | float]) -> dict[str, int]:
 
 
 def _text(amounts: Amounts) -> str:
-    return ",".join(f"{n}={a // 1000}" if a % 1000 == 0 else f"{n}={a}m" for n, a in sorted(amounts.items()))
+    return ", ".join(f"{name} {_amount_text(name, amount)}" for name, amount in sorted(amounts.items()))
+
+
+def _amount_text(name: str, thousandths: int) -> str:
+    resource = name.removeprefix("requests.").removeprefix("limits.")
+    return to_text(resource, thousandths / 1000 if is_whole(resource) else thousandths)

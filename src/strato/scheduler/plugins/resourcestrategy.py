@@ -189,7 +189,7 @@ class ResourceStrategyFit(Plugin):
         request = task.cls.request
         cpu = nodes.idle[rows, CPU] - request[CPU]
         memory = nodes.idle[rows, MEMORY] - request[MEMORY]
-        codes, reasons = np.zeros(len(rows), np.uint8), []
+        codes, reasons = np.zeros(len(rows), np.uint16), []
         for name in names(args.resources):
             column = self._dims.find(name)
             if column is None:

@@ -99,7 +99,7 @@ class Tdm(Plugin):
     def filter_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts:
         """Revocable nodes take revocable tasks only, in their window."""
         revocable = is_revocable(task)
-        codes = np.zeros(len(rows), np.uint8)
+        codes = np.zeros(len(rows), np.uint16)
         for i, row in enumerate(rows.tolist()):
             zone = zone_of(nodes, row)
             if zone and zone not in self._active:

@@ -189,7 +189,7 @@ class Usage(Plugin):
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts:
         """Nodes whose measured load is below the thresholds, or unknown."""
         load, thresholds = self._load()[rows], self.args.thresholds
-        codes = np.zeros(len(rows), np.uint8)
+        codes = np.zeros(len(rows), np.uint16)
         codes[load[:, 1] > thresholds.memory] = 2
         codes[load[:, 0] > thresholds.cpu] = 1
         codes[~self._fresh[rows]] = 0

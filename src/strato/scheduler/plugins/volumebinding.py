@@ -122,7 +122,7 @@ def filter_zones(world: World, task: Task, rows: Rows) -> Verdicts | None:
 class _Choice(NamedTuple):
     """What suits a task on some rows: per open claim the volume picked (index, or -1 for one to be made)."""
 
-    codes: npt.NDArray[np.uint8]
+    codes: npt.NDArray[np.uint16]
     open: Sequence[PersistentVolumeClaim]
     volumes: Sequence[PersistentVolume]
     picked: npt.NDArray[np.int64]
@@ -152,7 +152,7 @@ def reserve(world: World, task: Task, row: int) -> tuple[dict[str, str], tuple[s
 def _choose(world: World, task: Task, rows: Rows) -> _Choice:
     """Judge rows and pick volumes: bound claims first, then the open ones from the smallest on."""
     volumes = world.volumes
-    codes = np.zeros(len(rows), np.uint8)
+    codes = np.zeros(len(rows), np.uint16)
     waiting: list[PersistentVolumeClaim] = []
     held: dict[str, int] = {}
     picked, provisions = volumes.picked()
@@ -194,7 +194,7 @@ def _affinity(volume: PersistentVolume) -> NodeSelector | None:
     return volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
 
 
-def _reach(world: World, name: str, rows: Rows, codes: npt.NDArray[np.uint8]) -> None:
+def _reach(world: World, name: str, rows: Rows, codes: npt.NDArray[np.uint16]) -> None:
     """Note rows from which a claim's volume cannot be reached."""
     volume = world.volumes.volumes.get(name)
     if volume is None:
@@ -226,11 +226,11 @@ def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim, taken: dict[s
     return set(want.access_modes) <= set(spec.access_modes)
 
 
-def _provisionable(world: World, claim: PersistentVolumeClaim, rows: Rows, held: int) -> npt.NDArray[np.uint8]:
+def _provisionable(world: World, claim: PersistentVolumeClaim, rows: Rows, held: int) -> npt.NDArray[np.uint16]:
     """Return per row 0 where a volume could be made for a claim, else the code of why not."""
     volumes, nodes = world.volumes, world.nodes
     found = volumes.classes.get(class_name_of(claim))
-    refused = np.full(len(rows), 1 + _REASONS.index(NO_MATCH), np.uint8)
+    refused = np.full(len(rows), 1 + _REASONS.index(NO_MATCH), np.uint16)
     if found is None or not found.provisioner or found.provisioner == NO_PROVISIONER:
         return refused
     ok = world.labels.in_topology(found.allowed_topologies)[rows]
@@ -239,7 +239,7 @@ def _provisionable(world: World, claim: PersistentVolumeClaim, rows: Rows, held:
         ok = ok & (rows == nodes.row_of.get(selected, -1))
     if held >= 0:
         ok = ok & (rows == held)
-    codes = np.where(ok, 0, refused).astype(np.uint8)
+    codes = np.where(ok, 0, refused).astype(np.uint16)
     driver = volumes.drivers.get(found.provisioner)
     if driver is not None and driver.spec.storage_capacity:
         room = _with_room(world, found.metadata.name, size_of(claim.spec.resources.requests))[rows]

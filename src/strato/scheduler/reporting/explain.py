@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from strato.api.counted import counted
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Job, PodVerdict, Task
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.model.resources import counts, to_quantity
+from strato.scheduler.model.resources import counts, to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Fix:
 _CODE_ORDER = (
     "Error",
     "QueueClosed",
+    "TooLarge",
+    "ClusterFull",
     "QueueQuota",
     "Overcommit",
     "QueueOverused",
@@ -50,6 +53,10 @@ _CODE_ORDER = (
 
 _LAST_CODES = ("NodeFit", "NotEnoughResources", "FlowPrice")
 """Named last: consequences of other verdicts, or nothing else held the job back."""
+
+
+_IN_WORDS = ("NodeFit", "NotEnoughResources")
+"""Codes of verdicts whose text has all their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +86,24 @@ class Diagnosis:
     def render(self) -> str:
         """Return the text a person reads."""
         lines = [f"{self.key} ({self.state}): {self.summary}"]
-        lines += [f"  {verdict.plugin}: {sentence(verdict)}" for verdict in self.verdicts]
-        lines += [f"  {self.part} {pod}: {message}" for pod, message in sorted(self.pods.items())]
+        lines += [f"  {verdict.plugin}: {sentence(verdict)}" for verdict in self._further()]
+        messages = {name: text for name, text in self.pods.items() if text != self.summary and not self._restates(text)}
+        parts = counted(messages, self.part)
+        if len(parts) > 1 or not any(verdict.plugin == "nodes" for verdict in self.verdicts):
+            lines += [f"  {part}" for part in parts]  # what is the same of all the verdict says already
         if self.fixes is not None:
             lines.append("each of these starts it now, tried on a copy:" if self.fixes else "no change was found")
             lines += [f"  {fix.render()}" for fix in self.fixes]
         return "\n".join(lines)
+
+    def _restates(self, text: str) -> bool:
+        """Whether a pod's message is its gang's, which the verdicts say better."""
+        return bool(self.verdicts) and text.startswith("pod group is not ready")
+
+    def _further(self) -> Sequence[Verdict]:
+        """Return what the summary does not say; that a gang is incomplete follows from all else that is wrong."""
+        further = [verdict for verdict in self.verdicts if sentence(verdict) != self.summary]
+        return [verdict for verdict in further if verdict.plugin != "gang" or len(self.verdicts) == 1]
 
     def to_json(self) -> dict[str, object]:
         """Return it as plain data; ``fixes`` only when they were looked for."""
@@ -110,7 +129,9 @@ class Diagnosis:
 
 def sentence(verdict: Verdict) -> str:
     """Return a verdict's text with its numbers."""
-    numbers = ", ".join(f"{name} {_number(name, value)}" for name, value in verdict.numbers.items())
+    numbers = ", ".join(
+        f"{name} {_number(name, value)}" for name, value in verdict.numbers.items() if verdict.code not in _IN_WORDS
+    )
     return f"{verdict.text} [{numbers}]" if numbers else verdict.text
 
 
@@ -118,7 +139,7 @@ def _number(name: str, value: float) -> str:
     """Write a number; amounts of a resource, named last (``used cpu``), are in internal units."""
     resource = name.rpartition(" ")[2]
     if counts(resource):
-        return to_quantity(resource, round(value))
+        return to_text(resource, value)
     return str(int(value)) if float(value).is_integer() else f"{value:.2f}"
 
 

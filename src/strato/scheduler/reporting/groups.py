@@ -9,7 +9,8 @@ from strato.api import catalog
 from strato.api.volcano.scheduling import PodGroup, PodGroupCondition
 from strato.client.cluster import Cluster, Patch
 from strato.client.events import NORMAL, WARNING, EventRecorder
-from strato.client.statusqueue import Load, StatusQueue, Write
+from strato.client.load import Load
+from strato.client.statusqueue import InFlight, Reporter, StatusQueue, Write
 from strato.clock import Clock, format_time
 from strato.errors import ApiError
 from strato.scheduler.cache.jobobjects import ALLOCATED_HYPERNODE
@@ -62,13 +63,9 @@ class GroupReports:
         self._load = Load()
         self.queue: StatusQueue[str, GroupStatus, _Request] = StatusQueue(
             clock,
-            self._build,
-            self._send,
-            workers=_WORKERS,
-            batch=cluster.at_once,
+            Reporter(self._build, self._send, on_confirmed=self._on_confirmed),
+            InFlight(_WORKERS, cluster.at_once, low_workers=_LOW_WORKERS if cluster.remote else 1),
             load=self._load,
-            low_workers=_LOW_WORKERS if cluster.remote else 1,
-            on_confirmed=self._on_confirmed,
             name="podgroup statuses",
         )
 

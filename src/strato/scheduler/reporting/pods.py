@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from strato.api import catalog
 from strato.client.cluster import Cluster, Patch, PatchType
 from strato.client.events import WARNING, EventRecorder
-from strato.client.statusqueue import StatusQueue, Write
+from strato.client.statusqueue import InFlight, Reporter, StatusQueue, Write
 from strato.clock import Clock, format_time
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import PodVerdict, Task
@@ -59,12 +59,9 @@ class PodReports:
         send = partial(cluster.patch_all, catalog.POD, patch_type=PatchType.STRATEGIC, subresource="status")
         self.queue: StatusQueue[str, PodVerdict | PodConditions, Patch] = StatusQueue(
             clock,
-            self._build,
-            send,
-            workers=_WORKERS,
-            batch=cluster.at_once,
+            Reporter(self._build, send, on_confirmed=self._on_confirmed),
+            InFlight(_WORKERS, cluster.at_once),
             remembered=_REMEMBERED,
-            on_confirmed=self._on_confirmed,
             name="pod conditions",
         )
 

@@ -19,7 +19,7 @@ from typing import Any
 from strato.api import catalog
 from strato.client.cluster import Cluster, Patch
 from strato.client.events import EventRecorder
-from strato.client.statusqueue import StatusQueue, Write
+from strato.client.statusqueue import InFlight, Reporter, StatusQueue, Write
 from strato.clock import Clock, format_time
 from strato.scheduler.cache.shards import ShardStatus
 from strato.scheduler.cache.world import World
@@ -48,17 +48,17 @@ class Reports:
         self.pods = PodReports(cluster, clock, world, recorder, self._growth)
         self._queues: StatusQueue[str, QueueStatus, Patch] = StatusQueue(
             clock,
-            self._build_queue,
-            partial(cluster.patch_all, catalog.QUEUE, subresource="status" if catalog.QUEUE.has_status else ""),
-            workers=_QUEUE_WORKERS,
-            batch=cluster.at_once,
+            Reporter(
+                self._build_queue,
+                partial(cluster.patch_all, catalog.QUEUE, subresource="status" if catalog.QUEUE.has_status else ""),
+            ),
+            InFlight(_QUEUE_WORKERS, cluster.at_once),
             name="queue statuses",
         )
         self._shards: StatusQueue[str, ShardStatus, Patch] = StatusQueue(
             clock,
-            self._build_shard,
-            partial(cluster.patch_all, catalog.NODESHARD, subresource="status"),
-            workers=1,
+            Reporter(self._build_shard, partial(cluster.patch_all, catalog.NODESHARD, subresource="status")),
+            InFlight(1),
             name="shard status",
         )
 
@@ -97,9 +97,9 @@ class Reports:
                 self._queues.put(status.name, status, now + self._period)
             else:
                 self._queues.drop(status.name)
-        shard, name = self._world.shards.status(), self._world.shards.name
-        if shard is not None and (name in self._shards or shard != self._shards.stamp(name)):
-            self._shards.put(name, shard)
+        for name, shard in self._world.shards.statuses().items():
+            if name in self._shards or shard != self._shards.stamp(name):
+                self._shards.put(name, shard)
 
     def _queue_differs(self, status: QueueStatus) -> bool:
         """Whether a queue's status is not what the API holds, or what was sent since it was read."""

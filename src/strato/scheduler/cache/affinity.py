@@ -1,0 +1,177 @@
+"""Rules of pods about other pods: inter-pod affinity and anti-affinity, made ready and found by what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from strato.api.core import PodAffinityTerm
+from strato.api.selectors import Selector, from_label_selector
+from strato.api.shapes import LabelSelector, LabelSelectorRequirement
+from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.tasks import TaskClass
+
+HARD_WEIGHT: Final = 1
+"""Weight of existing pods' required affinity in scoring (Kubernetes' hardPodAffinityWeight)."""
+
+
+Label = tuple[str, str]
+
+
+class Term:
+    """A pod affinity term, made ready: which pods it means, and the topology it speaks of."""
+
+    __slots__ = ("_namespace_selector", "_namespaces", "_selector", "key", "topology_key")
+
+    def __init__(self, term: PodAffinityTerm, owner: Task) -> None:
+        selector = _with_label_keys(from_label_selector(term.label_selector), term, owner)
+        self._selector = selector
+        self._namespace_selector = (
+            from_label_selector(term.namespace_selector) if term.namespace_selector is not None else None
+        )
+        named = frozenset(term.namespaces)
+        self._namespaces = named or (frozenset((owner.namespace,)) if self._namespace_selector is None else frozenset())
+        self.topology_key = term.topology_key
+        self.key = (str(selector), str(self._namespace_selector), self._namespaces)
+
+    @property
+    def one_of(self) -> Collection[Label] | None:
+        """Labels of which a pod that is meant has exactly one; None when there are no such."""
+        return self._selector.one_of
+
+    def matches(self, task: Task, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+        """Whether the term means a pod."""
+        if task.namespace not in self._namespaces:
+            chosen = self._namespace_selector
+            if chosen is None or not chosen.matches(namespaces.get(task.namespace, {})):
+                return False
+        return self._selector.matches(task.pod.metadata.labels or {})
+
+
+class Terms(NamedTuple):
+    """The pod affinity terms of a class.
+
+    Attributes:
+        together, anti: Required affinity and anti-affinity.
+        preferred: With their weights; those of anti-affinity are negative.
+    """
+
+    together: Sequence[Term] = ()
+    anti: Sequence[Term] = ()
+    preferred: Sequence[tuple[int, Term]] = ()
+
+
+class Rule(NamedTuple):
+    """A term of a class of pods: required anti-affinity, or a weight for being in the same domain."""
+
+    cls: TaskClass
+    labels: Mapping[str, str]
+    term: Term
+    weight: int = 0
+    is_anti: bool = False
+
+
+class AffinityIndex:
+    """Classes of pods with rules about other pods, and which of these rules are about a given pod.
+
+    Rules are kept by a label that they ask for, so that a question costs what the pod has of labels, however many
+    classes have rules.
+
+    Attributes:
+        generation: Grows whenever a class with rules comes or goes.
+    """
+
+    def __init__(self) -> None:
+        self._members: dict[TaskClass, set[str]] = {}
+        self._terms: dict[TaskClass, Terms] = {}
+        self._rules: dict[Label | None, dict[TaskClass, list[Rule]]] = {}
+        self.generation = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._members)
+
+    def add(self, task: Task) -> None:
+        """Take a pod of a class that has rules."""
+        cls = task.cls
+        members = self._members.get(cls)
+        if members is None:
+            members = self._members[cls] = set()
+            self._terms[cls] = _terms_of(task)
+            self.generation += 1
+            for label, rule in _labelled(task, self._terms[cls]):
+                self._rules.setdefault(label, {}).setdefault(cls, []).append(rule)
+        members.add(task.key)
+
+    def remove(self, task: Task) -> None:
+        """Forget a pod; with the last of a class its rules go."""
+        cls = task.cls
+        members = self._members[cls]
+        members.discard(task.key)
+        if members:
+            return
+        self.generation += 1
+        for label in {label for label, _ in _labelled(task, self._terms[cls])}:
+            del self._rules[label][cls]
+            if not self._rules[label]:
+                del self._rules[label]
+        del self._members[cls], self._terms[cls]
+
+    def terms(self, task: Task) -> Terms:
+        """Return the terms of a pod; those of a class are equal in labels and namespace too."""
+        return self._terms.get(task.cls, _NO_TERMS)
+
+    def about(self, task: Task, namespaces: Mapping[str, Mapping[str, str]]) -> Iterator[Rule]:
+        """Return the rules of all classes that are about a pod."""
+        for label in (None, *(task.pod.metadata.labels or {}).items()):
+            for rules in self._rules.get(label, _NO_RULES).values():
+                for rule in rules:
+                    if rule.term.matches(task, namespaces):
+                        yield rule
+
+
+_NO_TERMS: Final = Terms()
+_NO_RULES: Final[Mapping[TaskClass, list[Rule]]] = {}
+
+
+def _terms_of(owner: Task) -> Terms:
+    affinity = owner.cls.spec.affinity
+    near = affinity.pod_affinity if affinity is not None else None
+    apart = affinity.pod_anti_affinity if affinity is not None else None
+    return Terms(
+        [Term(term, owner) for term in near.required] if near is not None else (),
+        [Term(term, owner) for term in apart.required] if apart is not None else (),
+        [
+            (sign * wish.weight, Term(wish.pod_affinity_term, owner))
+            for side, sign in ((near, 1), (apart, -1))
+            if side is not None
+            for wish in side.preferred
+        ],
+    )
+
+
+def _labelled(owner: Task, terms: Terms) -> Iterator[tuple[Label | None, Rule]]:
+    """Return the rules of a class, each under the labels of which a pod it is about has one; else under None."""
+    cls, labels = owner.cls, owner.pod.metadata.labels or {}
+    rules = [Rule(cls, labels, term, is_anti=True) for term in terms.anti]
+    rules += [Rule(cls, labels, term, HARD_WEIGHT) for term in terms.together]
+    rules += [Rule(cls, labels, term, weight) for weight, term in terms.preferred]
+    for rule in rules:
+        one_of = rule.term.one_of
+        for label in (None,) if one_of is None else one_of:
+            yield label, rule
+
+
+def _with_label_keys(selector: Selector, term: PodAffinityTerm, owner: Task) -> Selector:
+    if not term.match_label_keys and not term.mismatch_label_keys:
+        return selector
+    labels = owner.pod.metadata.labels or {}
+    base = term.label_selector or LabelSelector()
+    same = {key: labels[key] for key in term.match_label_keys if key in labels}
+    other = tuple(
+        LabelSelectorRequirement(key=key, operator="NotIn", values=(labels[key],))
+        for key in term.mismatch_label_keys
+        if key in labels
+    )
+    return from_label_selector(
+        LabelSelector(match_labels={**base.match_labels, **same}, match_expressions=(*base.match_expressions, *other))
+    )
