@@ -15,7 +15,7 @@ def record(name: str, submit: float, start: float | None, finish: float | None, 
     return JobResult(job, started_at=start, finished_at=finish)
 
 
-def report(results: list[JobResult], use: list[tuple[float, dict[str, int]]], end: float) -> Report:
+def report(results: list[JobResult], use: list[tuple[float, dict[str, int]]]) -> Report:
     return build_report(
         results,
         use,
@@ -25,7 +25,6 @@ def report(results: list[JobResult], use: list[tuple[float, dict[str, int]]], en
         seed=1,
         skipped=0,
         pods=3,
-        end_seconds=end,
         default_queue="default",
     )  # fmt: skip -- the parts matter, not the lines
 
@@ -34,7 +33,6 @@ def test_report_counts_waits_and_use() -> None:
     made = report(
         [record("a", 0, 0, 50), record("b", 0, 50, 100, "q"), record("c", 10, None, None)],
         [(0.0, {"cpu": 2000}), (50.0, {"cpu": 4000}), (100.0, {"cpu": 0})],
-        100.0,
     )
     assert (made.jobs, made.finished, made.unfinished, made.makespan_seconds) == (3, 2, 1, 100.0)
     assert made.wait_seconds.mean == 25.0
@@ -43,11 +41,33 @@ def test_report_counts_waits_and_use() -> None:
     assert made.series.ratio["cpu"][0] == 0.5
     assert made.series.ratio["cpu"][-1] == 1.0
     assert made.queues["q"].cpu_seconds == 100.0
-    assert "2 of 3 jobs finished, 1 never did" in made.to_table()
+    assert "2 of 3 jobs finished, 1 never started;" in made.to_table()
+
+
+def test_jobs_that_never_start_stretch_nothing() -> None:
+    use = [(0.0, {"cpu": 4000}), (100.0, {"cpu": 0})]
+    done = report([record("a", 0, 0, 100)], use)
+    stuck = report([record("a", 0, 0, 100), record("late", 5000, None, None), record("b", 10, None, None)], use)
+    assert (stuck.makespan_seconds, stuck.jobs_per_hour, stuck.utilisation) == (100.0, 36.0, {"cpu": 1.0})
+    assert stuck.series == done.series
+    assert (stuck.never_started, stuck.unfinished) == (2, 2)
+    assert [job.name for job in stuck.job_list if job.start_seconds is None] == ["late", "b"]
+    assert "never started\n  late and 1 more: " in stuck.to_table()
+
+
+def test_a_job_that_started_and_never_ended_is_told_apart() -> None:
+    made = report([record("a", 0, 0, 100), record("b", 0, 50, None)], [(0.0, {"cpu": 4000}), (120.0, {"cpu": 0})])
+    assert (made.makespan_seconds, made.unfinished, made.never_started) == (120.0, 1, 0)
+    assert "1 of 2 jobs finished, 1 started and never ended;" in made.to_table()
+
+
+def test_a_simulation_in_which_nothing_starts_has_no_makespan() -> None:
+    made = report([record("a", 7, None, None)], [(0.0, {})])
+    assert (made.makespan_seconds, made.jobs_per_hour, made.utilisation, made.never_started) == (0.0, 0.0, {}, 1)
 
 
 def test_short_jobs_do_not_inflate_the_slowdown() -> None:
-    made = report([record("a", 0, 9, 10)], [(0.0, {})], 10.0)
+    made = report([record("a", 0, 9, 10)], [(0.0, {})])
     assert made.bounded_slowdown.mean == 1.0
 
 
@@ -64,7 +84,7 @@ def test_series_keeps_the_area_under_the_use(steps: list[tuple[float, int]]) -> 
         use.append((at, {"cpu": amount}))
         area += length * amount
         at += length
-    made = report([record("a", 0, 0, at)], use, at)
+    made = report([record("a", 0, 0, at)], use)
     if "cpu" not in made.utilisation:
         assert area == 0
         return

@@ -47,7 +47,8 @@ def test_gangs_wait_for_room_and_run_one_after_another(tmp_path: Path) -> None:
 def test_job_that_never_fits_does_not_hold_up_the_end(tmp_path: Path) -> None:
     trace = write(tmp_path / "t.csv", "0,100,1,1,,", "0,100,9,1,,")
     report = simulate(SimulationOptions(trace=trace, nodes="2x4cpu,16Gi"))
-    assert (report.finished, report.unfinished) == (1, 1)
+    assert (report.finished, report.unfinished, report.never_started) == (1, 1, 1)
+    assert report.makespan_seconds == pytest.approx(100, abs=3)
     assert [job.start_seconds is None for job in report.job_list] == [False, True]
     started, waiting = report.job_list
     assert started.reason == ""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Coroutine
+from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from strato.clock import Clock
 from strato.controllers.manager import DEFAULT, ControllerManager
 from strato.errors import AlreadyExists, InvariantError, StratoError
 from strato.node.hollow import HollowNodes
+from strato.scheduler.cache.shards import NONE
 from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions
 from strato.scheduler.service import Scheduler
@@ -43,12 +44,12 @@ class ClusterOptions:
     """What a cluster consists of."""
 
     nodes: tuple[NodeShape, ...] = ()
-    node_options: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of `HollowNodes` (labels, taints, start latency)."""
     scheduler: bool = True
     scheduler_config: Config | None = None
     """None is the built-in configuration."""
     scheduler_period_seconds: float = 1.0
+    shard_mode: str = NONE
+    """How NodeShards are used; the sharding controller is one of the controllers to name."""
     controllers: tuple[str, ...] = DEFAULT
     """Names of the controllers to run."""
     max_lease_rate: float = 0.0
@@ -104,11 +105,9 @@ class SimulatedCluster:
                 self.informers,
                 self.clock,
                 _child(self._random),
-                count=shape.count,
-                name_prefix="node" if number == 0 else f"node-{_letter(number)}",
+                names=[f"{'node' if number == 0 else f'node-{_letter(number)}'}-{i}" for i in range(shape.count)],
+                capacity=shape.resources,
                 max_lease_rate=self.options.max_lease_rate,
-                **_node_resources(shape),
-                **self.options.node_options,
             )
             for number, shape in enumerate(self.options.nodes)
         )
@@ -129,7 +128,9 @@ class SimulatedCluster:
                 self.clock,
                 _child(self._random),
                 config=self.options.scheduler_config,
-                options=SchedulerOptions(period_seconds=self.options.scheduler_period_seconds),
+                options=SchedulerOptions(
+                    period_seconds=self.options.scheduler_period_seconds, shard_mode=self.options.shard_mode
+                ),
             )
             self._run("scheduler", self.scheduler.run())
         if self.controllers is not None:
@@ -205,13 +206,3 @@ def _child(random: Random) -> Random:
 
 def _letter(number: int) -> str:
     return chr(ord("a") + number) if number < 26 else str(number)
-
-
-def _node_resources(shape: NodeShape) -> dict[str, Any]:
-    resources = dict(shape.resources)
-    return {
-        "cpu": resources.pop("cpu"),
-        "memory": resources.pop("memory"),
-        "pods": int(resources.pop("pods")),
-        "resources": resources,
-    }

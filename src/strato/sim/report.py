@@ -22,6 +22,8 @@ _SLOWDOWN_FLOOR_SECONDS = 10.0
 _REASONS_SHOWN = 5
 """Jobs that never started and are named in the table, one for each reason; the JSON has all."""
 
+_NO_REASON = "it has no pod group"
+
 SERIES_POINTS = 200
 """Points of the utilisation series."""
 
@@ -79,11 +81,13 @@ class Report(msgspec.Struct, frozen=True):
     finished: int
     failed: int
     unfinished: int
+    never_started: int
+    """Of the unfinished: jobs that never had all their pods running. They lengthen neither makespan nor use."""
     skipped: int
     pods: int
     """Pods that ran."""
     makespan_seconds: float
-    """From the first submission to the last end."""
+    """From the first submission to the end of the last pod."""
     jobs_per_hour: float
     wait_seconds: Distribution
     bounded_slowdown: Distribution
@@ -101,10 +105,12 @@ class Report(msgspec.Struct, frozen=True):
 
     def to_table(self) -> str:
         """Write for a terminal."""
+        stopped = self.unfinished - self.never_started
         lines = [
             f"{self.finished} of {self.jobs} jobs finished"
             + (f", {self.failed} failed" if self.failed else "")
-            + (f", {self.unfinished} never did" if self.unfinished else "")
+            + (f", {self.never_started} never started" if self.never_started else "")
+            + (f", {stopped} started and never ended" if stopped else "")
             + f"; {self.pods} pods on {self.nodes}",
             f"makespan     {format_duration(round(self.makespan_seconds, 1))}   ({self.jobs_per_hour:.1f} jobs/h)",
             "utilisation  " + "  ".join(f"{name} {ratio:.1%}" for name, ratio in self.utilisation.items()),
@@ -120,7 +126,7 @@ class Report(msgspec.Struct, frozen=True):
         """Return a line for each reason why jobs never started, with the first job it held back."""
         held: dict[str, list[str]] = {}
         for job in self.job_list:
-            if job.reason:
+            if job.start_seconds is None:
                 held.setdefault(job.reason, []).append(job.name)
         lines = [
             f"  {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
@@ -140,7 +146,6 @@ def build_report(
     seed: int,
     skipped: int,
     pods: int,
-    end_seconds: float,
     default_queue: str,
     reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
@@ -148,22 +153,19 @@ def build_report(
 
     Args:
         results: One per job.
-        use: Amounts in use from each instant on.
+        use: Amounts in use from each instant on, the first at 0; pods that still run at the last count no further.
         capacity: Of the whole cluster.
         trace: Its name.
         nodes: Their shapes as written.
         seed: Of the run.
         skipped: Entries of the trace that were no jobs.
         pods: How many ran.
-        end_seconds: When the simulation stopped; ends what is still in use.
         default_queue: Name of the queue of jobs that name none.
         reasons: Why jobs that never started did not, by their names.
     """
     ordered = list(results)
     finished = [result for result in ordered if result.finished_at is not None]
-    makespan = max((result.finished_at or 0.0 for result in finished), default=0.0)
-    if len(finished) < len(ordered):
-        makespan = max(makespan, end_seconds)
+    makespan = max([use[-1][0], *(result.finished_at or 0.0 for result in finished)])
     by_queue: dict[str, list[JobResult]] = {}
     for result in ordered:
         by_queue.setdefault(result.job.queue or default_queue, []).append(result)
@@ -175,6 +177,7 @@ def build_report(
         finished=len(finished),
         failed=sum(result.failed for result in ordered),
         unfinished=len(ordered) - len(finished),
+        never_started=sum(result.started_at is None for result in ordered),
         skipped=skipped,
         pods=pods,
         makespan_seconds=_rounded(makespan),
@@ -235,7 +238,7 @@ def _job_report(result: JobResult, default_queue: str, reasons: Mapping[str, str
         start_seconds=None if result.started_at is None else _rounded(result.started_at),
         finish_seconds=None if result.finished_at is None else _rounded(result.finished_at),
         failed=result.failed,
-        reason=reasons.get(result.job.name, "") if result.started_at is None else "",
+        reason=reasons.get(result.job.name, _NO_REASON) if result.started_at is None else "",
     )
 
 

@@ -173,7 +173,6 @@ async def _simulate(options: SimulationOptions, inputs: _Inputs, clock: VirtualC
         seed=options.seed,
         skipped=inputs.trace.skipped,
         pods=recorder.pods_run,
-        end_seconds=recorder.now_seconds,
         default_queue=DEFAULT_QUEUE,
         reasons=reasons,
     )
