@@ -18,7 +18,7 @@ from strato.cli.auditing import AuditOptions
 from strato.cli.home import Home, node_name
 from strato.clock import SystemClock
 from strato.metrics import Registry
-from strato.server.auth import bootstrap
+from strato.server import bootstrap
 from tests.cli.test_up import run
 
 POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}

@@ -92,6 +92,34 @@ async def test_a_backup_of_a_running_cluster_brings_it_back_elsewhere_with_its_u
         other.stop()
 
 
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+async def test_a_backup_goes_through_a_pipe(server: Server, tmp_path: Path, stopped: bool) -> None:
+    async with server.client() as cluster:
+        await cluster.create(catalog.CONFIGMAP, config_map("before"), "default")
+    if stopped:
+        server.stop()
+    command = [*STRATO, "--home", str(server.home), "backup", "-"]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=120, check=True)
+    assert b"standard output: revision" in done.stderr
+    other = Server(tmp_path / "other")
+    restored = subprocess.run(
+        [*STRATO, "--home", str(other.home), "restore", "-"], input=done.stdout, capture_output=True, check=True
+    )
+    assert restored.stdout.startswith(b"restored ")
+    await other.start()
+    try:
+        assert await other.stored() == {"before": "1"}
+    finally:
+        other.stop()
+
+
+def test_a_backup_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place, why in (("file/a.backup", "file: File exists"), (".", "it is a directory"), ("/proc/a", "")):
+        done = strato(tmp_path / "home", "backup", str(tmp_path / place))
+        assert (done.returncode, "cannot be written: " in done.stderr, why in done.stderr) == (2, True, True), done
+
+
 async def test_only_an_administrator_may_have_a_backup(server: Server) -> None:
     from strato.client import kubeconfig
     from strato.client.http import HttpCluster
@@ -140,7 +168,7 @@ async def test_backups_are_written_on_schedule_and_the_oldest_go(tmp_path: Path)
     await server.start()
     try:
         seen: set[str] = set()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while len(seen) < 4:
                 await asyncio.sleep(0.1)
                 seen |= {one.name for one in where.glob("strato-*.backup")}

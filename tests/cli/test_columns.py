@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from strato.cli.job.listing import job_table
+from strato.cli.job.listing import JOBS, duration
 from strato.cli.job.view import render_job
+from strato.cli.listing import Moment
 from strato.cli.pod import PodRow, pod_table
+from strato.clock import parse_time
 from strato.units import human_duration
 
 
@@ -24,22 +26,30 @@ def starts(header: str, *titles: str) -> list[int]:
     return [header.index(title) for title in titles]
 
 
-def test_the_columns_of_jobs_begin_where_scripts_cut_them() -> None:
-    header, line, longer = job_table(
-        [job("a", minAvailable=4, running=5, retryCount=1), job("a-longer-name")], with_namespace=False
-    ).splitlines()
-    titles = ("Name", "Creation", "Phase", "JobType", "Replicas", "Min", "Pending", "Running", "Succeeded", "Failed")
-    titles = (*titles, "Unknown", "RetryCount")
-    widths = [16, 15, 12, 12, 12, 6, 10, 10, 12, 10, 12]
-    assert starts(header, *titles) == [sum(widths[:index]) for index in range(len(titles))]
-    assert line.split() == ["a", "2026-03-04", "Running", "Batch", "5", "4", "0", "5", "0", "0", "0", "1"]
-    assert longer.startswith("a-longer-name   2026-03-04")
-
-
-def test_the_namespace_comes_first_when_there_are_several() -> None:
-    header, line = job_table([job("train", "team")], with_namespace=True).splitlines()
-    assert starts(header, "Namespace", "Name ", "Creation") == [0, 12, 20]
-    assert line.split()[:3] == ["team", "train", "2026-03-04"]
+def test_a_job_is_a_line_with_its_queue_its_ages_and_why() -> None:
+    created, minute = "2026-03-04T05:06:07Z", 60
+    now = parse_time(created) + 10 * minute
+    ended = {"phase": "Failed", "reason": "DeadlineExceeded", "lastTransitionTime": "2026-03-04T05:08:07Z"}
+    body = job("a", minAvailable=4, succeeded=3, failed=2, state=ended)
+    body["spec"]["queue"] = "gold"
+    cells = dict(zip(JOBS.headers, JOBS.row(body, Moment(now, {"": "DeadlineExceeded"})), strict=True))
+    assert cells == {
+        "Name": "a",
+        "Queue": "gold",
+        "Phase": "Failed",
+        "Age": "10m",
+        "Duration": "2m",
+        "Pods": 5,
+        "Min": 0,
+        "Pending": 0,
+        "Running": 0,
+        "Succeeded": 3,
+        "Failed": 2,
+        "Reason": "DeadlineExceeded",
+    }
+    assert duration(job("b"), now) == "10m"
+    assert duration(job("c", state={"phase": "Pending"}), now) == ""
+    assert len(JOBS.wide_row(body, Moment(now))) == len(JOBS.wide_headers)
 
 
 def test_a_column_of_pods_is_eight_wider_than_its_longest_value() -> None:
@@ -160,7 +170,6 @@ CONDITIONS = """  Conditions:
 
 def test_the_page_of_a_job_is_laid_out_as_volcanos() -> None:
     assert render_job(FULL, []) == f"{PAGE}{CONDITIONS}Events:\t<none>"
-    assert render_job(FULL, [], conditions=False) == f"{PAGE}Events:\t<none>"
 
 
 def test_the_page_of_a_job_shows_its_events_and_how_often() -> None:

@@ -35,11 +35,13 @@ def ask(target: str, state: str, *options: str) -> Result:
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        pytest.param("pg/g", ["ns/g (Pending): queue q", "deserved cpu 3"], id="a pod group"),
-        pytest.param("g-0", ["ns/g-0 (Pending): "], id="a pod, by its bare name"),
+        pytest.param("pg/g", ["podgroup ns/g (Pending): queue q", "deserved cpu 3"], id="a pod group"),
+        pytest.param("g-0", ["pod ns/g-0 (Pending): "], id="a pod, by its bare name"),
         pytest.param("pod/ok-0", ["nothing holds it back: the next cycle binds it to node-"], id="a pod that can go"),
-        pytest.param("job/train", ["ns/train-u (Pending): queue q: resource quota insufficient"], id="a job's group"),
-        pytest.param("job/done", ["job done is Completed", "has ended"], id="a job without a group"),
+        pytest.param(
+            "job/train", ["podgroup ns/train-u (Pending): queue q: resource quota insufficient"], id="a job's group"
+        ),
+        pytest.param("job/done", ["job ns/done (Completed): it has completed"], id="a job without a group"),
         pytest.param("queue/q", ["q (Open): ", "capability cpu 3", "podgroup ns/g: "], id="a queue"),
     ],
 )
@@ -73,5 +75,15 @@ def test_what_cannot_be_explained(
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["explain", target, "-n", "ns", "-f", state, *options])
-    assert caught.value.code == 2
+    assert caught.value.code == (1 if words.startswith("there is no") else 2)
     assert words in capsys.readouterr().err
+
+
+def test_members_of_a_wrong_type_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "state.json"
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": "odd"}
+    path.write_text(json.dumps([manifests.pod("p", namespace="ns"), event]))
+    with pytest.raises(SystemExit) as caught:
+        main(["explain", "p", "-n", "ns", "-f", str(path)])
+    assert caught.value.code == 2
+    assert "pod 'p', or what belongs to it, has a member that is not as Kubernetes writes" in capsys.readouterr().err

@@ -116,6 +116,22 @@ def test_how_to_stop_has_a_default(tmp_path: Path, text: str) -> None:
     assert home.read_stop() == Stop(keep_pods=True, ended=3)
 
 
+def test_who_gave_up_before_asking_has_not_said_how_to_stop(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for stop, counts in (
+        (Stop(keep_pods=True, waiter=os.getpid()), True),
+        (Stop(keep_pods=True, waiter=gone.pid), False),
+        (Stop(keep_pods=True, waiter=gone.pid, is_asked=True), True),
+    ):
+        home.write_stop(stop)
+        assert home.read_stop() == (stop if counts else Stop())
+        assert stop.is_awaited == (stop.waiter == os.getpid())
+    home.clear_run_files()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_last_logs_are_kept(tmp_path: Path) -> None:
     log = tmp_path / "strato.log"
     for number in range(KEPT_LOGS + 3):

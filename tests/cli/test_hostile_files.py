@@ -33,6 +33,16 @@ FILES = {
     "a configuration's integer": _CONFIGURATION + _LONG,
 }
 
+_BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 10)
+)
+FILES["aliases of aliases"] = _BOMB
+FILES["merge keys of merge keys"] = "a0: &a0 {x: 1, y: 2}\n" + "".join(
+    f"a{level}: &a{level} {{p: *a{level - 1}, q: *a{level - 1}, <<: [*a{level - 1}, *a{level - 1}]}}\n"
+    for level in range(1, 24)
+)
+FILES["a pod of aliases"] = _BOMB + _POD + "{containers: *a9}\n"
+
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: a, image: b}]}\n"
 
 COMMANDS = [

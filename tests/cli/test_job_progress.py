@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from strato.cli.job.wait import progress_line, wait_for_jobs
+from strato.cli.reasons.report import Report
 from strato.client.cluster import Cluster, ListPage
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import TooManyRequests, Unavailable
@@ -85,19 +86,38 @@ class FullCluster:
 
 
 @pytest.mark.parametrize(
-    ("phase", "namespace", "told"),
+    ("phase", "namespace", "code", "told"),
     [
-        pytest.param("Pending", "default", "train still waits; 'strato explain job/train' says why", id="no room"),
-        pytest.param("Pending", "team", "'strato explain job/train -n team' says why", id="no room in a namespace"),
-        pytest.param("Running", "default", "", id="a job that runs takes the time it takes"),
+        pytest.param("Pending", "default", "", "train still waits; 'strato explain job/train' says why", id="no room"),
+        pytest.param("Pending", "team", "", "'strato explain job/train -n team' says why", id="no room in a namespace"),
+        pytest.param(
+            "Pending",
+            "default",
+            "Unbound",
+            "train still waits: Unbound here; 'strato explain job/train' says more",
+            id="it waits for something else",
+        ),
+        pytest.param(
+            "Running",
+            "default",
+            "CrashLoopBackOff",
+            "train does not go on: CrashLoopBackOff here; 'strato explain job/train' says more",
+            id="a job that runs but does not go on",
+        ),
+        pytest.param("Running", "default", "", "", id="a job that runs takes the time it takes"),
     ],
 )
 def test_a_job_that_waits_names_the_command_that_says_why(
-    phase: str, namespace: str, told: str, capsys: pytest.CaptureFixture[str]
+    phase: str, namespace: str, code: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = VirtualClock()
     cluster = cast(Cluster, FullCluster(clock, phase))
-    run_virtual(clock, wait_for_jobs(cluster, namespace, ["train"], None, clock=clock, random=Random(1)))
+    report = Report("job train", phase, code, f"{code} here")
+
+    async def why(_name: str) -> Report:
+        return report
+
+    run_virtual(clock, wait_for_jobs(cluster, namespace, ["train"], None, clock=clock, random=Random(1), why=why))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith(f"train: {phase}")
     assert lines[-1] == "train: Completed"

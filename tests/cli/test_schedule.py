@@ -14,7 +14,7 @@ from strato.cli import states
 from strato.cli.main import cli, main
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
-from strato.scheduler.dryrun.states import Header
+from strato.scheduler.dryrun.states import Header, render
 from strato.server.embedded import in_memory_server
 from strato.testing import Scene, manifests
 
@@ -76,6 +76,55 @@ def test_tables_say_it_in_words(state: Path) -> None:
     assert "Cycle 1: 2 bound, 1 waiting" in text
     assert "ns/a   n1" in text
     assert "ns/gang" in text
+
+
+WORKLOADS: list[Json] = [
+    {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"generateName": "train-"},
+        "spec": {
+            "minAvailable": 2,
+            "tasks": [
+                {"name": "w", "replicas": 2, "template": {"spec": {"containers": [{"name": "c", "image": "x"}]}}}
+            ],
+        },
+    },
+    {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "ns"},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+            },
+        },
+    },
+    {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "t"}},
+    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}},
+]
+
+
+def test_workloads_are_decided_on_as_their_controllers_make_them(state: Path, tmp_path: Path) -> None:
+    folder, saved = tmp_path / "manifests", tmp_path / "saved.json"
+    folder.mkdir()
+    listed = {"apiVersion": "v1", "kind": "List", "items": WORKLOADS[:1]}
+    (folder / "a.json").write_text(json.dumps(listed))
+    (folder / "b.yaml").write_text("\n---\n".join(json.dumps(obj) for obj in WORKLOADS[1:]))
+    result = run("-f", state, "-f", folder, "--save", saved, "-o", "json")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "note: 1 of kind TFJob (kubeflow.org/v1) passed over: the kind is not served, nothing makes pods of it; write "
+        "a Job (batch.volcano.sh/v1alpha1) with the plugin tensorflow",
+        "note: 1 of kind ConfigMap passed over; the scheduler does not read it",
+    ]
+    bound = [bind["pod"].rpartition("-")[0] for bind in json.loads(result.stdout)["cycles"][0]["binds"]]
+    assert sum(name.startswith("default/train-") for name in bound) == 2
+    assert sum(name.startswith("ns/web-") for name in bound) == 3
+    assert run("-f", saved, "-o", "json").stdout == result.stdout
 
 
 def test_a_saved_state_gives_the_same_bytes(state: Path, tmp_path: Path) -> None:
@@ -141,7 +190,7 @@ def test_the_state_of_a_cluster_schedules_as_its_files_do(tmp_path: Path) -> Non
     clock = VirtualClock()
     found = run_virtual(clock, story(clock))
     saved = tmp_path / "saved.json"
-    states.save(saved, found, Header())
+    saved.write_bytes(render(found, Header()))
     (cycle,) = decide("-f", saved)
     assert sorted(cycle["binds"], key=lambda bind: str(bind["pod"])) == [
         {"pod": "ns/a", "node": "n1"},

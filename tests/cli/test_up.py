@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from strato.cli.apiserver import open_api, purge
-from strato.cli.embedded.background import full_disks
+from strato.cli.embedded.background import _Compiling, full_disks
 from strato.cli.embedded.serve import end_a_start_that_cannot_write
 from strato.cli.home import Home
 from strato.cli.main import main
@@ -103,7 +103,7 @@ async def test_purge_leaves_nothing_but_what_others_put_there(
     mine = home.path / "kubeconfig.mine"
     mine.write_text("kept\n")
     with pytest.raises(SystemExit):
-        await asyncio.to_thread(main, ["--home", str(home.path), "down", "--purge"])
+        await asyncio.to_thread(main, ["--home", str(home.path), "down", "--purge", "--yes"])
     assert "no cluster runs" in capfd.readouterr().out
     assert list(home.path.iterdir()) == [mine]
     mine.unlink()
@@ -145,8 +145,8 @@ def test_kubectl_gets_every_word_as_typed(tmp_path: Path) -> None:
         pytest.param(["get", "-h"], 0, id="help on a verb"),
         pytest.param(["completion", "bash"], 0, id="a completion script"),
         pytest.param([], 0, id="nothing, which kubectl answers with its help"),
-        pytest.param(["get", "pods"], 2, id="a question to a cluster"),
-        pytest.param(["exec", "p", "--", "sh", "--help"], 2, id="help of a program in a pod"),
+        pytest.param(["get", "pods"], 1, id="a question to a cluster"),
+        pytest.param(["exec", "p", "--", "sh", "--help"], 1, id="help of a program in a pod"),
     ],
 )
 def test_kubectl_explains_itself_without_a_cluster(tmp_path: Path, words: list[str], code: int) -> None:
@@ -196,3 +196,41 @@ def test_the_list_of_commands_imports_none_of_what_they_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_purge_asks_first_and_a_script_is_told_how_to_answer(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "tokens.json").write_text("{}")
+    command = [sys.executable, "-P", "-m", "strato", "--home", str(home), "down", "--purge"]
+    done = subprocess.run(command, input="y\n", text=True, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert "in a script add --yes" in done.stderr
+    assert home.exists()
+    for answer, code in (("n", 1), ("y", 0)):
+        master, terminal = os.openpty()
+        os.write(master, f"{answer}\n".encode())
+        done = subprocess.run(command, stdin=terminal, text=True, capture_output=True, check=False)
+        os.close(master)
+        os.close(terminal)
+        assert done.returncode == code, done.stderr
+        assert "with all its jobs, images and keys?" in done.stdout + done.stderr
+        assert home.exists() == (answer == "n")
+
+
+def test_what_a_first_start_compiles_is_said_as_it_is_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    home = Home(tmp_path)
+    home.log.write_text("x I strato.scheduler.placement.kernelcache: of the start before\n")
+    compiling = _Compiling(home)
+    assert compiling.report() is False
+    with home.log.open("a") as log:
+        log.write(
+            "x I strato.cli: random seed 1\nx I strato.scheduler.placement.kernelcache: compiling: 1 of 3\nx I str"
+        )
+    assert compiling.report() is True
+    with home.log.open("a") as log:
+        log.write("ato.scheduler.placement.kernelcache: compiling: 2 of 3\n")
+    assert compiling.report() is True
+    assert compiling.report() is False
+    said = capfd.readouterr().err.splitlines()
+    assert said == ["first start: compiling: 1 of 3 …", "first start: compiling: 2 of 3 …"]

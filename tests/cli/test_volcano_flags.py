@@ -156,3 +156,40 @@ def test_a_switch_with_another_value_is_refused() -> None:
 
 def test_node_labels_without_a_value_do_not_count() -> None:
     assert labels_of(["zone:a,zone:b", "gpu:", "plain", "team:x"]) == {("zone", "a"), ("zone", "b"), ("team", "x")}
+
+
+@pytest.mark.parametrize(
+    ("words", "names", "shard", "actions", "lease"),
+    [
+        pytest.param([], ("volcano", "poseidon"), "volcano", None, "volcano", id="without"),
+        pytest.param(
+            ["--agent-scheduler"], ("volcano", "poseidon", "agent-scheduler"), "volcano", None, "volcano", id="beside"
+        ),
+        pytest.param(
+            ["--scheduler-name=agent-scheduler", "--scheduler-worker-count=2"],
+            ("agent-scheduler",), "agent-scheduler", ("allocate",), "agent-scheduler", id="alone",
+        ),
+        pytest.param(
+            ["--scheduler-name=agent-scheduler", "--scheduler-sharding-name=mine"],
+            ("agent-scheduler",), "mine", ("allocate",), "agent-scheduler", id="with a shard of another name",
+        ),
+    ],
+)  # fmt: skip
+def test_the_agent_scheduler_is_served(
+    words: list[str], names: tuple[str, ...], shard: str, actions: tuple[str, ...] | None, lease: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    made: dict[str, Any] = {}
+    monkeypatch.setattr("strato.scheduler.Scheduler.__init__", lambda _self, *_args, **given: made.update(given))
+    members: list[Any] = []
+
+    async def serve(_cluster: Any, _random: Any, _common: Any, found: list[Any], *_rest: Any, **_more: Any) -> None:
+        members.extend(found)
+
+    monkeypatch.setattr("strato.cli.run.components.serve", serve)
+    monkeypatch.setattr("strato.cli.run.components.connect", lambda *_args, **_given: None)
+    run.main(["scheduler", *words], obj={"master": None, "kubeconfig": None}, standalone_mode=False)
+    assert tuple(made["options"].names) == names
+    assert made["options"].shard_name == shard
+    assert (made["config"].actions if made["config"] else None) == actions
+    assert members[0].lease == lease

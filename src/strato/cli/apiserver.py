@@ -24,11 +24,12 @@ from strato.client.local import LocalCluster
 from strato.clock import Clock
 from strato.errors import AlreadyExists
 from strato.http.listen import HttpServer, serve
-from strato.http.server import Service
+from strato.http.service import Service
 from strato.http.tls import server_context
 from strato.metrics import Registry
+from strato.server import bootstrap
 from strato.server.api import ApiServer
-from strato.server.auth import bootstrap, kubeconfig
+from strato.server.auth import kubeconfig
 from strato.server.auth.accounts import AccountTokens
 from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.identity import Authenticator

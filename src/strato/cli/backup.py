@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import click
 
 from strato.cli.connect import home_of, with_cluster
 from strato.cli.home import Home
+from strato.cli.outputs import problem_with
 from strato.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,23 +29,49 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Write over FILE.")
 @click.pass_context
 def backup(ctx: click.Context, file: Path, data_dir: Path | None, force: bool) -> None:
-    """Write a backup of the embedded cluster to FILE, running or stopped, and check it.
+    """Write a backup of the embedded cluster to FILE (- is standard output), running or stopped, and check it.
 
     It holds the journal, the keys and certificates of the cluster and the tokens of its users: keep it as safe as
     those. Keys of --encryption-key-file are not in it; what they encrypt stays encrypted.
     """
     home = home_of(ctx)
-    if file.exists() and not force:
-        raise UsageError(f"{file} exists; name another file, or give --force")
-    file.parent.mkdir(parents=True, exist_ok=True)
+    if str(file) != "-":
+        if file.is_file() and not force:
+            raise UsageError(f"{file} exists; name another file, or give --force")
+        problem = _made(file.parent) or problem_with(file)
+        if problem:
+            raise UsageError(f"{file} cannot be written: {problem}")
+        _write(ctx, home, data_dir or home.data, file, str(file))
+        return
+    with tempfile.TemporaryDirectory(prefix="strato-backup-") as folder:
+        draft = Path(folder) / "backup.tar"
+        _write(ctx, home, data_dir or home.data, draft, "standard output")
+        with draft.open("rb") as written:
+            shutil.copyfileobj(written, sys.stdout.buffer)
+        sys.stdout.flush()
+
+
+def _made(folder: Path) -> str:
+    """Make a directory; return why that is not possible, or ""."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return ""
+
+
+def _write(ctx: click.Context, home: Home, data: Path, file: Path, name: str) -> None:
     if home.running_pid() is not None:
         _ask_the_server(ctx, home, file)
     else:
-        _of_a_stopped_cluster(home, data_dir or home.data, file)
+        _of_a_stopped_cluster(home, data, file)
     manifest = _checked(file)
-    click.echo(f"{file}: revision {manifest.revision}, {len(manifest.files) - 1} files beside the journal, checked")
+    is_aside = name != str(file)
+    count = len(manifest.files) - 1
+    click.echo(f"{name}: revision {manifest.revision}, {count} files beside the journal, checked", err=is_aside)
     if manifest.encryption_keys:
-        click.echo(f"  to restore it you need the key {', '.join(manifest.encryption_keys)}, which is not in it")
+        keys = ", ".join(manifest.encryption_keys)
+        click.echo(f"  to restore it you need the key {keys}, which is not in it", err=is_aside)
 
 
 def _ask_the_server(ctx: click.Context, home: Home, file: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
+
 from strato.api import catalog
 from strato.client.cluster import Cluster, Json
 
@@ -27,5 +31,15 @@ async def issue_command(cluster: Cluster, target: Json, action: str, *, namespac
         },
         "action": action,
         "target": reference,
+        "message": f"issued by {_who()}",
     }
     await cluster.create(catalog.COMMAND, body, namespace)
+
+
+def _who() -> str:
+    """Return who types, which the API does not store otherwise."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user of a container without an entry in passwd
+        user = f"uid {os.getuid()}"
+    return f"{user} on {socket.gethostname()}"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from strato.cli.inputs import INPUT_FILE
+
 if TYPE_CHECKING:
     from strato.scheduler.framework.options import Config
 
@@ -18,10 +20,10 @@ def config() -> None:
 
 
 @config.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=INPUT_FILE)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def check(file: Path, output: str) -> int:
-    """Check FILE, a configuration or a ConfigMap that holds one, and list every problem.
+    """Check FILE (- is standard input), a configuration or a ConfigMap that holds one, and list every problem.
 
     Exit status 0 when a scheduler would take it, 2 when it would refuse it and keep the one it has.
     """

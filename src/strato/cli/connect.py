@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from strato.cli.home import Home
-from strato.errors import Unavailable, UsageError
+from strato.errors import StateError, Unavailable
 
 if TYPE_CHECKING:
     from strato.client.cluster import Cluster
+    from strato.client.http import HttpCluster
 
 T = TypeVar("T")
+
+
+class NoCluster(StateError):
+    """There is no cluster to talk to; a failure, as when one does not answer."""
 
 
 def home_of(ctx: click.Context) -> Home:
@@ -31,7 +36,7 @@ def with_cluster(ctx: click.Context, work: Callable[[Cluster], Awaitable[T]]) ->
     """Connect, run ``work`` to its end and disconnect.
 
     Raises:
-        UsageError: No cluster is named and none runs.
+        NoCluster: No cluster is named and none runs.
         ApiError: What the server answered.
     """
     import asyncio  # `strato up` waits for what is imported here
@@ -42,7 +47,7 @@ def with_cluster(ctx: click.Context, work: Callable[[Cluster], Awaitable[T]]) ->
             return await work(cluster)
         except Unavailable as error:
             raise Unavailable(
-                f"{error} (named by {_named_by(ctx)}); is it up? "
+                f"{error} (named by {named_by(ctx)}); is it up? "
                 "Another one is named by --master URL or --kubeconfig FILE"
             ) from error
         finally:
@@ -51,16 +56,17 @@ def with_cluster(ctx: click.Context, work: Callable[[Cluster], Awaitable[T]]) ->
     return asyncio.run(run())
 
 
-def _named_by(ctx: click.Context) -> str:
+def named_by(ctx: click.Context) -> str:
+    """Return what names the cluster, for messages."""
     if _options(ctx)["master"]:
         return "--master"
     try:
         return ", ".join(map(str, kubeconfig_paths(ctx))) or "the service account of this pod"
-    except UsageError:
+    except NoCluster:
         return "the embedded cluster, which has gone"
 
 
-def connect(ctx: click.Context, *, retries_overload: bool = True) -> Cluster:
+def connect(ctx: click.Context, *, retries_overload: bool = True) -> HttpCluster:
     """Open a client for the cluster that the global options, the environment or this machine name.
 
     Args:
@@ -80,7 +86,7 @@ def kubeconfig_paths(ctx: click.Context) -> list[Path]:
     """Return the kubeconfig files to merge; empty means ``--master`` alone or the pod's own service account.
 
     Raises:
-        UsageError: There is no cluster to talk to.
+        NoCluster: There is none.
     """
     options = _options(ctx)
     if options["kubeconfig"]:
@@ -95,7 +101,7 @@ def kubeconfig_paths(ctx: click.Context) -> list[Path]:
         return [users]
     if os.environ.get("KUBERNETES_SERVICE_HOST") or options["master"]:
         return []
-    raise UsageError(
+    raise NoCluster(
         "no cluster to talk to: the embedded cluster is not running and no kubeconfig is set; "
         "start one with 'strato up' or name one with --kubeconfig FILE or --master URL"
     )

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from strato.api.counted import names_text
+from strato.api.quantity import resource_text
 from strato.cli.output import fitted_table
 
 Json = dict[str, Any]
@@ -34,7 +36,10 @@ def _tables(cycle: Json) -> Iterator[str]:
     yield from _table(("POD", "NODE"), [(b["pod"], b["node"]) for b in cycle["binds"]])
     yield from _table(("EVICTED", "FOR", "ACTION"), [(e["pod"], e["by"], _action(e)) for e in cycle["evictions"]])
     yield from _table(("PROMISED", "NODE"), [(p["pod"], p["node"]) for p in cycle["pipelined"]])
-    yield from _table(("WAITING", "WHY"), [(u["pod"], _why(u["reasons"])) for u in cycle["unschedulable"]])
+    waiting: dict[str, list[str]] = {}
+    for pod in cycle["unschedulable"]:
+        waiting.setdefault(_why(pod["reasons"]), []).append(pod["pod"])
+    yield from _table(("WAITING", "WHY"), [(_pods(pods), why) for why, pods in waiting.items()])
     groups = [(g["name"], g["phase"], _condition(g["conditions"])) for g in cycle["podGroups"]]
     yield from _table(("PODGROUP", "PHASE", "CONDITION"), groups)
     rows = [
@@ -47,6 +52,10 @@ def _tables(cycle: Json) -> Iterator[str]:
 def _table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
     if rows:
         yield fitted_table(headers, rows)
+
+
+def _pods(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} pods: {names_text(names)}"
 
 
 def _action(eviction: Json) -> str:
@@ -66,7 +75,7 @@ def _condition(conditions: Sequence[Json]) -> str:
 
 
 def _amounts(amounts: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {amount}" for name, amount in amounts.items())
+    return ", ".join(f"{name} {resource_text(name, amount)}" for name, amount in amounts.items())
 
 
 def _yes(value: bool) -> str:

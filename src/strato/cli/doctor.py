@@ -1,32 +1,21 @@
-"""``strato doctor``: check the files of the embedded cluster, and salvage a damaged journal."""
+"""``strato doctor``: check machine and cluster and say what to type; salvage a damaged journal."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from strato.cli.connect import home_of, with_cluster
+from strato.cli.connect import NoCluster, connect, home_of, kubeconfig_paths, named_by
+from strato.cli.diagnosis.findings import Finding, Status, problem
 from strato.cli.home import Home
+from strato.clock import Clock, SystemClock
 from strato.errors import StratoError, UsageError
-from strato.units import human_bytes
 
-_SECONDS_PER_DAY = 86400
-_WARN_DAYS = 30
-_LITTLE_ROOM_BYTES = 256 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    what: str
-    problem: str = ""
-    """What is wrong and what to do; empty when nothing is."""
+_WORDS = {Status.OK: "ok", Status.WARNING: "WARNING", Status.PROBLEM: "PROBLEM"}
 
 
 class Unsound(StratoError):
@@ -38,9 +27,18 @@ class Unsound(StratoError):
 @click.option(
     "--data-dir", default=None, type=click.Path(path_type=Path), help="Where the journal is, instead of HOME/data."
 )
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Format."
+)
 @click.pass_context
-def doctor(ctx: click.Context, salvage: bool, data_dir: Path | None) -> None:
-    """Check the embedded cluster: journal, keys, certificates, permissions, room. Changes nothing without --salvage."""
+def doctor(ctx: click.Context, salvage: bool, data_dir: Path | None, output: str) -> None:
+    """Check this machine and the cluster, and say what to type for each thing that is wrong.
+
+    Of this machine: privileges, control groups, nftables, disk, memory, port, clock, and the embedded cluster's
+    journal, keys and certificates. Of the cluster: kubeconfig, versions of both sides, clock, definitions, webhooks,
+    who schedules. A cluster named by --kubeconfig, --master or --context is looked at alone. Changes nothing without
+    --salvage. Exit status: 0 nothing is wrong, 1 something is, 2 unusable input.
+    """
     from strato.cli.apiserver import JOURNAL
 
     home = home_of(ctx)
@@ -48,114 +46,85 @@ def doctor(ctx: click.Context, salvage: bool, data_dir: Path | None) -> None:
     if salvage:
         _salvage(home, journal)
         return
-    if not home.path.exists():
-        raise UsageError(f"there is no cluster in {home.path}; name one with --home")
-    problems = 0
-    for finding in _findings(ctx, home, journal):
-        problems += bool(finding.problem)
-        click.echo(f"{'PROBLEM' if finding.problem else 'ok':<8} {finding.what}")
-        if finding.problem:
-            click.echo(f"         {finding.problem}")
+    found = list(_findings(ctx, home, journal, SystemClock()))
+    problems = sum(finding.status is Status.PROBLEM for finding in found)
+    click.echo(as_json(found) if output == "json" else as_text(found))
     if problems:
-        raise Unsound(f"{problems} problem{'s' if problems != 1 else ''} found in {home.path}")
+        raise Unsound(f"{problems} problem{'s' if problems != 1 else ''} found")
 
 
-def _findings(ctx: click.Context, home: Home, journal: Path) -> Iterator[Finding]:
-    yield _process(ctx, home)
-    yield _journal(home, journal)
-    yield from _permissions(home, journal)
-    yield from _certificates(home)
-    yield _room(journal.parent if journal.parent.exists() else home.path)
+def as_text(found: Sequence[Finding]) -> str:
+    """Write findings for a person: each with its check, and below it what to type."""
+    width = max(len(finding.check) for finding in found) + 2
+    lines = []
+    for finding in found:
+        lines.append(f"{_WORDS[finding.status]:<8} {finding.check:<{width}}{finding.what}")
+        if finding.todo:
+            lines.append(f"{'':<{9 + width}}→ {finding.todo}")
+    return "\n".join(lines)
 
 
-def _process(ctx: click.Context, home: Home) -> Finding:
-    pid = home.running_pid()
-    if pid is None:
-        return Finding("no process runs")
-    if not home.ready():
-        return Finding(f"process {pid}", f"it is not ready: see {home.log}")
-    ctx.find_root().obj["kubeconfig"] = str(home.kubeconfig)
+def as_json(found: Sequence[Finding]) -> str:
+    """Write findings for a script."""
+    is_ok = all(finding.status is not Status.PROBLEM for finding in found)
+    return json.dumps({"ok": is_ok, "findings": [asdict(finding) for finding in found]}, indent=2)
+
+
+def _findings(ctx: click.Context, home: Home, journal: Path, clock: Clock) -> Iterator[Finding]:
+    from strato.cli.diagnosis.probe import kubectl_version
+
+    options = ctx.find_root().obj
+    if options["kubeconfig"] or options["master"] or options["context"]:
+        paths = kubeconfig_paths(ctx)
+        yield from _cluster(ctx, paths, clock, kubectl_version())
+        return
+    from strato.cli.diagnosis import files, machine
+    from strato.cli.diagnosis.probe import machine_facts
+
+    facts = machine_facts(home, journal.parent, clock)
+    yield from machine.findings(facts)
+    if home.path.exists():
+        yield from files.findings(home, journal, clock)
+    else:
+        yield Finding("process", f"there is no cluster in {home.path} yet; 'strato up' starts one")
     try:
-        with_cluster(ctx, lambda cluster: cluster.raw("GET", "/readyz"))
-    except StratoError as error:
-        return Finding(f"process {pid}", f"it does not answer as ready: {' '.join(str(error).split())}")
-    return Finding(f"process {pid} serves at {home.ready()['address']}")
-
-
-def _journal(home: Home, journal: Path) -> Finding:
-    if home.running_pid() is not None:
-        return Finding(f"{journal}: in use; it was checked when the cluster started")
-    if not any(journal.parent.glob(f"{journal.name}*")):
-        return Finding(f"{journal}: none yet")
+        paths = kubeconfig_paths(ctx)
+    except NoCluster:
+        yield Finding("cluster", "none is named: no embedded cluster runs, KUBECONFIG and ~/.kube/config are not there")
+        return
+    if home.running_pid() is not None and not home.ready():
+        return  # it is starting, which was said
     try:
-        count, revision = check_journal(journal)
-    except StratoError as error:
-        return Finding(str(journal), str(error))
-    return Finding(f"{journal}: {count} objects, revision {revision}, every checksum matches")
+        yield from _cluster(ctx, paths, clock, facts.kubectl)
+    except UsageError as error:
+        todo = "mend the file, or name another one with --kubeconfig FILE"
+        yield problem("kubeconfig", " ".join(str(error).split()), todo)
 
 
-def check_journal(journal: Path) -> tuple[int, int]:
-    """Check a journal as a start would, on a copy; return how many objects it holds and its newest revision.
+def _cluster(ctx: click.Context, paths: Sequence[Path], clock: Clock, kubectl: str) -> Iterator[Finding]:
+    import asyncio
 
-    Raises:
-        StratoError: It would be refused.
-    """
-    from strato.server.journal.file import JournalFile
-    from strato.server.journal.salvage import journal_files
+    from strato.cli.diagnosis.ask import cluster_facts
+    from strato.cli.diagnosis.cluster import findings
+    from strato.cli.diagnosis.findings import warning
 
-    with tempfile.TemporaryDirectory(dir=journal.parent, prefix=".strato-check-") as scratch:
-        for file in journal_files(journal):
-            shutil.copyfile(file, Path(scratch) / file.name)
+    for path in paths:
+        if path.exists() and path.stat().st_mode & 0o077:
+            what = f"{path}: others may read it, and with it act as you"
+            yield warning("kubeconfig", what, f"chmod 600 {path}")
+    cluster = connect(ctx)
+
+    async def ask() -> list[Finding]:
         try:
-            opened = JournalFile(Path(scratch) / journal.name)
-            count = sum(1 for _ in opened.read())
-            revision = opened.last_revision
-            opened.close()
-        except StratoError as error:
-            raise StratoError(str(error).replace(scratch, str(journal.parent))) from error
-        return count, revision
+            return list(findings(await cluster_facts(cluster, clock, named_by=named_by(ctx), kubectl=kubectl)))
+        finally:
+            await cluster.close()
 
-
-def _permissions(home: Home, journal: Path) -> Iterator[Finding]:
-    secrets = [home.tokens, home.kubeconfig, *sorted(home.pki.glob("*.key")), *sorted(home.path.glob("kubeconfig.*"))]
-    secrets += [path for path in sorted(journal.parent.glob(f"{journal.name}*")) if path.is_file()]
-    open_ones = [path for path in secrets if path.exists() and path.stat().st_mode & 0o077]
-    mode = home.path.stat().st_mode & 0o777
-    if mode & 0o077:
-        yield Finding(str(home.path), f"others may enter it (mode {mode:04o}): chmod 700 {home.path}")
-    for path in open_ones:
-        yield Finding(str(path), f"others may read it (mode {path.stat().st_mode & 0o777:04o}): chmod 600 {path}")
-    if not open_ones and not mode & 0o077:
-        yield Finding("keys, tokens and journal are their owner's alone")
-
-
-def _certificates(home: Home) -> Iterator[Finding]:
-    from cryptography import x509
-
-    from strato.clock import SystemClock, format_time
-
-    now = SystemClock().now()
-    for path in sorted(home.pki.glob("*.crt")):
-        try:
-            ends = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()
-        except (OSError, ValueError) as error:
-            yield Finding(str(path), f"it cannot be read ({error}): bring it back with 'strato restore'")
-            continue
-        left = (ends - now) / _SECONDS_PER_DAY
-        if left < _WARN_DAYS:
-            yield Finding(str(path), f"it ends {format_time(ends)}: restart the cluster, which renews it")
-        else:
-            yield Finding(f"{path}: good for {left:.0f} days")
-
-
-def _room(directory: Path) -> Finding:
-    free = shutil.disk_usage(directory).free
-    if free < _LITTLE_ROOM_BYTES:
-        return Finding(f"{directory}: {human_bytes(free)} free", "free some room: a full disk stops writes")
-    return Finding(f"{directory}: {human_bytes(free)} free")
+    yield from asyncio.run(ask())
 
 
 def _salvage(home: Home, journal: Path) -> None:
+    from strato.cli.diagnosis.files import check_journal
     from strato.server.journal.files import locked
     from strato.server.journal.salvage import salvage
 

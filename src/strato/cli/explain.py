@@ -1,8 +1,9 @@
-"""``strato explain``: why a pod, job, group or queue waits, and what would start it, asked of the engine on a copy."""
+"""``strato explain``: why something failed, is suspended or waits, and what would start it."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,29 +11,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from strato.cli.connect import with_cluster
+from strato.cli.inputs import INPUT_FILE
 from strato.cli.output import output_option, text_of
-from strato.errors import UsageError
+from strato.errors import Forbidden, StateError, UsageError
 
 if TYPE_CHECKING:
-    from strato.scheduler.dryrun.states import State
+    from strato.cli.reasons.facts import Facts
+    from strato.cli.reasons.report import Report
+    from strato.client.cluster import Cluster
     from strato.scheduler.dryrun.trial import Copy
     from strato.scheduler.reporting.explain import Diagnosis
 
-_KINDS = {
-    "pod": "pod",
-    "pods": "pod",
-    "po": "pod",
-    "job": "job",
-    "jobs": "job",
-    "vcjob": "job",
-    "vj": "job",
-    "podgroup": "podgroup",
-    "podgroups": "podgroup",
-    "pg": "podgroup",
-    "queue": "queue",
-    "queues": "queue",
-    "q": "queue",
+_ALIASES = {
+    "pod": ("pods", "po"),
+    "job": ("jobs", "job.batch", "jobs.batch"),
+    "vcjob": ("vcjobs", "vj", "job.batch.volcano.sh", "jobs.batch.volcano.sh"),
+    "podgroup": ("podgroups", "pg"),
+    "queue": ("queues", "q"),
+    "jobflow": ("jobflows", "jf"),
+    "deployment": ("deployments", "deploy"),
+    "replicaset": ("replicasets", "rs"),
+    "statefulset": ("statefulsets", "sts"),
+    "daemonset": ("daemonsets", "ds"),
 }
+_KINDS = {word: kind for kind, aliases in _ALIASES.items() for word in (kind, *aliases)}
 
 Json = dict[str, Any]
 
@@ -41,7 +43,7 @@ Json = dict[str, Any]
 @click.argument("target")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="Take the state from manifests instead.")
-@click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
+@click.option("--config", type=INPUT_FILE, default=None, help="The scheduler's configuration file.")
 @click.option("--fix", is_flag=True, help="Search the smallest change that starts it now; each is tried on a copy.")
 @output_option
 @click.pass_context
@@ -54,103 +56,164 @@ def explain(
     fix: bool,
     output: str,
 ) -> None:
-    """Say why TARGET waits: a pod's name, pod/NAME, job/NAME, podgroup/NAME or queue/NAME.
+    """Say why TARGET failed, is suspended or waits: pod/NAME, job/NAME, podgroup/NAME, queue/NAME and others.
 
-    The scheduler's engine decides one cycle on a copy of the state, and says what held TARGET back: the binding
-    constraint first, with its numbers. Nothing is changed anywhere.
+    Why something failed or cannot start is found in its pods and in events. For what waits the scheduler's engine
+    decides one cycle on a copy of the state, and says what held it back: the binding constraint first, with its
+    numbers. Nothing is changed anywhere. Also jobflow/, deployment/, statefulset/, daemonset/ and replicaset/NAME;
+    a name alone is a pod's.
     """
-    from strato.cli import states
-
     word, _, name = target.rpartition("/")
-    kind = _KINDS.get(word or "pod")
+    kind = _KINDS.get((word or "pod").lower())
     if kind is None or not name:
-        raise UsageError(f"{target!r}: write pod/NAME, job/NAME, podgroup/NAME or queue/NAME")
+        raise UsageError(f"{target!r}: write pod/NAME, job/NAME, podgroup/NAME, queue/NAME, …; see --help")
     if kind == "queue" and fix:
         raise UsageError("--fix looks for what starts one pod, job or pod group; name one of those in the queue")
-    text = states.config_text(config)
-    if paths:
-        state = states.read(paths)
-    else:
-        state, served = with_cluster(ctx, states.whole_cluster)
-        text = text if text is not None else served
-    header = states.header_of(state, config=text, live=not paths)
-    copy = states.copy_of(state, header, config.parent if config is not None else Path())
-    chosen = ""
-    if kind == "pod" and not paths and _is_bound(state, namespace, name):
-        chosen = with_cluster(ctx, functools.partial(states.choice_of, namespace=namespace, pod=name))
-    click.echo(_answer(copy, state, kind, name, namespace, fix=fix, output=output, chosen=chosen))
+    asking = _Asking(ctx, kind, name, namespace, paths, config, fix)
+    click.echo(asking.queue(output) if kind == "queue" else asking.answer(output))
 
 
-def _answer(
-    copy: Copy, state: State, kind: str, name: str, namespace: str, *, fix: bool, output: str, chosen: str
-) -> str:
-    from strato.scheduler.dryrun.examine import examine, examine_queue
-    from strato.scheduler.model.reasons import Verdict
+class _Asking:
+    """One question: the reason in the objects first, then, for what waits, the engine."""
 
-    if kind == "queue":
-        found = examine_queue(copy, name)
-    elif kind == "job":
-        return _job(copy, state, name, namespace, fix=fix, output=output)
-    else:
-        found = examine(copy, f"{namespace}/{name}", fix=fix)
+    def __init__(
+        self,
+        ctx: click.Context,
+        kind: str,
+        name: str,
+        namespace: str,
+        paths: tuple[str, ...],
+        config: Path | None,
+        fix: bool,
+    ) -> None:
+        self._ctx = ctx
+        self._kind, self._name, self._namespace = kind, name, namespace
+        self._paths, self._config, self._fix = paths, config, fix
+
+    def queue(self, output: str) -> str:
+        from strato.scheduler.dryrun.examine import examine_queue
+
+        found = examine_queue(self._copy(), self._name)
+        if found is None:
+            raise StateError(f"there is no queue {self._name!r}")
+        return found.render() if output == "table" else text_of(found.to_json(), output)
+
+    def answer(self, output: str) -> str:
+        from strato.cli.reasons.workloads import report_of
+
+        copy = self._copy() if self._paths else None  # what is wrong with files is said first
+        obj, facts = self._read_files() if self._paths else with_cluster(self._ctx, self._read)
+        try:
+            report = report_of(obj, facts)
+        except (AttributeError, KeyError, TypeError) as error:
+            if not self._paths:
+                raise
+            what = f"{self._kind} {self._name!r}, or what belongs to it,"
+            raise UsageError(f"{what} has a member that is not as Kubernetes writes it: {error}") from error
+        found = None
+        if report.waits:
+            try:
+                found = self._diagnosis(copy or self._copy(), _scheduled_as(obj, facts), report)
+            except Forbidden as error:
+                report = replace(report, notes=[*report.notes, f"the engine was not asked, as it needs more: {error}"])
+        elif self._kind == "pod" and not self._paths and not report.code:
+            found = self._choice(report)
+        if output != "table":
+            return text_of(_joined(report, found), output)
+        text = _rendered(report, found)
+        if found is not None and found.verdicts and not self._fix and not found.goes_on:
+            text += f"\nnext: strato explain {self._kind}/{self._name}{self._where()} --fix"
+        if self._fix and found is None:
+            text += "\nnothing of it waits for the scheduler, so there is nothing for --fix to try"
+        return text
+
+    def _where(self) -> str:
+        namespace = "" if self._namespace == "default" else f" -n {self._namespace}"
+        return namespace + "".join(f" -f {path}" for path in self._paths)
+
+    async def _read(self, cluster: Cluster) -> tuple[Json, Facts]:
+        from strato.cli.reasons.reading import read
+
+        return await read(cluster, self._kind, self._namespace, self._name)
+
+    def _read_files(self) -> tuple[Json, Facts]:
+        from strato.cli.reasons.facts import owned_by
+        from strato.cli.reasons.reading import KINDS, facts_in
+
+        objects = [obj for _, obj in self._state.objects if isinstance(obj.get("metadata"), dict)]
+        for kind in KINDS[self._kind]:
+            for obj in objects:
+                meta = obj["metadata"]
+                wanted = (kind.name, self._name, self._namespace)
+                if (obj.get("kind"), meta.get("name"), meta.get("namespace") or "default") == wanted:
+                    return obj, facts_in(objects)
+        facts = facts_in(objects)
+        owner = {
+            "kind": "Job",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+        }  # the pod group of a job that was left out
+        for group in owned_by(facts.groups, owner) if self._kind in ("job", "vcjob") else ():
+            return group, facts
+        raise StateError(f"there is no {self._kind} {self._name!r} in namespace {self._namespace}")
+
+    def _copy(self) -> Copy:
+        from strato.cli import states
+
+        text = states.config_text(self._config)
+        if self._paths:
+            self._state = states.read(self._paths)
+        else:
+            self._state, served = with_cluster(self._ctx, states.whole_cluster)
+            text = text if text is not None else served
+        header = states.header_of(self._state, config=text, live=not self._paths)
+        return states.copy_of(self._state, header, self._config.parent if self._config is not None else Path())
+
+    def _diagnosis(self, copy: Copy, keys: Sequence[str], report: Report) -> Diagnosis | None:
+        """Ask the engine about the first of the pods or groups that it knows."""
+        from strato.scheduler.dryrun.examine import examine
+
+        found = next((one for one in (examine(copy, key, fix=self._fix) for key in keys) if one is not None), None)
+        return found and replace(found, key=report.key, state=report.state)
+
+    def _choice(self, report: Report) -> Diagnosis | None:
+        """Return by which arcs and prices flow placed a pod, when it did."""
+        from strato.cli import states
+        from strato.scheduler.model.reasons import Verdict
+        from strato.scheduler.reporting.explain import Diagnosis
+
+        choice = functools.partial(states.choice_of, namespace=self._namespace, pod=self._name)
+        chosen = with_cluster(self._ctx, choice)
+        verdicts = (Verdict("flow", "FlowChoice", chosen),)
+        return Diagnosis(report.key, report.state, report.summary, verdicts, goes_on=True) if chosen else None
+
+
+def _scheduled_as(obj: Json, facts: Facts) -> list[str]:
+    """Return the pod groups and pods by which the scheduler knows an object, the first first."""
+    from strato.cli.reasons.facts import owned_by
+
+    namespace = obj["metadata"].get("namespace") or "default"
+    if obj["kind"] in ("Pod", "PodGroup"):
+        return [f"{namespace}/{obj['metadata']['name']}"]
+    groups = owned_by(facts.groups, obj) or [
+        g for g in facts.groups if g["metadata"]["name"] == obj["metadata"]["name"]
+    ]
+    sets = owned_by(facts.replica_sets, obj)
+    waiting = [name for name, reason in facts.reasons_of(facts.pods_of(obj, *sets)).items() if reason.waits]
+    return [f"{namespace}/{name}" for name in (*(group["metadata"]["name"] for group in groups), *waiting)]
+
+
+def _rendered(report: Report, found: Diagnosis | None) -> str:
+    from strato.cli.reasons.pods import hint_of
+
     if found is None:
-        raise UsageError(f"there is no {kind} {name!r}" + ("" if kind == "queue" else f" in namespace {namespace}"))
-    if chosen:
-        found = replace(found, verdicts=(Verdict("flow", "FlowChoice", chosen), *found.verdicts))
-    return _written(found, output)
+        return report.render()
+    if report.stuck:
+        waiting = [f"  those that wait: {found.summary}", *found.render().splitlines()[1:]]
+        return "\n".join([report.render(), *waiting])
+    hints = [hint for hint in (*report.hints, hint_of(found.summary)) if hint]
+    further = [f"  {note}" for note in report.notes] + [f"next: {hint}" for hint in hints]
+    return "\n".join([found.render(), *further])
 
 
-def _is_bound(state: State, namespace: str, name: str) -> bool:
-    pod = _find(state, "Pod", namespace, name)
-    return pod is not None and bool((pod.get("spec") or {}).get("nodeName"))
-
-
-def _written(found: Diagnosis, output: str) -> str:
-    return found.render() if output == "table" else text_of(found.to_json(), output)
-
-
-def _job(copy: Copy, state: State, name: str, namespace: str, *, fix: bool, output: str) -> str:
-    from strato.scheduler.dryrun.examine import examine
-
-    job = _find(state, "Job", namespace, name)
-    groups = [group for group in _groups(state, namespace) if _belongs(group, name, job)]
-    for group in groups:
-        found = examine(copy, f"{namespace}/{group['metadata']['name']}", fix=fix)
-        if found is not None:
-            return _written(found, output)
-    if job is None:
-        raise UsageError(f"there is no job {name!r} in namespace {namespace}")
-    phase = str(((job.get("status") or {}).get("state") or {}).get("phase") or "")
-    return _without_group(name, phase, output)
-
-
-def _groups(state: State, namespace: str) -> list[Json]:
-    groups = [obj for _, obj in state.objects if obj.get("kind") == "PodGroup"]
-    return [group for group in groups if (group["metadata"].get("namespace") or "default") == namespace]
-
-
-def _belongs(group: Json, name: str, job: Json | None) -> bool:
-    """Whether a pod group is that of a job."""
-    meta = group["metadata"]
-    owners = meta.get("ownerReferences") or ()
-    uid = job["metadata"].get("uid", "") if job is not None else ""
-    return any(o.get("kind") == "Job" and o.get("name") == name for o in owners) or meta["name"] in (
-        f"{name}-{uid}",
-        name if not owners else None,
-    )
-
-
-def _find(state: State, kind: str, namespace: str, name: str) -> Json | None:
-    for _, obj in state.objects:
-        meta = obj.get("metadata") or {}
-        if obj.get("kind") == kind and meta.get("name") == name and (meta.get("namespace") or "default") == namespace:
-            return obj
-    return None
-
-
-def _without_group(name: str, phase: str, output: str) -> str:
-    text = f"job {name} is {phase or 'new'} and has no pod group"
-    if phase in ("Completed", "Failed", "Terminated", "Aborted"):
-        text += ": it has ended, nothing of it waits"
-    found = {"key": name, "state": phase, "summary": text}
-    return text if output == "table" else text_of(found, output)
+def _joined(report: Report, found: Diagnosis | None) -> Json:
+    return report.to_json() if found is None else {**report.to_json(), **found.to_json()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from strato.cli.inputs import INPUT_FILE
 from strato.clock import SystemClock
 from strato.errors import UsageError
 
@@ -60,11 +61,11 @@ def serve(listen: str, model: str, preemption: bool) -> None:
 
 
 @flow.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=INPUT_FILE)
 @click.option("--kernel", type=click.Choice(_KERNELS), default="race", show_default=True, help="Which solver.")
 @click.option("--check", is_flag=True, help="Prove the answer optimal before printing it.")
 def solve(file: Path, kernel: str, check: bool) -> None:
-    """Solve FILE, a minimum-cost-flow problem in DIMACS format, and print its solution."""
+    """Solve FILE (- is standard input), a minimum-cost-flow problem in DIMACS format, and print its solution."""
     from strato.mincost.solvefile import solve_file
     from strato.mincost.solver import Kernel, Solver
 

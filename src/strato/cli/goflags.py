@@ -30,13 +30,38 @@ class GoCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Bring Go's forms into click's, then read them."""
-        return super().parse_args(ctx, spelled_out(self.params, args))
+        return super().parse_args(ctx, spelled_out(self.params, filled_in(self.params, args)))
 
 
 def switch(*names: str, **settings: Any) -> Callable[[F], F]:
     """Return an option of a `GoCommand` that is true when it stands alone."""
     settings.setdefault("default", False)
     return click.option(*names, cls=GoSwitch, type=bool, **settings)
+
+
+def filled_in(params: Sequence[click.Parameter], args: Sequence[str], *, interspersed: bool = True) -> list[str]:
+    """Return the arguments with the value of every option that may stand alone and does; it takes no next word.
+
+    Args:
+        params: Of the command.
+        args: Of the command line.
+        interspersed: Whether options may follow arguments.
+    """
+    options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
+    done: list[str] = []
+    words = iter(args)
+    for word in words:
+        option = options.get(word)
+        is_argument = word == "-" or not word.startswith("-")
+        if word == "--" or (is_argument and not interspersed):
+            return [*done, word, *words]
+        if option is None or option.is_flag or option.count or isinstance(option, GoSwitch):
+            done.append(word)
+        elif option._flag_needs_value:  # noqa: SLF001 -- click has no other word for it
+            done.append(f"{max(option.opts, key=len)}={option.flag_value}")
+        else:
+            done += [word, *_next(words)]
+    return done
 
 
 def spelled_out(params: Sequence[click.Parameter], args: Sequence[str]) -> list[str]:

@@ -26,10 +26,17 @@ class Stop:
     """Whether the next start runs the pods anew, whatever their restart policy says; they do not fail."""
     grace_seconds: float = GRACE_SECONDS
     """What a pod has between SIGTERM and SIGKILL at most."""
-    by_command: bool = False
-    """Whether somebody waits for what came of it."""
+    waiter: int = 0
+    """The process of the command that waits for what came of it; 0 without one."""
+    is_asked: bool = False
+    """Whether that command has sent its signal: from then on it counts, even if the command is interrupted."""
     ended: int = 0
     """How many pods were ended."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the command that waits for it still does."""
+        return self.waiter != 0 and Path(f"/proc/{self.waiter}").exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,19 +163,23 @@ class Home:
         return UsageError(f"{what} works in {self.path}; wait for it, or name another --home")
 
     def read_stop(self) -> Stop:
-        """Return how the cluster is to stop; nobody has to say."""
+        """Return how the cluster is to stop; nobody has to say, and who gave up before asking has not said."""
         try:
-            return Stop(**json.loads(self.stop_file.read_text()))
+            stop = Stop(**json.loads(self.stop_file.read_text()))
         except (OSError, ValueError, TypeError):
             return Stop()
+        return stop if stop.is_asked or stop.is_awaited or not stop.waiter else Stop()
 
     def write_stop(self, stop: Stop) -> None:
         """Say how the cluster is to stop, or what came of it."""
-        self.stop_file.write_text(json.dumps(asdict(stop)))
+        draft = self.stop_file.with_suffix(".json.new")
+        draft.write_text(json.dumps(asdict(stop)))
+        draft.replace(self.stop_file)
 
     def clear_run_files(self) -> None:
         """Remove the files of a cluster that has ended; the caller owns the directory."""
-        for file in (self.pid_file, self.ready_file, self.ready_file.with_suffix(".new"), self.stop_file):
+        drafts = self.ready_file.with_suffix(".new"), self.stop_file.with_suffix(".json.new")
+        for file in (self.pid_file, self.ready_file, self.stop_file, *drafts):
             file.unlink(missing_ok=True)
 
 

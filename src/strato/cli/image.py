@@ -8,7 +8,9 @@ import click
 
 from strato.api import quantity
 from strato.cli.connect import home_of
+from strato.cli.inputs import INPUT_FILE, seekable
 from strato.cli.output import NOTHING_FOUND, fitted_table
+from strato.errors import UsageError
 
 
 @click.group()
@@ -18,18 +20,21 @@ def image() -> None:
 
 @image.command(name="import")
 @click.argument("name")
-@click.argument("source", type=click.Path(exists=True, path_type=Path))
+@click.argument("source", type=INPUT_FILE)
 @click.option("--max-size", default="32Gi", show_default=True, help="Refuse an image that is larger, unpacked.")
 @click.pass_context
 def import_image(ctx: click.Context, name: str, source: Path, max_size: str) -> None:
-    """Import SOURCE under NAME: a root file system or an OCI image layout, as a directory or a tar file."""
+    """Import SOURCE under NAME: a root file system or an OCI image layout, as a directory or a tar file (or - )."""
     from strato.node.images import ImageStore
 
     try:
         max_bytes = quantity.value(max_size)
     except quantity.InvalidQuantity as err:
         raise click.BadParameter(f"{max_size!r}: {err}", param_hint="--max-size") from err
-    ImageStore(home_of(ctx).node).import_image(name, source, max_bytes)
+    if not source.exists():
+        raise UsageError(f"{source} is not there: name a directory or a tar file")
+    with seekable(source) as path:
+        ImageStore(home_of(ctx).node).import_image(name, path, max_bytes)
     click.echo(f"imported {name}")
 
 

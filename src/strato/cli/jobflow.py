@@ -13,12 +13,11 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.cli.connect import with_cluster
 from strato.cli.inputs import NAME, read_text
-from strato.cli.output import NOTHING_FOUND, all_namespaces_option, fitted_table, output_option, print_objects
+from strato.cli.listing import Listing, Moment, listing_options, show_list
+from strato.cli.output import NOTHING_FOUND, all_namespaces_option
 from strato.cli.verbs import VerbFailed, VerbGroup
 from strato.client.cluster import Cluster, Json
-from strato.clock import SystemClock, parse_time
-from strato.errors import ApiError, one_line
-from strato.units import human_duration
+from strato.errors import ApiError, UsageError, one_line
 
 _namespace = click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
 
@@ -49,30 +48,25 @@ def _list(kind: Kind, group: click.Group) -> None:
     @group.command(name="list")
     @_namespace
     @all_namespaces_option("Of every namespace.")
-    @output_option
+    @listing_options
     @click.pass_context
-    def list_all(ctx: click.Context, namespace: str, all_namespaces: bool, output: str) -> None:
+    def list_all(ctx: click.Context, namespace: str, all_namespaces: bool, output: str, watching: bool) -> None:
         """List them."""
-        page = with_cluster(ctx, lambda cluster: cluster.list(kind, "" if all_namespaces else namespace))
-        if output != "table":
-            print_objects(kind, page.items, output)
-        else:
-            click.echo(_table(kind, page.items) if page.items else NOTHING_FOUND)
+        scope = "" if all_namespaces else namespace
+        show_list(ctx, LISTINGS[kind], output, watching=watching, namespace=scope, namespace_column=False)
 
 
 def _get(kind: Kind, group: click.Group) -> None:
     @group.command()
     @click.option("-N", "--name", required=True, type=NAME, help="Its name.")
     @_namespace
-    @output_option
+    @listing_options
     @click.pass_context
-    def get(ctx: click.Context, name: str, namespace: str, output: str) -> None:
+    def get(ctx: click.Context, name: str, namespace: str, output: str, watching: bool) -> None:
         """Show one."""
-        found = with_cluster(ctx, lambda cluster: cluster.get(kind, name, namespace))
-        if output != "table":
-            print_objects(kind, [found], output, single=True)
-        else:
-            click.echo(_table(kind, [found]))
+        show_list(
+            ctx, LISTINGS[kind], output, watching=watching, namespace=namespace, name=name, namespace_column=False
+        )
 
 
 def _describe(kind: Kind, group: click.Group) -> None:
@@ -84,8 +78,7 @@ def _describe(kind: Kind, group: click.Group) -> None:
     def describe(ctx: click.Context, name: str, namespace: str, format: str) -> None:
         """Print the whole object, without managed fields."""
         if format not in ("yaml", "json"):
-            click.echo(f"Unsupported format: {format}")
-            return
+            raise UsageError(f"--format {format!r}: is not yaml or json")
 
         async def work(cluster: Cluster) -> Sequence[Json]:
             return [await cluster.get(kind, name, namespace)] if name else (await cluster.list(kind, namespace)).items
@@ -108,7 +101,7 @@ def _delete(kind: Kind, group: click.Group) -> None:
             )
             return
         if not name:
-            raise VerbFailed(f"{kind.singular} name cannot be left blank; give --name or --file")
+            raise UsageError(f"{kind.singular} name cannot be left blank; give --name or --file")
         with_cluster(ctx, lambda cluster: cluster.delete(kind, name, namespace))
         click.echo(f"Deleted {kind.name}: {namespace}/{name}")
 
@@ -117,6 +110,7 @@ def _for_each_document(
     ctx: click.Context, kind: Kind, path: Path, verb: str, act: Callable[[Cluster, Json, str], Any]
 ) -> None:
     bodies = documents(path, kind)
+    failed: list[str] = []
 
     async def work(cluster: Cluster) -> None:
         for body in bodies:
@@ -126,48 +120,73 @@ def _for_each_document(
             try:
                 await act(cluster, body, namespace)
             except ApiError as error:
-                click.echo(f"Failed to {verb} {kind.name} {place}: {error}")
+                failed.append(f"{kind.name} {place}: {error}")
             else:
                 click.echo(f"{verb.capitalize()}d {kind.name}: {place}")
 
     with_cluster(ctx, work)
+    if failed:
+        raise VerbFailed("; ".join(failed))
 
 
 def documents(path: Path, kind: Kind) -> list[Json]:
     """Read a file of YAML documents; blank ones are skipped.
 
     Raises:
-        VerbFailed: It cannot be read, holds nothing, or a document is of another kind.
+        UsageError: It cannot be read, holds nothing, or a document is of another kind.
     """
     from strato.api import yamltext
 
     try:
         found = [body for body in yamltext.load_all(read_text(path)) if body]
     except yamltext.InvalidYaml as error:
-        raise VerbFailed(f"{path}: not YAML: {one_line(error)}") from error
+        raise UsageError(f"{path}: not YAML: {one_line(error)}") from error
     if not found:
-        raise VerbFailed(f"{path}: holds no {kind.name} ({kind.api_version})")
+        raise UsageError(f"{path}: holds no {kind.name} ({kind.api_version})")
     for number, body in enumerate(found, 1):
         if not isinstance(body, dict) or body.get("kind") != kind.name or not (body.get("metadata") or {}).get("name"):
-            raise VerbFailed(f"{path}: document {number} is no {kind.name} ({kind.api_version}) with a name")
+            raise UsageError(f"{path}: document {number} is no {kind.name} ({kind.api_version}) with a name")
     return found
 
 
-def _table(kind: Kind, items: Sequence[Json]) -> str:
-    metas = [item["metadata"] for item in items]
-    if kind is catalog.JOBTEMPLATE:
-        return fitted_table(("Name", "Namespace"), [(m["name"], m.get("namespace", "")) for m in metas], 4)
-    now = SystemClock().now()
-    rows = [
-        (
-            item["metadata"]["name"],
-            item["metadata"].get("namespace", ""),
-            ((item.get("status") or {}).get("state") or {}).get("phase", ""),
-            human_duration(now - parse_time(item["metadata"]["creationTimestamp"])),
-        )
-        for item in items
-    ]
-    return fitted_table(("Name", "Namespace", "Phase", "Age"), rows, 4)
+def _template_cells(item: Json, _: Moment) -> tuple[object, ...]:
+    return item["metadata"]["name"], item["metadata"].get("namespace", "")
+
+
+def _flow_cells(item: Json, moment: Moment) -> tuple[object, ...]:
+    phase = ((item.get("status") or {}).get("state") or {}).get("phase", "")
+    return *_template_cells(item, moment), phase, moment.age(item)
+
+
+def _wide_template_cells(item: Json, moment: Moment) -> tuple[object, ...]:
+    return moment.age(item), len((item.get("status") or {}).get("jobDependsOnList") or ())
+
+
+def _wide_flow_cells(item: Json, _: Moment) -> tuple[object, ...]:
+    status = item.get("status") or {}
+    lists = ("pendingJobs", "runningJobs", "completedJobs", "failedJobs", "terminatedJobs")
+    return len((item.get("spec") or {}).get("flows") or ()), *(len(status.get(name) or ()) for name in lists)
+
+
+LISTINGS = {
+    catalog.JOBFLOW: Listing(
+        kind=catalog.JOBFLOW,
+        headers=("Name", "Namespace", "Phase", "Age"),
+        row=_flow_cells,
+        wide_headers=("Steps", "Pending", "Running", "Completed", "Failed", "Terminated"),
+        wide_row=_wide_flow_cells,
+        phase="Phase",
+        gap=4,
+    ),
+    catalog.JOBTEMPLATE: Listing(
+        kind=catalog.JOBTEMPLATE,
+        headers=("Name", "Namespace"),
+        row=_template_cells,
+        wide_headers=("Age", "Jobs"),
+        wide_row=_wide_template_cells,
+        gap=4,
+    ),
+}
 
 
 def _text(item: Json, format: str) -> str:

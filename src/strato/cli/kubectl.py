@@ -8,7 +8,7 @@ import shutil
 import click
 
 from strato.cli.connect import kubeconfig_paths, kubectl_flags
-from strato.errors import UsageError
+from strato.errors import StateError
 
 
 class _PassedOn(click.Command):
@@ -27,7 +27,7 @@ def kubectl(ctx: click.Context, args: tuple[str, ...]) -> None:
     """Run kubectl ARGS against the cluster; everything after the word kubectl is passed on."""
     program = shutil.which("kubectl")
     if program is None:
-        raise UsageError("kubectl is not installed; on Debian: apt-get install kubernetes-client")
+        raise StateError("kubectl is not installed; on Debian: apt-get install kubernetes-client")
     paths = [] if _asks_for_help(args) else kubeconfig_paths(ctx)
     if paths:
         os.environ["KUBECONFIG"] = os.pathsep.join(str(path) for path in paths)

@@ -9,8 +9,10 @@ import click
 
 from strato.api import catalog
 from strato.cli.connect import with_cluster
+from strato.cli.reasons.reading import read
+from strato.cli.reasons.workloads import report_of
 from strato.client.cluster import Cluster
-from strato.errors import ApiError, NotFound, StratoError, UsageError
+from strato.errors import ApiError, NotFound, StateError, StratoError, UsageError
 
 
 @click.command()
@@ -45,12 +47,16 @@ def logs(
         if kind not in ("", "pod", "job", "vcjob"):
             raise UsageError(f"{target!r}: write a pod's name, pod/NAME or job/NAME")
         if kind in ("", "pod"):
-            await _print_log(cluster, namespace, name, query, "")
+            try:
+                await _print_log(cluster, namespace, name, query, "")
+            finally:
+                await _print_reason(cluster, "pod", namespace, name)
             return
         pods = await cluster.list(catalog.POD, namespace, label_selector=f"volcano.sh/job-name={name}")
         if not pods.items:
             await cluster.get(catalog.VCJOB, name, namespace)  # a missing job is reported as such
-            raise UsageError(f"job {namespace}/{name} has no pods; see 'strato explain job/{name}'")
+            await _print_reason(cluster, "vcjob", namespace, name)
+            raise StateError(f"job {namespace}/{name} has no pods; see 'strato explain job/{name}'")
         names = [pod["metadata"]["name"] for pod in pods.items]
         reading = [asyncio.ensure_future(_print_log(cluster, namespace, pod, query, f"[{pod}] ")) for pod in names]
         try:
@@ -59,9 +65,21 @@ def logs(
             for one in reading:  # a reader that went away ends them all, without a message
                 one.cancel()
         if not any(read):
+            await _print_reason(cluster, "vcjob", namespace, name)
             raise StratoError(f"none of the {len(names)} pods of job {namespace}/{name} gave a log")
+        await _print_reason(cluster, "vcjob", namespace, name)
 
     with_cluster(ctx, work)
+
+
+async def _print_reason(cluster: Cluster, kind: str, namespace: str, name: str) -> None:
+    """Say on standard error why a pod or a job failed or cannot go on."""
+    try:
+        report = report_of(*await read(cluster, kind, namespace, name))
+    except (ApiError, StateError):
+        return  # the log was printed
+    if report.code:
+        click.echo(f"{report.key} is {report.state}: {report.summary}", err=True)
 
 
 async def _print_log(cluster: Cluster, namespace: str, pod: str, query: dict[str, str], prefix: str) -> bool:

@@ -20,11 +20,17 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "status": ("status", "status", "Show what runs and how full it is."),
     "kubectl": ("kubectl", "kubectl", "Run the system's kubectl against the cluster."),
     "job": ("job", "job", "Run, list, view, suspend, resume and delete jobs."),
+    "submit": ("submit", "submit", "Submit a batch script with #SBATCH or #STRATO lines."),
     "queue": ("queue", "queue", "Create, list, get, operate and delete queues."),
     "pod": ("pod", "pod", "List the pods of jobs and queues."),
+    "podgroup": ("podgroup", "podgroup", "List and show pod groups."),
     "jobflow": ("jobflow", "jobflow", "Create, list, get, describe and delete job flows."),
     "jobtemplate": ("jobflow", "jobtemplate", "Create, list, get, describe and delete job templates."),
     "logs": ("logs", "logs", "Print the log of a pod or of a job's tasks."),
+    "exec": ("exec", "exec_", "Run a command in a container of a pod or job."),
+    "shell": ("exec", "shell", "Open a shell in a pod of a job."),
+    "cp": ("cp", "cp", "Copy files from and to a container."),
+    "port-forward": ("portforward", "port_forward", "Forward ports of this machine to a pod, job or service."),
     "explain": ("explain", "explain", "Say why a pod, job or pod group waits."),
     "schedule": ("schedule", "schedule", "Print what the scheduler would decide on manifests; applies nothing."),
     "config": ("config", "config", "Check the scheduler's configuration; list plugins and their arguments."),
@@ -34,16 +40,14 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("run", "run", "Run one component against a cluster."),
     "backup": ("backup", "backup", "Write a backup of the embedded cluster."),
     "restore": ("restore", "restore", "Bring the embedded cluster back from a backup."),
-    "doctor": ("doctor", "doctor", "Check the embedded cluster's files; salvage a damaged journal."),
+    "doctor": ("doctor", "doctor", "Check machine and cluster, and say what to type; salvage a journal."),
     "install": ("install", "install", "Install on a cluster, or print what would be."),
     "crds": ("crds", "crds", "Print our custom resource definitions."),
-    "completion": ("completion", "completion", "Print the shell's completion script."),
+    "examples": ("examples", "examples", "Write the examples of the documentation into a directory."),
+    "completion": ("completion", "completion", "Print a shell's completion script."),
+    "man": ("man", "man", "Write manual pages."),
     "version": ("version", "version", "Print the version."),
 }
-
-
-COMPLETE_VARIABLE = "_STRATO_COMPLETE"
-"""Set by a shell that wants to know how a word goes on."""
 
 
 class LazyGroup(click.Group):
@@ -116,11 +120,11 @@ def stop_printing() -> None:
 
 
 def _invoke(args: list[str]) -> int:
-    instruction = os.environ.get(COMPLETE_VARIABLE)
+    instruction = os.environ.get("_STRATO_COMPLETE")
     if instruction:
-        from click.shell_completion import shell_complete
+        from strato.cli.completion import answer
 
-        return shell_complete(cli, {}, "strato", COMPLETE_VARIABLE, instruction)
+        return answer(cli, instruction)
     with cli.make_context("strato", args) as ctx:
         result: Any = cli.invoke(ctx)
     return result if isinstance(result, int) else 0

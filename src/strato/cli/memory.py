@@ -21,6 +21,13 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def available_bytes() -> int:
+    """Return the machine's memory that is free or can be had at once."""
+    with open("/proc/meminfo") as file:
+        (line,) = (line for line in file if line.startswith("MemAvailable:"))
+    return int(line.split()[1]) << 10
+
+
 def trimmer() -> Callable[[], None] | None:
     """Return what gives back the pages that are free inside the heap; None where the C library cannot.
 

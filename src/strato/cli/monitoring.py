@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strato.api.wire import Request, Response
-from strato.errors import UsageError
+from strato.errors import UsageError, one_line
 from strato.http.listen import PortInUse, serve
 from strato.http.plain import PlainService, text
 from strato.http.tls import server_context
@@ -38,7 +38,8 @@ class TlsFiles:
         except OSError as error:
             raise UsageError(
                 f"--tls-cert-file {str(self.certificate)!r}, --tls-private-key-file {str(self.key)!r}, "
-                f"--ca-cert-file {str(self.authority)!r}: cannot be used: {error}; give PEM files that belong together"
+                f"--ca-cert-file {str(self.authority)!r}: cannot be used: {one_line(error)}; "
+                "give PEM files that belong together"
             ) from error
         return context
 

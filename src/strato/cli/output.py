@@ -27,7 +27,11 @@ def all_namespaces_option(text: str) -> Callable[[F], F]:
 
 
 def print_objects(kind: Kind, items: Sequence[Json], output: str, *, single: bool = False) -> None:
-    """Print objects of a kind as JSON or YAML; several as a ``List``, each with the kind that lists leave out."""
+    """Print objects as JSON, YAML or names; several as a ``List``, each with the kind that lists leave out."""
+    if output == "name":
+        for item in items:
+            click.echo(f"{kind.singular}{'.' if kind.group else ''}{kind.group}/{item['metadata']['name']}")
+        return
     whole = [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in items]
     click.echo(text_of(whole[0] if single else {"apiVersion": "v1", "kind": "List", "items": whole}, output))
 
@@ -43,15 +47,19 @@ def text_of(body: Mapping[str, Any], output: str) -> str:
 
 def fixed_table(headers: Sequence[str], widths: Sequence[int], rows: Sequence[Sequence[object]]) -> str:
     """Lay out left-justified columns of fixed widths (spec volcano-cli A2.2)."""
-    lines = []
-    for row in [headers, *rows]:
-        line = "".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append(line.rstrip())
-    return "\n".join(lines)
+    return "\n".join(fixed_line(row, widths) for row in [headers, *rows])
+
+
+def fixed_line(row: Sequence[object], widths: Sequence[int]) -> str:
+    """Lay out one row of columns of fixed widths."""
+    return "".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def fitted_table(headers: Sequence[str], rows: Sequence[Sequence[object]], gap: int = 3) -> str:
     """Lay out left-justified columns as wide as their longest cell plus a gap."""
-    columns = list(zip(headers, *rows, strict=True))
-    widths = [max(len(str(cell)) for cell in column) + gap for column in columns]
-    return fixed_table(headers, widths, rows)
+    return fixed_table(headers, fitted_widths([headers, *rows], gap), rows)
+
+
+def fitted_widths(rows: Sequence[Sequence[object]], gap: int) -> list[int]:
+    """Return the width of each column: its longest cell and a gap."""
+    return [max(len(str(cell)) for cell in column) + gap for column in zip(*rows, strict=True)]

@@ -11,8 +11,10 @@ import click
 
 from strato.api import catalog
 from strato.cli.connect import with_cluster
-from strato.cli.output import NOTHING_FOUND, all_namespaces_option, fixed_table, output_option, print_objects
+from strato.cli.listing import Listing, Rows, Ticking, listing_options, show_list
+from strato.cli.output import NOTHING_FOUND, all_namespaces_option, fixed_table
 from strato.cli.verbs import VerbFailed, VerbGroup
+from strato.cli.watching import Objects, Source, watch
 from strato.client.cluster import Cluster, Json
 
 JOB_LABEL = "volcano.sh/job-name"
@@ -41,26 +43,50 @@ def pod() -> None:
 @click.option("-j", "--job", "job_name", default="", help="Only pods of this job.")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
 @all_namespaces_option("Pods of every namespace.")
-@output_option
+@listing_options
 @click.pass_context
-def list_pods(ctx: click.Context, queue: str, job_name: str, namespace: str, all_namespaces: bool, output: str) -> None:
+def list_pods(
+    ctx: click.Context,
+    queue: str,
+    job_name: str,
+    namespace: str,
+    all_namespaces: bool,
+    output: str,
+    watching: bool,
+) -> None:
     """List pods of jobs; without --job and --queue of all jobs."""
     scope = "" if all_namespaces else namespace
-    if output != "table":
-        page = with_cluster(
-            ctx, lambda cluster: cluster.list(catalog.POD, scope, label_selector=_selector(queue, job_name))
-        )
-        wanted = select([PodRow(item["metadata"], ()) for item in page.items], queue, job_name)
-        kept = {(row.metadata.get("namespace"), row.metadata["name"]) for row in wanted}
-        print_objects(
-            catalog.POD,
-            [i for i in page.items if (i["metadata"].get("namespace"), i["metadata"]["name"]) in kept],
-            output,
-        )
-        return
-    rows = with_cluster(ctx, lambda cluster: read_rows(cluster, scope, _selector(queue, job_name)))
-    rows = select(rows, queue, job_name)
-    click.echo(pod_table(rows, with_namespace=all_namespaces) if rows else NOTHING_FOUND)
+    labels = _selector(queue, job_name)
+    if output not in ("table", "wide"):
+        pods = Listing(kind=catalog.POD, headers=HEADERS, row=lambda *_: ())
+
+        def keep(item: Json) -> bool:
+            return bool(select([PodRow(item["metadata"], ())], queue, job_name))
+
+        show_list(ctx, pods, output, watching=watching, namespace=scope, labels=labels, keep=keep)
+    elif watching:
+        with_cluster(ctx, lambda cluster: _go_on(cluster, scope, queue, job_name))
+    else:
+        rows = select(with_cluster(ctx, lambda cluster: read_rows(cluster, scope, labels)), queue, job_name)
+        click.echo(pod_table(rows, with_namespace=all_namespaces) if rows else NOTHING_FOUND)
+
+
+async def _go_on(cluster: Cluster, scope: str, queue: str, job_name: str) -> None:
+    """Print pods, then those that change; the server lays them out."""
+    labels = _selector(queue, job_name)
+    lines = Rows(HEADERS if scope else ("Namespace", *HEADERS), phase="Status", gap=8)
+
+    async def show(_: Sequence[Objects]) -> bool:
+        rows = select(await read_rows(cluster, scope, labels), queue, job_name)
+        found = {}
+        for row in rows:
+            place = row.metadata.get("namespace", "")
+            cells = (*row.cells[:-1], Ticking(row.cells[-1]))
+            found[place, row.metadata["name"]] = cells if scope else (place, *cells)
+        lines.show(found)
+        return False
+
+    await watch(cluster, [Source(catalog.POD, scope, labels)], show)
 
 
 def _selector(queue: str, job_name: str) -> str:

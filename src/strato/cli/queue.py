@@ -9,12 +9,14 @@ from typing import Any
 import click
 
 from strato.api import catalog
+from strato.api.quantity import resource_text
 from strato.cli.commands import issue_command
 from strato.cli.connect import with_cluster
-from strato.cli.inputs import NAME
-from strato.cli.output import NOTHING_FOUND, fixed_table, output_option, print_objects
-from strato.cli.verbs import VerbFailed, VerbGroup
+from strato.cli.inputs import NAME, NEW_NAME
+from strato.cli.listing import Listing, Moment, listing_options, show_list
+from strato.cli.verbs import VerbGroup
 from strato.client.cluster import Cluster, Json
+from strato.errors import UsageError
 
 HEADERS = ("Name", "Weight", "State", "Parent", "Inqueue", "Pending", "Running", "Unknown", "Completed")
 WIDTHS = (25, 8, 8, 8, 8, 8, 8, 8, 8)
@@ -26,8 +28,10 @@ def queue() -> None:
 
 
 @queue.command()
-@click.option("-n", "--name", default="test", show_default=True, help="Name of the queue.")
-@click.option("-w", "--weight", default=1, show_default=True, type=int, help="Share relative to other queues.")
+@click.option("-n", "--name", default="test", show_default=True, type=NEW_NAME, help="Name of the queue.")
+@click.option(
+    "-w", "--weight", default=1, show_default=True, type=click.IntRange(1), help="Share relative to other queues."
+)
 @click.option("-S", "--state", default="Open", show_default=True, hidden=True)
 @click.pass_context
 def create(ctx: click.Context, name: str, weight: int, state: str) -> None:
@@ -63,11 +67,11 @@ def delete(ctx: click.Context, name: str) -> None:
 @click.pass_context
 def operate(ctx: click.Context, name: str, action: str, weight: int) -> None:
     """Open or close a queue, or update its weight."""
+    if action == "update" and weight <= 0:
+        raise UsageError(f"when updating the queue weight, --weight must be greater than 0, got {weight}")
 
     async def work(cluster: Cluster) -> None:
         if action == "update":
-            if weight <= 0:
-                raise VerbFailed(f"when updating the queue weight, --weight must be greater than 0, got {weight}")
             await cluster.patch(catalog.QUEUE, name, "", {"spec": {"weight": weight}})
             return
         target = await cluster.get(catalog.QUEUE, name)
@@ -78,46 +82,57 @@ def operate(ctx: click.Context, name: str, action: str, weight: int) -> None:
 
 
 @queue.command(name="list")
-@output_option
+@listing_options
 @click.pass_context
-def list_queues(ctx: click.Context, output: str) -> None:
+def list_queues(ctx: click.Context, output: str, watching: bool) -> None:
     """List all queues."""
-    queues, counts = with_cluster(ctx, lambda cluster: _read(cluster, None))
-    _show(queues, counts, output, single=False)
+    show_list(ctx, QUEUES, output, watching=watching)
 
 
 @queue.command()
 @click.option("-n", "--name", required=True, type=NAME, help="Name of the queue.")
-@output_option
+@listing_options
 @click.pass_context
-def get(ctx: click.Context, name: str, output: str) -> None:
+def get(ctx: click.Context, name: str, output: str, watching: bool) -> None:
     """Show one queue."""
-    queues, counts = with_cluster(ctx, lambda cluster: _read(cluster, name))
-    _show(queues, counts, output, single=True)
+    show_list(ctx, QUEUES, output, watching=watching, name=name)
 
 
-async def _read(cluster: Cluster, name: str | None) -> tuple[Sequence[Json], Counter[tuple[str, str]]]:
-    """Return queues and the number of pod groups by (queue, phase), counted here as Volcano's tool does."""
-    queues = [await cluster.get(catalog.QUEUE, name)] if name else (await cluster.list(catalog.QUEUE)).items
-    groups = (await cluster.list(catalog.PODGROUP)).items
-    counts = Counter(
+async def _counts(_: Cluster, __: str, ___: Sequence[Json], groups: Sequence[Json]) -> Counter[tuple[str, str]]:
+    """Return the number of pod groups by queue and phase, counted here as Volcano's tool does."""
+    return Counter(
         (group.get("spec", {}).get("queue", "default"), group.get("status", {}).get("phase", "Pending"))
         for group in groups
     )
-    return queues, counts
 
 
-def _show(queues: Sequence[Json], counts: Counter[tuple[str, str]], output: str, *, single: bool) -> None:
-    if output != "table":
-        print_objects(catalog.QUEUE, queues, output, single=single)
-    elif not queues:
-        click.echo(NOTHING_FOUND)
-    else:
-        click.echo(fixed_table(HEADERS, WIDTHS, [_row(queue, counts) for queue in queues]))
-
-
-def _row(queue: Json, counts: Counter[tuple[str, str]]) -> list[Any]:
+def _cells(queue: Json, moment: Moment) -> list[Any]:
     name, spec = queue["metadata"]["name"], queue.get("spec", {})
-    phases = [counts[name, phase] for phase in ("Inqueue", "Pending", "Running", "Unknown", "Completed")]
+    phases = [moment.summary[name, phase] for phase in ("Inqueue", "Pending", "Running", "Unknown", "Completed")]
     state = queue.get("status", {}).get("state", "")
     return [name, spec.get("weight", 1), state, spec.get("parent", ""), *phases]
+
+
+def _wide_cells(queue: Json, moment: Moment) -> list[Any]:
+    spec, status = queue.get("spec", {}), queue.get("status", {})
+    lists = (spec.get("capability"), spec.get("deserved"), spec.get("guarantee", {}).get("resource"))
+    amounts = [_amounts(one) for one in (*lists, status.get("allocated"))]
+    return [moment.age(queue), spec.get("reclaimable", True), *amounts]
+
+
+def _amounts(resources: Json | None) -> str:
+    return ",".join(f"{name}={resource_text(name, amount)}" for name, amount in sorted((resources or {}).items()))
+
+
+QUEUES = Listing(
+    kind=catalog.QUEUE,
+    headers=HEADERS,
+    row=_cells,
+    wide_headers=("Age", "Reclaimable", "Capability", "Deserved", "Guarantee", "Allocated"),
+    wide_row=_wide_cells,
+    phase="State",
+    also=catalog.PODGROUP,
+    summarize=_counts,
+    widths=WIDTHS,
+)
+"""Queues as ``strato queue list`` shows them."""

@@ -9,18 +9,19 @@ import click
 
 from strato.cli.connect import home_of
 from strato.cli.home import Home
+from strato.cli.inputs import INPUT_FILE, seekable
 from strato.errors import UsageError
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=INPUT_FILE)
 @click.option(
     "--data-dir", default=None, type=click.Path(path_type=Path), help="Where the journal goes, instead of HOME/data."
 )
 @click.option("--force", is_flag=True, help="Replace the existing cluster; its journal is renamed and kept.")
 @click.pass_context
 def restore(ctx: click.Context, file: Path, data_dir: Path | None, force: bool) -> None:
-    """Bring the embedded cluster back as it was when FILE was written, keys and tokens included.
+    """Bring the embedded cluster back as it was when FILE (- is standard input) was written, keys and tokens included.
 
     Revisions go on far above all that were handed out since, so that every watch lists again.
     """
@@ -38,7 +39,8 @@ def restore(ctx: click.Context, file: Path, data_dir: Path | None, force: bool) 
     with (
         home.held("restore"),
         tempfile.TemporaryDirectory(dir=journal.parent, prefix=".strato-restore-") as scratch,
-        opened_backup(file, Path(scratch)) as opened,
+        seekable(file) as given,
+        opened_backup(given, Path(scratch)) as opened,
         locked(journal),
     ):
         objects = list(opened.objects)  # all of it is checked before anything is replaced

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from strato.cli.connect import with_cluster
+from strato.cli.inputs import INPUT_FILE
+from strato.cli.outputs import OUTPUT_FILE, OutputFile
 
 if TYPE_CHECKING:
     from strato.scheduler.model.plan import Failure
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="Manifests: file, directory, or - .")
-@click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
+@click.option("--config", type=INPUT_FILE, default=None, help="The scheduler's configuration file.")
 @click.option("--cycles", type=click.IntRange(1), default=None, help="How many cycles to run.  [default: 1]")
 @click.option("--seed", type=click.IntRange(0), default=None, help="Decides what is left to chance.  [default: 0]")
 @click.option(
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--from-cluster", is_flag=True, help="Take the state from the cluster; manifests are added to it.")
-@click.option("--save", type=click.Path(path_type=Path), default=None, help="Write the state to a file for -f.")
+@click.option("--save", type=OUTPUT_FILE, default=None, help="Write the state to a file for -f; - is standard output.")
 @click.pass_context
 def schedule(
     ctx: click.Context,
@@ -42,7 +44,7 @@ def schedule(
     shard_name: str | None,
     output: str,
     from_cluster: bool,
-    save: Path | None,
+    save: OutputFile | None,
 ) -> None:
     """Run scheduling cycles on the state in files or in a cluster, and print the decisions.
 
@@ -51,7 +53,8 @@ def schedule(
     from strato.cli import states
     from strato.cli.decisions import decisions_text
     from strato.errors import UsageError
-    from strato.scheduler.dryrun.run import dry_run, unread
+    from strato.scheduler.dryrun.run import dry_run
+    from strato.scheduler.dryrun.states import render
 
     if not paths and not from_cluster:
         raise UsageError("nothing to schedule on: name manifests with -f PATH, or a cluster with --from-cluster")
@@ -67,9 +70,9 @@ def schedule(
     )
     world, rules = states.prepare(found, header, config.parent if config is not None else Path())
     if save is not None:
-        states.save(save, found.objects, header)
-    for kind, count in unread(found.objects).items():
-        click.echo(f"note: {count} of kind {kind} passed over; the scheduler does not read it", err=True)
+        save.write(render(found.objects, header))
+    for note in states.passed_over(found):
+        click.echo(f"note: {note}", err=True)
     failures: list[Failure] = []
     decided = dry_run(world, rules, cycles=header.cycles, seed=header.seed, now=header.now, failures=failures)
     for failure in failures:

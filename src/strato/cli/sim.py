@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from strato.cli.inputs import INPUT_FILE
+from strato.cli.outputs import OUTPUT_FILE, OutputFile
 from strato.clock import SystemClock
 from strato.units import human_duration
 
@@ -23,14 +25,16 @@ def sim() -> None:
 
 
 @sim.command()
-@click.argument("trace", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("trace", type=INPUT_FILE)
 @click.option("--nodes", default="100x32cpu,256Gi", show_default=True, help="Shapes: COUNTxCPUcpu,MEMORY[,Ngpu]+…")
-@click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
-@click.option("--queues", type=click.Path(path_type=Path), default=None, help="YAML file with Queue manifests.")
+@click.option("--config", type=INPUT_FILE, default=None, help="The scheduler's configuration file.")
+@click.option("--queues", type=INPUT_FILE, default=None, help="YAML file with Queue manifests.")
 @click.option("--queue-by", type=click.Choice(["queue", "user", "group"]), default=None, help="Queues of an SWF log.")
 @click.option("--limit", default=0, type=click.IntRange(0), help="Only the first so many jobs; 0 is all.")
 @click.option("--seed", default=0, show_default=True, help="The same seed gives the same bytes.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), default=None, help="Write the report here too.")
+@click.option(
+    "--json", "json_file", type=OUTPUT_FILE, default=None, help="Write the report here too; - is standard output."
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def run(
     trace: Path,
@@ -40,10 +44,10 @@ def run(
     queue_by: str | None,
     limit: int,
     seed: int,
-    json_file: Path | None,
+    json_file: OutputFile | None,
     output: str,
 ) -> None:
-    """Run TRACE (CSV or Standard Workload Format, may be gzipped) and print waits, use and makespan."""
+    """Run TRACE (CSV or Standard Workload Format, may be gzipped; - is standard input), print waits, use, makespan."""
     from strato.sim.run import SimulationOptions, simulate
 
     report = simulate(
@@ -59,8 +63,9 @@ def run(
         )
     )
     if json_file is not None:
-        json_file.write_bytes(report.to_json())
-    click.echo(report.to_json() if output == "json" else report.to_table(), nl=output != "json")
+        json_file.write(report.to_json())
+    if json_file is None or json_file.path is not None:  # else that is what standard output is for
+        click.echo(report.to_json() if output == "json" else report.to_table(), nl=output != "json")
 
 
 class _Line:

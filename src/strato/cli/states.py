@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import click
 
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
 from strato.controllers.podgroup import build_group, is_ours
-from strato.errors import Forbidden, InvalidInput, NotFound, Problem, UsageError
+from strato.errors import Forbidden, InvalidInput, NotFound, Problem
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import default_config, parse_config, read_config_text
 from strato.scheduler.dryrun.decoding import decode
 from strato.scheduler.dryrun.manifests import Json, Located, read_paths
 from strato.scheduler.dryrun.run import decode_all, load
-from strato.scheduler.dryrun.states import Header, State, latest_date, render, state_of
+from strato.scheduler.dryrun.states import Header, State, latest_date, state_of
 from strato.scheduler.dryrun.trial import Copy
 from strato.scheduler.framework.options import Config
 
@@ -28,15 +31,40 @@ _GROUP = "scheduling.k8s.io/group-name"
 _PAGE = 500
 _CONFIG_MAP = ("volcano-scheduler-configmap", "volcano-system")
 """Where an installed scheduler's configuration is mounted from."""
+_SHAPING = (catalog.LIMITRANGE, catalog.JOBTEMPLATE)
+"""Kinds that the scheduler does not read, and admission and controllers do."""
 _GANG_SCHEDULERS = ("volcano",)
 """Schedulers whose pods the PodGroup controller gives a group."""
 
 
 def read(paths: Sequence[str], more: Iterable[Located] = ()) -> State:
-    """Read manifests and put them after ``more``."""
+    """Read manifests, put them after ``more``, and let controllers make what they would of workloads among them."""
     found = read_paths(paths)
-    found.objects = [*more, *found.objects]
-    return state_of(found)
+    given, found.objects = found.objects, [*more, *found.objects]
+    state = state_of(found)
+    if not any(kinds.find(str(obj.get("apiVersion", "")), str(obj.get("kind"))) is None for _, obj in given):
+        return state
+    from strato.sim.expansion import expand  # half a second of loading, for those who need it
+
+    is_live = len(given) < len(found.objects)
+    now = SystemClock().now() if is_live else latest_date(state.objects)
+    made = expand(state.objects, given, now)
+    for note in made.notes:
+        click.echo(f"note: {note}", err=True)
+    return replace(state, objects=made.objects, problems=[*state.problems, *made.problems])
+
+
+def passed_over(state: State) -> list[str]:
+    """Return a sentence for each kind that a state has, that is served, and that decides nothing about pods."""
+    from strato.sim.expansion import CONTEXT, WORKLOADS
+
+    counts: Counter[str] = Counter()
+    for _, obj in state.objects:
+        kind = catalog.find_named(str(obj.get("apiVersion", "")), str(obj.get("kind")))
+        unread = kinds.find(str(obj.get("apiVersion", "")), str(obj.get("kind"))) is None
+        if unread and kind is not None and kind not in (*WORKLOADS, *CONTEXT, catalog.EVENT):
+            counts[kind.name] += 1
+    return [f"{count} of kind {name} passed over; the scheduler does not read it" for name, count in counts.items()]
 
 
 def header_of(
@@ -156,17 +184,24 @@ def _inherited(pod: Pod, owners: Mapping[tuple[Any, ...], Json]) -> dict[str, st
 
 
 async def from_cluster(cluster: Cluster) -> list[Located]:
-    """Return everything in a cluster that the scheduler reads; kinds it does not serve are left out."""
+    """Return everything in a cluster that the scheduler reads, and what shapes pods of manifests that are added to it.
+
+    Kinds that the cluster does not serve are left out.
+    """
     found: list[Located] = []
-    for known in kinds.KINDS:
+    for kind in (*(known.kind for known in kinds.KINDS), *_SHAPING):
         try:
-            items = await _list(cluster, known.kind)
+            items = await _list(cluster, kind)
         except NotFound:
+            continue
+        except Forbidden:
+            if kind not in _SHAPING:
+                raise
             continue
         for item in items:
             meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
-            obj = {**item, "apiVersion": known.kind.api_version, "kind": known.kind.name, "metadata": meta}
-            found.append((f"cluster: {known.kind.name} {meta.get('namespace', '')}/{meta['name']}", obj))
+            obj = {**item, "apiVersion": kind.api_version, "kind": kind.name, "metadata": meta}
+            found.append((f"cluster: {kind.name} {meta.get('namespace', '')}/{meta['name']}", obj))
     return found
 
 
@@ -200,18 +235,6 @@ async def _list(cluster: Cluster, kind: Any) -> list[Json]:
         token = page.continue_token
         if not token:
             return items
-
-
-def save(path: Path, objects: Sequence[Located], header: Header) -> None:
-    """Write a state that gives the same decisions anywhere.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
-    try:
-        path.write_bytes(render(objects, header))
-    except OSError as error:
-        raise UsageError(f"the state cannot be written to {path}: {error.strerror}") from error
 
 
 def as_json(value: object) -> str:

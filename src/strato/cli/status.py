@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 
 from strato.api import catalog, quantity
-from strato.cli.connect import home_of, with_cluster
+from strato.cli.connect import NoCluster, home_of
+from strato.cli.home import Home
+from strato.cli.listing import show_page, watch_option
 from strato.cli.output import fitted_table, output_option, text_of
+from strato.cli.watching import Source
 from strato.client.cluster import Cluster, Json
-from strato.errors import UsageError
 from strato.units import human_bytes
 
 _SHOWN_NODES = 10
@@ -25,14 +27,36 @@ _ISOLATION = {
 
 @click.command()
 @output_option
+@watch_option
 @click.pass_context
-def status(ctx: click.Context, output: str) -> None:
+def status(ctx: click.Context, output: str, watching: bool) -> None:
     """Show the cluster's nodes, pods, queues and anything that deserves a look."""
     home = home_of(ctx)
     pid = home.running_pid()
     if pid is None and not ctx.find_root().obj["kubeconfig"]:
-        raise UsageError(f"no cluster runs in {home.path}; start one with 'strato up'")
-    nodes, pods, queues, events = with_cluster(ctx, _read)
+        raise NoCluster(f"no cluster runs in {home.path}; start one with 'strato up'")
+
+    def page(read: _Objects) -> str:
+        report = _report(home, pid, *read)
+        return "\n".join(_written(report)) if output == "table" else text_of(report, output)
+
+    show_page(
+        ctx, [Source(kind) for kind in (catalog.NODE, catalog.POD, catalog.QUEUE)], _read, page, watching=watching
+    )
+
+
+_Objects = tuple[Sequence[Json], Sequence[Json], Sequence[Json], Sequence[Json]]
+
+
+def _report(
+    home: Home,
+    pid: int | None,
+    nodes: Sequence[Json],
+    pods: Sequence[Json],
+    queues: Sequence[Json],
+    events: Sequence[Json],
+) -> Json:
+    """Return what is shown, as ``-o json`` prints it."""
     report: Json = {} if pid is None else {"process": pid, "home": str(home.path), "sandbox": home.ready().get("node")}
     report |= {
         "nodes": _nodes(nodes, pods),
@@ -40,10 +64,7 @@ def status(ctx: click.Context, output: str) -> None:
         "queues": {q["metadata"]["name"]: q.get("status", {}).get("state") or "new" for q in queues},
         "substituted": dict(Counter(event.get("message", "") for event in events).most_common()),
     }
-    if output == "table":
-        click.echo("\n".join(_written(report)))
-    else:
-        click.echo(text_of(report, output))
+    return report
 
 
 def _written(report: Json) -> Iterator[str]:
@@ -68,7 +89,7 @@ def _written(report: Json) -> Iterator[str]:
             yield f"  {message} (x{count})" if count > 1 else f"  {message}"
 
 
-async def _read(cluster: Cluster) -> tuple[Sequence[Json], Sequence[Json], Sequence[Json], Sequence[Json]]:
+async def _read(cluster: Cluster) -> _Objects:
     pages = await asyncio.gather(
         cluster.list(catalog.NODE),
         cluster.list(catalog.POD),

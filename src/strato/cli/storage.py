@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from strato.cli.outputs import problem_with
 from strato.errors import UsageError
 from strato.units import duration_seconds
 
@@ -45,7 +46,7 @@ def storage_options(command: F) -> F:
             raise UsageError("--in-memory keeps nothing on disk: there is nothing to encrypt or to back up")
         storage = StorageOptions(
             encryption_key_file=str(encryption_key_file.resolve()) if encryption_key_file else "",
-            backup_dir=str(backup_dir.resolve()) if backup_dir else "",
+            backup_dir=_made(backup_dir) if backup_dir else "",
             backup_every_seconds=_interval(backup_every),
             backup_keep=backup_keep,
         )
@@ -74,6 +75,18 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--backup-every", default="1h", show_default=True, metavar="DURATION", help="How often."),
     click.option("--backup-keep", default=24, show_default=True, type=click.IntRange(1), help="How many stay."),
 )
+
+
+def _made(folder: Path) -> str:
+    """Return the path of a directory in which files can be made: the first backup is written hours later."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        problem = problem_with(folder / "backup")
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if problem:
+        raise UsageError(f"--backup-dir {folder} cannot be written: {problem}")
+    return str(folder.resolve())
 
 
 def _interval(text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from strato.cli.connect import home_of
 from strato.cli.home import GRACE_SECONDS, Stop
 from strato.cli.homelock import STOPPING, HomeLock, Interruption
 from strato.cli.machine import machine_options
+from strato.cli.mailing import MailOptions, mail_options
 from strato.cli.quantities import QUANTITY
 from strato.cli.storage import StorageOptions, storage_options
 from strato.errors import UsageError
@@ -34,7 +36,16 @@ from strato.errors import UsageError
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
 @storage_options
 @audit_options
+@mail_options
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
+@click.option(
+    "--scheduler-sharding-mode",
+    "shard_mode",
+    type=click.Choice(["none", "hard", "soft"]),
+    default="none",
+    show_default=True,
+    help="Share nodes out between schedulers volcano and agent-scheduler: never use the other's, or last.",
+)
 @click.option(
     "--processes",
     type=click.IntRange(1, 2),
@@ -62,7 +73,9 @@ def up(
     in_memory: bool,
     storage: StorageOptions,
     audit: AuditOptions,
+    mail: MailOptions,
     config: Path | None,
+    shard_mode: str,
     processes: int | None,
     foreground: bool,
     lock_descriptor: int | None,
@@ -98,7 +111,9 @@ def up(
         in_memory=in_memory,
         storage=storage,
         audit=audit,
+        mail=mail,
         scheduler_config=str(config.absolute()) if config is not None else "",
+        shard_mode=shard_mode,
         processes=processes or default_processes(),
     )
     if lock_descriptor is not None:
@@ -117,6 +132,7 @@ def up(
 
 @click.command()
 @click.option("--purge", is_flag=True, help="Also delete everything it made: data, images, keys, kubeconfigs.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before --purge.")
 @click.option("--keep-pods", is_flag=True, help="Do not fail the pods: the next 'up' starts them anew, all of them.")
 @click.option(
     "--grace-period",
@@ -128,7 +144,7 @@ def up(
     help="What pods have at most between SIGTERM and SIGKILL.",
 )
 @click.pass_context
-def down(ctx: click.Context, purge: bool, keep_pods: bool, grace_seconds: float) -> None:
+def down(ctx: click.Context, purge: bool, yes: bool, keep_pods: bool, grace_seconds: float) -> None:
     """Stop the embedded cluster and its pods; what it stored stays for the next 'up'.
 
     Pods end as when a node is shut down: Failed, with reason Terminated; their logs stay. Their controllers replace
@@ -140,7 +156,9 @@ def down(ctx: click.Context, purge: bool, keep_pods: bool, grace_seconds: float)
     if not home.path.exists():
         click.echo(f"no cluster runs in {home.path}")
         return
-    stop = Stop(keep_pods=keep_pods, grace_seconds=grace_seconds, by_command=True)
+    if purge and not yes:
+        _ask_to_purge(home.path)
+    stop = Stop(keep_pods=keep_pods, grace_seconds=grace_seconds, waiter=os.getpid())
     lock, was_up = end_cluster(home, stop)
     if lock is None:
         click.echo("cluster is down, but somebody has started it again")
@@ -158,3 +176,17 @@ def down(ctx: click.Context, purge: bool, keep_pods: bool, grace_seconds: float)
         delete(home)
         click.echo("its data is deleted, its keys and kubeconfigs too")
     lock.release()
+
+
+def _ask_to_purge(place: Path) -> None:
+    """Let who sits at a terminal say whether everything is to be deleted; nobody else can be asked.
+
+    Raises:
+        UsageError: There is no terminal.
+        Exit: The answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError(f"--purge deletes the cluster of {place} for good and asks first; in a script add --yes")
+    if not click.confirm(f"Delete the cluster of {place} with all its jobs, images and keys?"):
+        click.echo("nothing was done")
+        raise click.exceptions.Exit(1)

@@ -24,8 +24,10 @@ START_TIMEOUT_SECONDS = 600.0
 """A start that fails ends by itself; this bounds one that hangs. The first ever compiles, maybe for minutes."""
 _STOP_SECONDS = 60.0
 """What a cluster that was still starting takes to end; then it is killed."""
-_ANNOUNCE_SECONDS = 3.0
+_ANNOUNCE_SECONDS = 10.0
 _WAIT_WORDS_SECONDS = 1.0
+_KERNELS = " strato.scheduler.placement.kernelcache: "
+"""What stands in a line of the log before what is compiled."""
 _ROOM_BYTES = 64 << 10
 """Less than this is a full disk: no journal begins in it."""
 
@@ -101,6 +103,7 @@ def start_in_background(
             pass_fds=(lock.descriptor,),
         )
     has_announced = False
+    compiling = _Compiling(home)
     started = time.monotonic()
     while time.monotonic() - started < START_TIMEOUT_SECONDS:
         if (ready := home.ready()).get("pid") == process.pid:
@@ -111,12 +114,35 @@ def start_in_background(
             raise click.exceptions.Exit(interruption.exit_code)
         if process.poll() is not None:
             raise StartFailed(_why(home, process.returncode, data_dir))
+        has_announced |= compiling.report()
         if not has_announced and time.monotonic() - started > _ANNOUNCE_SECONDS:
             has_announced = True
-            click.echo("still starting; the very first start compiles the scheduler's kernels (up to 20 s) …", err=True)
+            click.echo(f"still starting; what it does is in {home.log} …", err=True)
         time.sleep(POLL_SECONDS)
     _end(home, process)
     raise StartFailed(f"the cluster was not ready after {START_TIMEOUT_SECONDS:g} s:\n{_log_tail(home)}")
+
+
+class _Compiling:
+    """Repeats to the user what a start says in its log of kernels that it compiles; the very first one takes long."""
+
+    def __init__(self, home: Home) -> None:
+        self._log = home.log
+        self._position = home.log.stat().st_size
+
+    def report(self) -> bool:
+        """Print what is new; return whether there was anything."""
+        with self._log.open("rb") as log:
+            log.seek(self._position)
+            text = log.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._position += len(whole)
+        found = [
+            line.partition(_KERNELS)[2] for line in whole.decode(errors="replace").splitlines() if _KERNELS in line
+        ]
+        for line in found:
+            click.echo(f"first start: {line} …", err=True)
+        return bool(found)
 
 
 def _end(home: Home, process: subprocess.Popen[bytes]) -> None:

@@ -17,15 +17,15 @@ from strato.cli.home import node_name
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
-from strato.controllers import EMBEDDED, ControllerManager
+from strato.controllers import EMBEDDED, ControllerManager, ControllerSettings
 from strato.metrics import Registry
-from strato.server.auth import bootstrap
+from strato.server import bootstrap
 
 if TYPE_CHECKING:
     from strato.node.sandbox.node import SandboxNode
     from strato.scheduler import Scheduler
 
-SCHEDULERS = ("volcano", "default-scheduler", "poseidon")
+SCHEDULERS = ("volcano", "default-scheduler", "poseidon", "agent-scheduler")
 OURS = "strato.dev/started-by-up"
 """Label of the nodes that come and go with the cluster."""
 
@@ -115,12 +115,19 @@ def build(
         clock,
         random,
         config=Path(options.scheduler_config) if options.scheduler_config else embedded_config(),
-        options=SchedulerOptions(names=SCHEDULERS, audit_seconds=AUDIT_SECONDS),
+        options=SchedulerOptions(names=SCHEDULERS, shard_mode=options.shard_mode, audit_seconds=AUDIT_SECONDS),
         metrics=metrics,
         load_flow=partial(asyncio.to_thread, load),
     )
+    enabled = EMBEDDED if options.shard_mode == "none" else (*EMBEDDED, "sharding-controller")
     manager = ControllerManager(
-        client(bootstrap.CONTROLLERS), informers, clock, random, enabled=EMBEDDED, metrics=metrics
+        client(bootstrap.CONTROLLERS),
+        informers,
+        clock,
+        random,
+        enabled=enabled,
+        metrics=metrics,
+        settings=ControllerSettings(smtp_server=options.mail.smtp_server, mail_from=options.mail.mail_from),
     )
     members: list[Part] = [("controllers", manager.run)]
     milestones: list[asyncio.Event] = []
@@ -133,9 +140,8 @@ def build(
             informers,
             clock,
             random,
-            count=options.hollow_nodes,
-            cpu=options.hollow_cpu,
-            memory=options.hollow_memory,
+            names=[f"hollow-{number}" for number in range(options.hollow_nodes)],
+            capacity={"cpu": options.hollow_cpu, "memory": options.hollow_memory},
             labels={OURS: ""},
         )
         names.extend(hollow.names)
@@ -149,7 +155,7 @@ def build(
         names.append(node.name)
         members.append(("sandbox node", machine.run))
         milestones.append(node.registered)
-    members.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), names)))
+    members.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), clock, names)))
     milestones.append(scheduler.ready)
     return Components(informers, members, milestones, machine)
 
@@ -159,31 +165,41 @@ def _sandbox_node(
 ) -> SandboxNode:
     from strato.node.sandbox.gpupool import Offer
     from strato.node.sandbox.node import SandboxNode
+    from strato.node.sandbox.settings import NodeOffer, PodIsolation, PodNetwork
 
     return SandboxNode(
         cluster,
         clock,
         random,
-        name=name,
+        informers,
         data_dir=options.home.node,
-        hidden=[options.home.path, options.data_dir],
-        informers=informers,
-        cpus=options.sandbox_cpus,
-        memory=options.sandbox_memory,
-        strict_images=options.strict_images,
-        own_network=options.pod_network != "host",
-        egress=options.pod_network == "nat",
-        own_users=options.pod_users == "own",
-        gpus=Offer(options.gpus),
-        labels={OURS: ""},
+        offer=NodeOffer(
+            name=name,
+            cpus=options.sandbox_cpus,
+            memory=options.sandbox_memory,
+            gpus=Offer(options.gpus),
+            labels={OURS: ""},
+        ),
+        isolation=PodIsolation(
+            network=PodNetwork(options.pod_network),
+            own_users=options.pod_users == "own",
+            strict_images=options.strict_images,
+            hidden=[options.home.path, options.data_dir],
+        ),
     )
 
 
-async def _schedule(scheduler: Scheduler, cluster: Cluster, nodes: Collection[str]) -> None:
-    """Load the kernels while other components wait for disks and processes, then schedule on these nodes."""
+async def _schedule(scheduler: Scheduler, cluster: Cluster, clock: Clock, nodes: Collection[str]) -> None:
+    """Load the kernels while other components wait for disks and processes, then schedule on these nodes.
+
+    The very first start on a machine compiles them; jobs can be submitted meanwhile, so the queues are there before.
+    """
     from strato.node.registration import forget_nodes
+    from strato.scheduler.binding.startup import ensure_queues
+    from strato.scheduler.options import SchedulerOptions
     from strato.scheduler.placement.placer import warm_up
 
+    await ensure_queues(cluster, clock, SchedulerOptions().default_queue)
     await asyncio.to_thread(warm_up)
     gone = await forget_nodes(cluster, OURS, nodes)
     if gone:

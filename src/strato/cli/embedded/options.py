@@ -11,6 +11,7 @@ import msgspec
 
 from strato.cli.auditing import AuditOptions
 from strato.cli.home import Home, Stop
+from strato.cli.mailing import MailOptions
 from strato.cli.storage import StorageOptions
 
 Part = tuple[str, Callable[[], Awaitable[object]]]
@@ -48,8 +49,11 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     in_memory: bool
     storage: StorageOptions
     audit: AuditOptions = AuditOptions()
+    mail: MailOptions = MailOptions()
     scheduler_config: str
     """A file; empty is the built-in configuration."""
+    shard_mode: str = "none"
+    """How NodeShards are used: ``none``, ``hard`` or ``soft``; but for ``none`` the sharding controller makes them."""
     processes: int
     """1 keeps everything in one process, 2 gives the API server one of its own."""
 
@@ -65,6 +69,7 @@ _FLAGS = {
     "sandbox_cpus": "cpus",
     "sandbox_memory": "node-memory",
     "scheduler_config": "config",
+    "shard_mode": "scheduler-sharding-mode",
 }
 """Of fields that are not called like their option."""
 

@@ -22,8 +22,8 @@ from strato.metrics import Registry
 if TYPE_CHECKING:
     from strato.cli.embedded.companion import Companion
     from strato.cli.embedded.components import Components
+    from strato.server.api import ApiServer
     from strato.server.journal import SqliteJournal
-    from strato.server.logs import LogSource
 
 Ready = Callable[[], Awaitable[dict[str, Any] | None]]
 """Returns when the cluster schedules, with what this machine's node says of itself."""
@@ -92,7 +92,7 @@ async def _serve(
     members: list[Part] = []
     try:
         if options.sandbox:
-            api.server.use_logs(_logs(home, clock))
+            reach_pods(api.server, home, clock)
         if companion is not None:
             companion.ending = ending
             await companion.attach(api.handler)
@@ -123,12 +123,14 @@ def _components(
     return build(options, api.client, clock, random, metrics, ending)
 
 
-def _logs(home: Home, clock: Clock) -> LogSource:
-    """The logs lie on this machine's disk, whichever process wrote them."""
+def reach_pods(server: ApiServer, home: Home, clock: Clock) -> None:
+    """Serve logs and streams of this machine's pods, which are reached by its files, whichever process is the node."""
     from strato.node.sandbox.logs import DiskLogs
     from strato.node.sandbox.paths import NodePaths
+    from strato.node.sandbox.streams import NodeStreams
 
-    return DiskLogs(NodePaths(str(home.node)), clock)
+    server.use_logs(DiskLogs(NodePaths(str(home.node)), clock))
+    server.use_streams(NodeStreams(NodePaths(str(home.node)), clock))
 
 
 async def end_a_start_that_cannot_write(journal: SqliteJournal, announced: asyncio.Event) -> None:

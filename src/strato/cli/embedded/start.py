@@ -44,9 +44,8 @@ def run_embedded(options: EmbeddedOptions, lock: HomeLock, interruption: Interru
             stop = replace(home.read_stop(), ended=ended)
             clear_machine(home, stop)
             click.echo(down_message(stop), err=True)
-            if stop.by_command:  # which waits for the lock, and clears away the file
+            home.clear_run_files()
+            if stop.is_awaited:  # by a command that takes the lock after this process, and clears away the file
                 home.write_stop(stop)
-            else:
-                home.stop_file.unlink(missing_ok=True)
         home.pid_file.unlink(missing_ok=True)
         home.ready_file.unlink(missing_ok=True)

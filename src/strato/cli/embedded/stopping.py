@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import replace
 
 import click
 
@@ -40,8 +41,21 @@ def end_cluster(home: Home, stop: Stop) -> tuple[HomeLock | None, bool]:
     Raises:
         UsageError: Another command works on the home.
     """
-    deadline = time.monotonic() + _STOP_SECONDS + stop.grace_seconds
     signalled: set[int] = set()
+    try:
+        return _end_cluster(home, stop, signalled)
+    except KeyboardInterrupt:
+        if signalled:
+            click.echo("interrupted; the cluster goes on stopping, and 'strato down' waits for it", err=True)
+        else:
+            home.stop_file.unlink(missing_ok=True)
+            click.echo("interrupted; nothing was stopped", err=True)
+        raise click.exceptions.Exit(128 + signal.SIGINT) from None
+
+
+def _end_cluster(home: Home, stop: Stop, signalled: set[int]) -> tuple[HomeLock | None, bool]:
+    """Do as `end_cluster`; ``signalled`` receives the processes that were asked."""
+    deadline = time.monotonic() + _STOP_SECONDS + stop.grace_seconds
     starter = 0
     """Of the cluster that was asked; it may still have been starting, in another process than the one that serves."""
     while (lock := HomeLock.take(home.lock)) is None:
@@ -55,6 +69,8 @@ def end_cluster(home: Home, stop: Stop) -> tuple[HomeLock | None, bool]:
             home.write_stop(stop)
             if end_owner(home.lock, owner, signal.SIGTERM):
                 signalled.add(owner.pid)
+                if home.read_stop() == stop:  # else it has ended already, and said what came of it
+                    home.write_stop(replace(stop, is_asked=True))
                 starter = owner.starter
         elif not (owner.serves or owner.stops):
             raise home.in_use(owner)

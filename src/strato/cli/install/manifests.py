@@ -147,6 +147,7 @@ def _scheduler(values: Values, config: str) -> list[Resource]:
         f"--schedule-period={values('custom.scheduler_schedule_period')}",
         f"--enable-metrics={_flag(values('custom.scheduler_metrics_enable'))}",
         f"--scheduler-sharding-mode={values('custom.scheduler_sharding_mode')}",
+        f"--agent-scheduler={_flag(values('custom.agent_scheduler_enable'))}",
     ]
     deployment = _deployment(values, "scheduler", "scheduler", options, config=_SCHEDULER_CONFIG)
     data = {"volcano-scheduler.conf": config}

@@ -18,7 +18,7 @@ from strato.errors import InvalidInput, Problem, one_line
 Json = dict[str, Any]
 
 SERVICES = (
-    "/jobs/mutate,/jobs/validate,/podgroups/mutate,/podgroups/validate,/pods/validate,"
+    "/jobs/mutate,/jobs/validate,/podgroups/mutate,/podgroups/validate,/pods/mutate,/pods/validate,"
     "/queues/mutate,/queues/validate,/hypernodes/validate,/jobflows/validate,/cronjobs/validate"
 )
 _SMALL = {"requests": {"cpu": "50m", "memory": "256Mi"}}
@@ -62,6 +62,7 @@ DEFAULTS: dict[str, Json] = {
         "controller_log_level": 3,
         "admission_log_level": 3,
         "scheduler_sharding_mode": "none",
+        "agent_scheduler_enable": False,
         "scheduler_resources": _LARGE,
         "controller_resources": _LARGE,
         "admission_resources": _SMALL,
@@ -102,6 +103,7 @@ COMMENTS: dict[str, str] = {
     "custom.scheduler_metrics_enable": "Serve /metrics, for Services with scrape annotations or PodMonitors.",
     "custom.scheduler_log_level": "From 5 on details are logged.",
     "custom.scheduler_sharding_mode": "none, hard or soft: whether nodes outside the NodeShard volcano are used.",
+    "custom.agent_scheduler_enable": "The scheduler serves pods with schedulerName agent-scheduler too.",
     "custom.default_affinity": "Of all our pods that have none of their own; likewise the other default_… values.",
     "custom.default_ns": "Node selector.",
     "custom.default_sc": "Security context of the pod.",
@@ -115,7 +117,10 @@ _RATE = "the client has no limit of its own; the API server's priority and fairn
 _THREADS = "one event loop does the work of all threads"
 _NODES = "all nodes are always looked at"
 _GATES = "what there is is on"
-_AGENT = "node agents, the agent scheduler and overcommit are not part of this chart"
+_AGENT = "node agents and overcommit are not part of this chart"
+_AGENT_SCHEDULER = (
+    "the scheduler serves its pods, with agent_scheduler_enable; shards are used as scheduler_sharding_mode says"
+)
 _HYPERNODE = "HyperNodes are found by the controllers; controller_enabled_controllers leaves them out"
 _POLICY = "the webhook does what these policies would; enabled_admissions says what it is asked"
 _HOOKS = "kube-system and the own namespace are never asked about; further ones by --exclude-namespace of the webhook"
@@ -156,16 +161,15 @@ WITHOUT_EFFECT: dict[str, str] = {
     "basic.hypernode_controller_image_tag_version": _HYPERNODE,
     "basic.agent_image_name": _AGENT,
     "basic.agent_image_tag_version": _AGENT,
-    "basic.agent_scheduler_image_name": _AGENT,
-    "basic.agent_scheduler_image_tag_version": _AGENT,
-    "basic.agent_scheduler_config_file": _AGENT,
+    "basic.agent_scheduler_image_name": _AGENT_SCHEDULER,
+    "basic.agent_scheduler_image_tag_version": _AGENT_SCHEDULER,
+    "basic.agent_scheduler_config_file": _AGENT_SCHEDULER,
     "custom.colocation_enable": _AGENT,
-    "custom.agent_scheduler_enable": _AGENT,
-    "custom.agent_scheduler_name": _AGENT,
-    "custom.agent_scheduler_worker_count": _AGENT,
-    "custom.agent_scheduler_replicas": _AGENT,
-    "custom.agent_scheduler_sharding_mode": _AGENT,
-    "custom.agent_scheduler_sharding_name": _AGENT,
+    "custom.agent_scheduler_name": _AGENT_SCHEDULER,
+    "custom.agent_scheduler_worker_count": _AGENT_SCHEDULER,
+    "custom.agent_scheduler_replicas": _AGENT_SCHEDULER,
+    "custom.agent_scheduler_sharding_mode": _AGENT_SCHEDULER,
+    "custom.agent_scheduler_sharding_name": _AGENT_SCHEDULER,
     "custom.agent_supported_features": _AGENT,
     "custom.agent_extend_resource_cpu_name": _AGENT,
     "custom.agent_extend_resource_memory_name": _AGENT,

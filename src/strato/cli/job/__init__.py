@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 
 from strato.api import catalog
 from strato.cli.commands import issue_command
 from strato.cli.connect import with_cluster
-from strato.cli.inputs import NAME
-from strato.cli.job.listing import job_table
-from strato.cli.job.manifest import job_from_file, job_from_flags
+from strato.cli.inputs import NAME, SELECTOR
+from strato.cli.job.listing import JOBS
+from strato.cli.job.run import run
 from strato.cli.job.view import render_job
-from strato.cli.job.wait import wait_for_jobs
-from strato.cli.output import NOTHING_FOUND, all_namespaces_option, output_option, print_objects
-from strato.cli.verbs import VerbFailed, VerbGroup
+from strato.cli.job.wait import wait_until_completed
+from strato.cli.listing import listing_options, show_list, show_page
+from strato.cli.output import all_namespaces_option
+from strato.cli.reasons.reading import report_on_job
+from strato.cli.reasons.report import Report
+from strato.cli.verbs import VerbGroup
+from strato.cli.watching import Source
 from strato.client.cluster import Cluster, Json
 from strato.clock import SystemClock
 
-__all__ = ["job", "show_job"]
+__all__ = ["job"]
 
 namespace_option = click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
 name_option = click.option("-N", "--name", required=True, type=NAME, help="Name of the job.")
@@ -31,60 +35,7 @@ def job() -> None:
     """Run, list, view, suspend, resume, delete and wait for jobs; logs, top and tree show what they do."""
 
 
-@job.command()
-@click.option("-i", "--image", default="busybox", show_default=True, help="Image of the container.")
-@namespace_option
-@click.option("-N", "--name", default="", help="Name of the job.")
-@click.option("-m", "--min", "min_available", default=1, show_default=True, type=int, help="Pods that must start.")
-@click.option("-r", "--replicas", default=1, show_default=True, type=int, help="Pods of the job.")
-@click.option("-R", "--requests", default="cpu=1000m,memory=100Mi", show_default=True, help="Requests per pod.")
-@click.option("-L", "--limits", default="cpu=1000m,memory=100Mi", show_default=True, help="Limits per pod.")
-@click.option("-S", "--scheduler", default="volcano", show_default=True, help="Scheduler of the pods.")
-@click.option("-c", "--command", default="", help="Command of the container, split as a shell does.")
-@click.option("-f", "--filename", default="", help="YAML file with a Job; the other flags are then ignored.")
-@click.option("--wait", is_flag=True, help="Follow the job until it ends; fail when the job fails.")
-@click.option(
-    "--timeout", "timeout_seconds", type=click.FloatRange(min=0), default=None, help="Seconds to wait with --wait."
-)
-@click.pass_context
-def run(
-    ctx: click.Context,
-    image: str,
-    namespace: str,
-    name: str,
-    min_available: int,
-    replicas: int,
-    requests: str,
-    limits: str,
-    scheduler: str,
-    command: str,
-    filename: str,
-    wait: bool,
-    timeout_seconds: float | None,
-) -> None:
-    """Create a job from flags or from a file."""
-    if filename:
-        body = job_from_file(filename)
-    else:
-        body = job_from_flags(
-            name=name,
-            namespace=namespace,
-            image=image,
-            min_available=min_available,
-            replicas=replicas,
-            requests=requests,
-            limits=limits,
-            scheduler=scheduler,
-            command=command,
-        )
-
-    async def work(cluster: Cluster) -> dict[str, str]:
-        created = await cluster.create(catalog.VCJOB, body, namespace)
-        job_name: str = created["metadata"]["name"]
-        click.echo(f"run job {job_name} successfully")
-        return await wait_for_jobs(cluster, namespace, [job_name], timeout_seconds) if wait else {}
-
-    _fail_unless_completed(with_cluster(ctx, work))
+job.add_command(run)
 
 
 @job.command(name="list")
@@ -93,8 +44,15 @@ def run(
 @click.option("-S", "--scheduler", default="", help="Only jobs of this scheduler.")
 @all_namespaces_option("Jobs of every namespace.")
 @click.option("--selector", default="", help="Only jobs whose name contains this.")
-@click.option("-l", "--labels", default="", metavar="SELECTOR", help="Only jobs with these labels: team=a,tier!=test.")
-@output_option
+@click.option(
+    "-l",
+    "--labels",
+    default="",
+    type=SELECTOR,
+    metavar="SELECTOR",
+    help="Only jobs with these labels: team=a,tier!=test.",
+)
+@listing_options
 @click.pass_context
 def list_jobs(
     ctx: click.Context,
@@ -105,17 +63,15 @@ def list_jobs(
     selector: str,
     labels: str,
     output: str,
+    watching: bool,
 ) -> None:
     """List jobs."""
     scope = "" if all_namespaces else namespace
-    page = with_cluster(ctx, lambda cluster: cluster.list(catalog.VCJOB, scope, label_selector=labels))
-    jobs = [item for item in page.items if _selected(item, queue, scheduler, selector)]
-    if output != "table":
-        print_objects(catalog.VCJOB, jobs, output)
-    elif not page.items:
-        click.echo(NOTHING_FOUND)
-    else:
-        click.echo(job_table(jobs, with_namespace=all_namespaces))
+
+    def keep(item: Json) -> bool:
+        return _selected(item, queue, scheduler, selector)
+
+    show_list(ctx, JOBS, output, watching=watching, namespace=scope, labels=labels, keep=keep)
 
 
 def _selected(item: Json, queue: str, scheduler: str, selector: str) -> bool:
@@ -130,26 +86,24 @@ def _selected(item: Json, queue: str, scheduler: str, selector: str) -> bool:
 @job.command()
 @namespace_option
 @name_option
-@output_option
+@listing_options
 @click.pass_context
-def view(ctx: click.Context, namespace: str, name: str, output: str) -> None:
-    """Show one job with its events."""
-    show_job(ctx, namespace, name, output)
+def view(ctx: click.Context, namespace: str, name: str, output: str, watching: bool) -> None:
+    """Show one job, why it is as it is, and its events."""
+    if output not in ("table", "wide"):
+        show_list(ctx, JOBS, output, watching=watching, namespace=namespace, name=name)
+        return
 
-
-def show_job(ctx: click.Context, namespace: str, name: str, output: str, *, conditions: bool = True) -> None:
-    """Print one job: its page, with or without the section of its conditions, or the whole object."""
-
-    async def work(cluster: Cluster) -> tuple[Json, Sequence[Json]]:
+    async def read(cluster: Cluster) -> tuple[Json, Sequence[Json], Report | None]:
         found = await cluster.get(catalog.VCJOB, name, namespace)
         events = await cluster.list(catalog.EVENT, namespace)
-        return found, events.items
+        return found, events.items, await report_on_job(cluster, namespace, name)
 
-    found, events = with_cluster(ctx, work)
-    if output != "table":
-        print_objects(catalog.VCJOB, [found], output, single=True)
-    else:
-        click.echo(render_job(found, events, conditions=conditions))
+    sources = [
+        Source(catalog.VCJOB, namespace, field_selector=f"metadata.name={name}"),
+        Source(catalog.EVENT, namespace, field_selector=f"involvedObject.name={name}"),
+    ]
+    show_page(ctx, sources, read, lambda found: render_job(*found), watching=watching)
 
 
 @job.command()
@@ -199,7 +153,7 @@ def delete(ctx: click.Context, namespace: str, name: str) -> None:
 @click.pass_context
 def wait(ctx: click.Context, namespace: str, names: Sequence[str], timeout_seconds: float | None) -> None:
     """Follow jobs NAMES until each has ended; fail when one fails."""
-    _fail_unless_completed(with_cluster(ctx, lambda cluster: wait_for_jobs(cluster, namespace, names, timeout_seconds)))
+    with_cluster(ctx, lambda cluster: wait_until_completed(cluster, namespace, names, timeout_seconds))
 
 
 @job.command()
@@ -226,7 +180,7 @@ def logs(
     timestamps: bool,
 ) -> None:
     """Print what the pods of job NAME print."""
-    from strato.cli.job.logs import print_logs
+    from strato.cli.job.logs import print_logs, print_reason
 
     query = {"container": container} if container else {}
     for word, on in (("follow", follow), ("timestamps", timestamps)):
@@ -243,6 +197,7 @@ def logs(
         await print_logs(
             cluster, SystemClock(), namespace, name, task=task, all_tasks=all_tasks, query=query, write=write
         )
+        await print_reason(cluster, namespace, name)
 
     with_cluster(ctx, work)
 
@@ -273,9 +228,3 @@ def tree(ctx: click.Context, namespace: str, name: str) -> None:
     from strato.cli.job.tree import render_tree
 
     click.echo(render_tree(with_cluster(ctx, lambda cluster: read_objects(cluster, namespace, name))))
-
-
-def _fail_unless_completed(phases: Mapping[str, str]) -> None:
-    bad = [f"{name} ended as {phase}" for name, phase in phases.items() if phase != "Completed"]
-    if bad:
-        raise VerbFailed("; ".join(bad))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+import click
+
 from strato.api import catalog
 from strato.cli.job.objects import read_objects, task_of
 from strato.cli.job.wait import FINISHED
+from strato.cli.reasons.reading import report_on_job
 from strato.cli.verbs import VerbFailed
 from strato.client.cluster import Cluster, Json
 from strato.clock import Clock
@@ -68,13 +71,24 @@ async def print_logs(
                 break
             await clock.sleep(_LOOK_SECONDS)
         if not streams and not follow:
-            raise VerbFailed(f"no pod of job {name} has started; ask 'strato explain job/{name}' why, or use --follow")
+            report = await report_on_job(cluster, namespace, name)
+            reason = f": {report.summary}" if report is not None else ""
+            raise VerbFailed(
+                f"no pod of job {name} has started{reason}; ask 'strato explain job/{name}' why, or use --follow"
+            )
         read = await asyncio.gather(*streams.values())
         if read and not any(read):
             raise VerbFailed(f"no pod of job {name} gave a log")
     finally:
         for stream in streams.values():
             stream.cancel()
+
+
+async def print_reason(cluster: Cluster, namespace: str, name: str) -> None:
+    """Say on standard error why a job failed or cannot go on; nothing when it completed or goes on."""
+    report = await report_on_job(cluster, namespace, name)
+    if report is not None and report.code:
+        click.echo(f"{report.key} is {report.state}: {report.summary}", err=True)
 
 
 def has_started(pod: Json) -> bool:

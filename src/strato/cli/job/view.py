@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from strato.cli.output import fitted_table
+from strato.cli.reasons.report import Report
 from strato.client.cluster import Json
 from strato.clock import SystemClock, parse_time
 from strato.units import human_duration
@@ -24,9 +25,9 @@ _COUNTERS = (
 )
 
 
-def render_job(job: Json, events: Sequence[Json], *, conditions: bool = True) -> str:
-    """Lay out a job and those events of its namespace that are about it; ``vjobs`` leaves the conditions out."""
-    lines = [*_head(job), *_spec(job.get("spec", {})), *_status(job.get("status", {}), conditions)]
+def render_job(job: Json, events: Sequence[Json], report: Report | None = None) -> str:
+    """Lay out a job, why it is as it is, and those events of its namespace that are about it."""
+    lines = [*_head(job), *_spec(job.get("spec", {})), *_status(job.get("status", {}), report)]
     return "\n".join([*lines, *_events(job["metadata"]["name"], events)])
 
 
@@ -107,18 +108,25 @@ def _container(container: Mapping[str, Any]) -> Iterator[str]:
         yield _line(5, "Working Dir", container["workingDir"])
 
 
-def _status(status: Mapping[str, Any], conditions: bool) -> Iterator[str]:
+def _status(status: Mapping[str, Any], report: Report | None) -> Iterator[str]:
     yield _line(0, "Status")
     for title, member in _COUNTERS:
         if status.get(member):
             yield _line(1, title, status[member])
     yield _line(1, "State")
     yield _line(2, "Phase", status.get("state", {}).get("phase", ""))
+    if report is not None:
+        yield _line(2, "Reason", report.summary)
+        for detail in report.details():
+            title, _, text = detail.partition(": ") if detail.startswith("next: ") else ("Reason", "", detail)
+            yield _line(2, title.capitalize(), text.strip())
+        if report.waits:
+            yield _line(2, "Next", report.question)
     if status.get("controlledResources"):
         yield _line(1, "Controlled Resources")
         for name, value in status["controlledResources"].items():
             yield _line(2, name, value)
-    if conditions and status.get("conditions"):
+    if status.get("conditions"):
         yield _line(1, "Conditions")
         yield "    Status\tTransitionTime"
         for condition in status["conditions"]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from random import Random, SystemRandom
 
 import click
 
 from strato.api import catalog
+from strato.cli.reasons.reading import report_on_job
+from strato.cli.reasons.report import Report
 from strato.cli.verbs import VerbFailed
 from strato.client.backoff import Backoff
 from strato.client.cluster import Cluster, EventType, Json
@@ -18,8 +21,36 @@ from strato.errors import Gone, TooManyRequests, Unavailable
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
 _EXPLAIN_SECONDS = 5.0
-"""A job that has waited this long for resources gets a hint to `strato explain`."""
+"""Of a job that has waited this long is said why."""
+_MOST_REPORTED = 10
+"""Of so many jobs at once."""
 FINISHED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
+
+Why = Callable[[str], Awaitable[Report | None]]
+"""Returns why a job is as it is, by its name."""
+
+
+async def wait_until_completed(
+    cluster: Cluster, namespace: str, names: Sequence[str], timeout_seconds: float | None
+) -> None:
+    """Wait until jobs have ended.
+
+    Raises:
+        VerbFailed: One did not complete, with the reason; or as `wait_for_jobs`.
+    """
+    await cluster.list(catalog.VCJOB, namespace, limit=1)  # one that never answers is a wrong address, not a restart
+    phases = await wait_for_jobs(cluster, namespace, names, timeout_seconds)
+    bad = []
+    for name, phase in phases.items():
+        if phase != "Completed":
+            report = await report_on_job(cluster, namespace, name)
+            bad.append(f"{name} ended as {phase}" + (f": {_brief(report)}" if report is not None else ""))
+    if bad:
+        raise VerbFailed("; ".join(bad))
+
+
+def _brief(report: Report) -> str:
+    return report.summary + (f"; next: {report.hints[0]}" if report.hints else "")
 
 
 async def wait_for_jobs(
@@ -30,6 +61,7 @@ async def wait_for_jobs(
     *,
     clock: Clock | None = None,
     random: Random | None = None,
+    why: Why | None = None,
 ) -> dict[str, str]:
     """Return the last phase of each job once all have ended.
 
@@ -43,13 +75,15 @@ async def wait_for_jobs(
         timeout_seconds: None waits for ever.
         clock: Times the waits; the machine's when None.
         random: Jitter; the machine's when None.
+        why: Says why a job is as it is; asks the cluster when None.
 
     Raises:
         VerbFailed: A job was deleted, or the time is up; says what each job still waits for.
     """
+    why = why or partial(report_on_job, cluster, namespace)
     follower = _Follower(names)
     clock = clock or SystemClock()
-    advice = asyncio.ensure_future(follower.advise(clock, namespace))
+    advice = asyncio.ensure_future(follower.advise(clock, namespace, why))
     backoff = Backoff(random or SystemRandom(), initial_seconds=_FIRST_WAIT_SECONDS, max_seconds=_LONGEST_WAIT_SECONDS)
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -60,14 +94,29 @@ async def wait_for_jobs(
                 if not moved:
                     await clock.sleep(backoff.next_delay(clock.monotonic()))
     except TimeoutError as error:
-        left = ", ".join(f"{name} is {follower.phases.get(name, 'unknown')}" for name in follower.unfinished)
+        left = [
+            await _reported(name, follower.phases.get(name, "unknown"), why)
+            for name in follower.unfinished[:_MOST_REPORTED]
+        ]
+        more = len(follower.unfinished) - len(left)
+        left += [f"{more} more"] if more else []
+        name = follower.unfinished[0]
         raise VerbFailed(
-            f"not finished after {timeout_seconds:g} s: {left}; ask 'strato explain job/NAME' why"
+            f"not finished after {timeout_seconds:g} s: {', '.join(left)}; ask '{_explain(name, namespace)}' why"
         ) from error
     finally:
         advice.cancel()
         follower.close()
     return {name: follower.phases[name] for name in names}
+
+
+async def _reported(name: str, phase: str, why: Why) -> str:
+    report = await why(name)
+    return f"{name} is {phase}" + (f" ({report.summary})" if report is not None and report.code else "")
+
+
+def _explain(name: str, namespace: str) -> str:
+    return f"strato explain job/{name}" + ("" if namespace == "default" else f" -n {namespace}")
 
 
 async def _follow(cluster: Cluster, namespace: str, follower: _Follower) -> bool:
@@ -134,16 +183,21 @@ class _Follower:
             self._shown[name] = line
             self._print(line)
 
-    async def advise(self, clock: Clock, namespace: str) -> None:
-        """Say once how to learn why a job waits."""
+    async def advise(self, clock: Clock, namespace: str, why: Why) -> None:
+        """Say once why a job waits or cannot go on, and how to learn more."""
         await clock.sleep(_EXPLAIN_SECONDS)
-        option = "" if namespace == "default" else f" -n {namespace}"
-        for name in self.unfinished:
-            if self.phases.get(name) == "Pending":
-                begin = "\r\033[K" if self._live else ""
-                click.echo(f"{begin}{name} still waits; 'strato explain job/{name}{option}' says why", err=True)
-                if self._live and len(self._names) == 1:  # the line that was written over
-                    self._print(self._shown[name])
+        for name in self.unfinished[:_MOST_REPORTED]:
+            report = await why(name)
+            waits = self.phases.get(name) == "Pending"
+            if name not in self.unfinished or not (waits or (report is not None and report.code)):
+                continue
+            begin = "\r\033[K" if self._live else ""
+            reason = f": {_brief(report)}" if report is not None and report.code else ""
+            more = "more" if reason else "why"
+            word = "still waits" if waits else "does not go on"
+            click.echo(f"{begin}{name} {word}{reason}; '{_explain(name, namespace)}' says {more}", err=True)
+            if self._live and len(self._names) == 1:  # the line that was written over
+                self._print(self._shown[name])
 
     def _print(self, line: str) -> None:
         if self._live and len(self._names) == 1:

@@ -50,16 +50,14 @@ def apiserver(
 
     async def main() -> None:
         from strato.cli.apiserver import open_api
-        from strato.node.sandbox.logs import DiskLogs
-        from strato.node.sandbox.paths import NodePaths
+        from strato.cli.embedded.serve import reach_pods
 
         random, clock = make_random(), SystemClock()
         data = None if in_memory else data_dir or home.data
         api = await open_api(
             home, clock, random, Registry(), host=host, port=port, data_dir=data, storage=storage, audit=audit
         )
-        # of a node of the same home, which 'run node --sandbox' is: the logs lie on this machine's disk
-        api.server.use_logs(DiskLogs(NodePaths(str(home.node)), clock))
+        reach_pods(api.server, home, clock)  # of a node of the same home, which 'run node --sandbox' is
         try:
             home.write_ready({"address": api.address})
             stop = asyncio.Event()

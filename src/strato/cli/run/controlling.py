@@ -10,6 +10,7 @@ from random import Random
 import click
 
 from strato.cli.goflags import switch
+from strato.cli.mailing import MailOptions, mail_options
 from strato.cli.run.common import DURATION, Common, Member
 from strato.cli.run.ignoredflags import CONTROLLERS, foreign_options
 from strato.client.cluster import Cluster
@@ -38,6 +39,7 @@ class ControllerFlags:
     sharding_configmap: str
     sharding_configmap_namespace: str
     """Empty is the namespace of the leases."""
+    mail: MailOptions
 
 
 def controller_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -55,6 +57,7 @@ def controller_options(command: Callable[..., None]) -> Callable[..., None]:
         enable_node_event_trigger: bool,
         sharding_configmap: str,
         sharding_configmap_namespace: str,
+        mail: MailOptions,
         **own: object,
     ) -> None:
         flags = ControllerFlags(
@@ -66,7 +69,11 @@ def controller_options(command: Callable[..., None]) -> Callable[..., None]:
             shard_on_events=enable_node_event_trigger,
             sharding_configmap=sharding_configmap,
             sharding_configmap_namespace=sharding_configmap_namespace,
+            mail=mail,
         )
+        from strato.controllers import choose_controllers
+
+        choose_controllers(flags.chosen)  # a wrong name is reported before a server is looked for
         command(controllers=flags, **own)
 
     options = (
@@ -86,9 +93,10 @@ def controller_options(command: Callable[..., None]) -> Callable[..., None]:
                      help="Configuration of the sharding controller."),
         click.option("--sharding-configmap-namespace", default="", help="Its namespace; that of the leases without."),
     )  # fmt: skip
+    with_mail = mail_options(bundled)
     for option in reversed(options):
-        bundled = option(bundled)
-    return bundled
+        with_mail = option(with_mail)
+    return with_mail
 
 
 def controllers_member(
@@ -112,12 +120,16 @@ def controllers_member(
     defaults = ControllerSettings()
     here = common.lease_namespace
     settings = ControllerSettings(
+        scheduler_names=tuple(names),
+        max_requeue=flags.max_requeue,
         topology_configmap=Key(here, defaults.topology_configmap.name),
         sharding_configmap=Key(flags.sharding_configmap_namespace or here, flags.sharding_configmap),
         scheduler_configs=flags.scheduler_configs or defaults.scheduler_configs,
         shard_sync_seconds=flags.shard_sync_seconds,
         shard_on_events=flags.shard_on_events,
         inherit_owner_annotations=flags.inherit_owner_annotations,
+        smtp_server=flags.mail.smtp_server,
+        mail_from=flags.mail.mail_from,
     )
     manager = ControllerManager(
         cluster,
@@ -125,9 +137,7 @@ def controllers_member(
         clock,
         random,
         enabled=choose_controllers(flags.chosen),
-        scheduler_names=names,
         metrics=metrics,
-        max_requeue=flags.max_requeue,
         settings=settings,
     )
     return Member(name="controllers", work=manager.run, lease=_LEASE)

@@ -74,6 +74,7 @@ SCHEDULER: tuple[ForeignFlag, ...] = (
     ForeignFlag("--cache-dump-dir", "'strato explain' and the events say what the cache holds"),
     ForeignFlag("--node-worker-threads", _THREADS),
     ForeignFlag("--gate-removal-worker-num", _THREADS),
+    ForeignFlag("--scheduler-worker-count", _THREADS),
     ForeignFlag("--ignored-provisioners", "a provisioner without capacity information never excludes a node"),
     ForeignFlag("--resource-sync-timeout", "the first cycle waits until everything has been read"),
 )

@@ -21,7 +21,7 @@ from strato.api.meta import Key
 from strato.api.wire import Handler, Request, Response, User
 from strato.client.cluster import Cluster
 from strato.clock import Clock
-from strato.errors import ApiError, Forbidden, NotFound, Unauthorized, UsageError
+from strato.errors import ApiError, Forbidden, NotFound, Unauthorized, UsageError, one_line
 from strato.http.listen import PortInUse, serve
 from strato.http.tls import server_context
 from strato.server.auth.ca import CertificateAuthority, user_named
@@ -55,7 +55,7 @@ class LogEndpoint:
         try:
             x509.load_pem_x509_certificates(self.client_ca.read_bytes())
         except (OSError, ValueError) as error:
-            raise UsageError(f"--client-ca-file {str(self.client_ca)!r}: cannot be used: {error}") from error
+            raise UsageError(f"--client-ca-file {str(self.client_ca)!r}: cannot be used: {one_line(error)}") from error
 
 
 class NodeLogs(Handler):

@@ -92,12 +92,15 @@ def node(
         if count:
             from strato.node.hollow import HollowNodes
 
-            hollow = HollowNodes(cluster, None, clock, random, count=count, name_prefix=prefix, cpu=cpu, memory=memory)
+            names = [f"{prefix}-{number}" for number in range(count)]
+            capacity = {"cpu": cpu, "memory": memory}
+            hollow = HollowNodes(cluster, None, clock, random, names=names, capacity=capacity)
             members.append(Member(name="hollow nodes", work=hollow.run))
         if sandbox:
             from strato.client.informer import Informers
             from strato.node.sandbox.gpupool import Offer
             from strato.node.sandbox.node import SandboxNode
+            from strato.node.sandbox.settings import NodeOffer, PodIsolation, PodNetwork
 
             # of all pods: hosts files name the peers on other nodes. A node's own identity sees its own pods alone
             informers = Informers(cluster, clock, random) if await _sees_all_pods(cluster) else None
@@ -105,18 +108,17 @@ def node(
                 cluster,
                 clock,
                 random,
-                name=node_name,
+                informers,
                 data_dir=directory,
-                hidden=[home.path],
-                informers=informers,
-                cpus=cpus,
-                memory=node_memory,
-                strict_images=strict_images,
-                own_network=pod_network != "host",
-                egress=pod_network == "nat",
-                own_users=pod_users == "own",
-                gpus=Offer(gpus),
-                kubelet_port=kubelet_port,
+                offer=NodeOffer(
+                    name=node_name, cpus=cpus, memory=node_memory, gpus=Offer(gpus), kubelet_port=kubelet_port
+                ),
+                isolation=PodIsolation(
+                    network=PodNetwork(pod_network),
+                    own_users=pod_users == "own",
+                    strict_images=strict_images,
+                    hidden=[home.path],
+                ),
             )
 
             async def be_a_node() -> None:

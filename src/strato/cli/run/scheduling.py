@@ -34,6 +34,9 @@ class SchedulerFlags:
     default_queue: str
     shard_mode: str
     shard_name: str
+    """Empty: as the scheduler is called."""
+    agents: bool
+    """Whether pods of the agent scheduler are served too."""
     node_labels: frozenset[tuple[str, str]]
 
 
@@ -54,6 +57,7 @@ def scheduler_options(command: Callable[..., None]) -> Callable[..., None]:
         default_queue: str,
         scheduler_sharding_mode: str,
         scheduler_sharding_name: str,
+        agent_scheduler: bool,
         node_selector: tuple[str, ...],
         **own: object,
     ) -> None:
@@ -65,6 +69,7 @@ def scheduler_options(command: Callable[..., None]) -> Callable[..., None]:
             default_queue=default_queue,
             shard_mode=scheduler_sharding_mode,
             shard_name=scheduler_sharding_name,
+            agents=agent_scheduler,
             node_labels=labels_of(node_selector),
         )
         command(scheduler=flags, **own)
@@ -78,7 +83,9 @@ def scheduler_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--default-queue", default="default", show_default=True, help="Of pod groups that name none."),
         click.option("--scheduler-sharding-mode", type=modes, default="none", show_default=True,
                      help="Whether nodes outside the own NodeShard are used, and when."),
-        click.option("--scheduler-sharding-name", default="volcano", show_default=True, help="Name of the NodeShard."),
+        click.option("--scheduler-sharding-name", default="",
+                     help="Name of the NodeShard.  [default: volcano, agent-scheduler for its pods]"),
+        switch("--agent-scheduler", help="Serve pods with schedulerName agent-scheduler too."),
         click.option("--node-selector", multiple=True, metavar="KEY:VALUE,…",
                      help="Only nodes with one of these labels."),
     )  # fmt: skip
@@ -118,10 +125,15 @@ def scheduler_member(
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
     from strato.scheduler.cache.replicas import from_environment
+    from strato.scheduler.config import agent_config
+    from strato.scheduler.model.tasks import AGENT_SCHEDULER
     from strato.scheduler.optimal.loading import load
     from strato.scheduler.options import SchedulerOptions
     from strato.scheduler.placement.placer import warm_up
 
+    if flags.agents and AGENT_SCHEDULER not in names:
+        names = (*names, AGENT_SCHEDULER)
+    alone = names == (AGENT_SCHEDULER,)
     replicas = from_environment(os.environ)
     lease = lease_of(names)
     if replicas is not None:
@@ -131,13 +143,13 @@ def scheduler_member(
         informers,
         clock,
         random,
-        config=flags.config,
+        config=flags.config or (agent_config() if alone else None),
         options=SchedulerOptions(
             names=names,
             period_seconds=flags.period_seconds,
             default_queue=flags.default_queue,
             shard_mode=flags.shard_mode,
-            shard_name=flags.shard_name,
+            shard_name=flags.shard_name or (AGENT_SCHEDULER if alone else "volcano"),
             node_labels=flags.node_labels,
             replicas=replicas,
             audit_seconds=AUDIT_SECONDS,

@@ -1,0 +1,103 @@
+"""Check the directory of the embedded cluster: process, journal, permissions, certificates."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from strato.cli.diagnosis.cluster import SECONDS_PER_DAY, WARN_DAYS
+from strato.cli.diagnosis.findings import Finding, problem, warning
+from strato.cli.home import Home
+from strato.clock import Clock, format_time
+from strato.errors import StratoError
+
+
+def findings(home: Home, journal: Path, clock: Clock) -> Iterator[Finding]:
+    """Look at everything."""
+    yield _process(home)
+    yield from _node(home)
+    yield _journal(home, journal)
+    yield from _permissions(home, journal)
+    yield from _certificates(home, clock.now())
+
+
+def _process(home: Home) -> Finding:
+    pid = home.running_pid()
+    if pid is None:
+        return Finding("process", f"no cluster runs in {home.path}; 'strato up' starts one")
+    if not home.ready():
+        what = f"process {pid} is not ready; the very first start compiles for up to a minute"
+        return problem("process", what, f"tail -f {home.log}")
+    return Finding("process", f"process {pid} serves at {home.ready()['address']}")
+
+
+def _node(home: Home) -> Iterator[Finding]:
+    """Yield what the running cluster says of this machine: it may be another user's, or started elsewhere."""
+    if home.running_pid() is not None:
+        for text in (home.ready().get("node") or {}).get("warnings", ()):
+            yield warning("node", str(text), "what it says, then: strato down; strato up")
+
+
+def _journal(home: Home, journal: Path) -> Finding:
+    if home.running_pid() is not None:
+        return Finding("journal", f"{journal}: in use; it was checked when the cluster started")
+    if not any(journal.parent.glob(f"{journal.name}*")):
+        return Finding("journal", f"{journal}: none yet")
+    try:
+        count, revision = check_journal(journal)
+    except StratoError as error:
+        return problem("journal", f"{journal}: {error}", "strato restore FILE, or: strato doctor --salvage")
+    return Finding("journal", f"{journal}: {count} objects, revision {revision}, every checksum matches")
+
+
+def check_journal(journal: Path) -> tuple[int, int]:
+    """Check a journal as a start would, on a copy; return how many objects it holds and its newest revision.
+
+    Raises:
+        StratoError: It would be refused.
+    """
+    from strato.server.journal.file import JournalFile
+    from strato.server.journal.salvage import journal_files
+
+    with tempfile.TemporaryDirectory(dir=journal.parent, prefix=".strato-check-") as scratch:
+        for file in journal_files(journal):
+            shutil.copyfile(file, Path(scratch) / file.name)
+        try:
+            opened = JournalFile(Path(scratch) / journal.name)
+            count = sum(1 for _ in opened.read())
+            revision = opened.last_revision
+            opened.close()
+        except StratoError as error:
+            raise StratoError(str(error).replace(scratch, str(journal.parent))) from error
+        return count, revision
+
+
+def _permissions(home: Home, journal: Path) -> Iterator[Finding]:
+    check = "permissions"
+    secrets = [home.tokens, home.kubeconfig, *sorted(home.pki.glob("*.key")), *sorted(home.path.glob("kubeconfig.*"))]
+    secrets += [path for path in sorted(journal.parent.glob(f"{journal.name}*")) if path.is_file()]
+    open_ones = [path for path in secrets if path.exists() and path.stat().st_mode & 0o077]
+    mode = home.path.stat().st_mode & 0o777
+    if mode & 0o077:
+        yield problem(check, f"{home.path}: others may enter it (mode {mode:04o})", f"chmod 700 {home.path}")
+    for path in open_ones:
+        mode_of_it = path.stat().st_mode & 0o777
+        yield problem(check, f"{path}: others may read it (mode {mode_of_it:04o})", f"chmod 600 {path}")
+    if not open_ones and not mode & 0o077:
+        yield Finding(check, "keys, tokens and journal are their owner's alone")
+
+
+def _certificates(home: Home, now: float) -> Iterator[Finding]:
+    from strato.cli.diagnosis.ask import ends_of
+
+    check = "certificates"
+    for path in sorted(home.pki.glob("*.crt")):
+        ends = ends_of(path.read_bytes())
+        if ends is None:
+            yield problem(check, f"{path}: it is no certificate", "bring it back: strato restore FILE")
+        elif ends - now < WARN_DAYS * SECONDS_PER_DAY:
+            yield problem(check, f"{path}: it ends {format_time(ends)}; a start renews it", "strato down; strato up")
+        else:
+            yield Finding(check, f"{path}: good for {(ends - now) / SECONDS_PER_DAY:.0f} days")

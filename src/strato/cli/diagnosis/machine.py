@@ -1,0 +1,171 @@
+"""Judge whether this machine can be a cluster: what `strato up` needs and what pods get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from strato.cli.diagnosis.findings import Finding, problem, warning
+from strato.units import human_bytes
+
+LITTLE_ROOM_BYTES = 256 << 20
+_LITTLE_MEMORY_BYTES = 512 << 20
+_FEW_INODES = 1000
+_FEW_OPEN_FILES = 4096
+_CLOCK_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is free where the cluster writes."""
+
+    path: Path
+    free_bytes: int
+    free_inodes: int = 1 << 30
+    """Counted high where the file system has no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who listens on a port."""
+
+    pid: int = 0
+    """0 when that cannot be seen."""
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFacts:
+    """What was seen of this machine."""
+
+    python: str = ""
+    strato: str = ""
+    user: str = "root"
+    isolation: str = "root"
+    """``root``, ``user`` or ``plain``: the strongest that works for this user."""
+    forbidding: str = ""
+    """The kernel's setting that forbids namespaces, as one types it to allow them."""
+    cgroups: bool = True
+    """Whether a control group can be written."""
+    missing_controllers: Sequence[str] = ()
+    has_systemd: bool = False
+    egress_problem: str = ""
+    """Why pods cannot reach beyond this machine; looked at as root only."""
+    kubectl: str = ""
+    """Version of the system's kubectl, ``unknown`` when it does not say, empty when there is none."""
+    rooms: Sequence[Room] = ()
+    memory_bytes: int = 1 << 40
+    """Free, or to be had at once."""
+    open_files: int = 1 << 20
+    port: int = 6443
+    listener: Listener | None = None
+    """Who has the port, beside a cluster of ours."""
+    is_clock_kept: bool | None = None
+    """Whether the kernel knows of something that keeps the clock right; None where it cannot be asked."""
+    newest_write_ahead_seconds: float = 0.0
+    """How far in the future the newest file of the journal was written."""
+
+
+def findings(facts: MachineFacts) -> Iterator[Finding]:
+    """Judge everything."""
+    yield Finding("version", f"strato {facts.strato}, Python {facts.python}")
+    yield _privileges(facts)
+    yield _cgroups(facts)
+    if facts.isolation == "root":
+        yield _egress(facts)
+    for room in facts.rooms:
+        yield _room(room)
+    yield _memory(facts)
+    yield _open_files(facts)
+    yield _port(facts)
+    yield _clock(facts)
+    yield _kubectl(facts)
+
+
+def _privileges(facts: MachineFacts) -> Finding:
+    check, who = "privileges", f"you are {facts.user}"
+    if facts.isolation == "root":
+        return Finding(check, f"{who}: pods get namespaces and addresses of their own")
+    if facts.isolation == "user":
+        return Finding(check, f"{who}: pods get user namespaces, and share the machine's network; as root they do not")
+    what = f"{who}, who may make no namespaces: pods run as plain processes that see each other and your files"
+    return warning(check, what, f"sudo sysctl {facts.forbidding}" if facts.forbidding else "sudo strato up")
+
+
+def _cgroups(facts: MachineFacts) -> Finding:
+    check = "cgroups"
+    missing = ", ".join(facts.missing_controllers)
+    if facts.cgroups and not missing:
+        return Finding(check, "limits of CPU, memory and processes hold")
+    what = f"limits of {missing} do not hold: the control group lacks them" if facts.cgroups else _NO_GROUP
+    if facts.has_systemd and facts.user != "root":
+        todo = "systemd-run --user --scope -p 'Delegate=cpu memory pids' strato up"
+    elif facts.user != "root":
+        todo = "sudo strato up"
+    else:
+        todo = "run it where /sys/fs/cgroup is writable; in a container: docker run --privileged --cgroupns=private"
+    return warning(check, what, todo)
+
+
+_NO_GROUP = "limits of CPU and memory do not hold: no control group can be written"
+
+
+def _egress(facts: MachineFacts) -> Finding:
+    check = "nftables"
+    if not facts.egress_problem:
+        return Finding(check, "pods can reach what this machine reaches")
+    what = f"pods reach one another and this machine, nothing beyond it: {facts.egress_problem}"
+    if "not installed" in facts.egress_problem:
+        return warning(check, what.split("; ")[0], "apt-get install nftables")
+    if "no default route" in facts.egress_problem:
+        return warning(check, what, "ip route add default via GATEWAY, if this machine has a network")
+    return warning(check, what, "modprobe nf_tables; or go without: strato up --pod-network isolated")
+
+
+def _room(room: Room) -> Finding:
+    if room.free_bytes < LITTLE_ROOM_BYTES:
+        what = f"{room.path}: {human_bytes(room.free_bytes)} free; a full disk stops writes"
+        return problem("disk", what, f"free some room: du -xh --max-depth=2 {room.path} | sort -h | tail")
+    if room.free_inodes < _FEW_INODES:
+        what = f"{room.path}: room for {room.free_inodes} more files; without it nothing is written"
+        return problem("disk", what, f"remove files: du -x --inodes --max-depth=2 {room.path} | sort -n | tail")
+    return Finding("disk", f"{room.path}: {human_bytes(room.free_bytes)} free")
+
+
+def _memory(facts: MachineFacts) -> Finding:
+    what = f"{human_bytes(facts.memory_bytes)} of memory free"
+    if facts.memory_bytes < _LITTLE_MEMORY_BYTES:
+        return warning("memory", what, "end something, or add memory: the first start takes 400 MiB")
+    return Finding("memory", what)
+
+
+def _open_files(facts: MachineFacts) -> Finding:
+    what = f"a process may open {facts.open_files} files"
+    if facts.open_files < _FEW_OPEN_FILES:
+        return warning("open files", what, "ulimit -n 65536, in the shell that types 'strato up'")
+    return Finding("open files", what)
+
+
+def _port(facts: MachineFacts) -> Finding:
+    check, listener = "port", facts.listener
+    if listener is None:
+        return Finding(check, f"{facts.port} is free, or this cluster's own")
+    who = f"process {listener.pid} ({listener.command})" if listener.pid else "another user's process"
+    return problem(check, f"{facts.port} is taken by {who}", "strato up --port 0")
+
+
+def _clock(facts: MachineFacts) -> Finding:
+    check, ahead = "clock", facts.newest_write_ahead_seconds
+    if ahead > _CLOCK_SECONDS:
+        what = f"it was set back: the journal was written {ahead:.0f} s from now"
+        return problem(check, what, "timedatectl set-ntp true; certificates and leases go by this clock")
+    if facts.is_clock_kept is False:
+        return warning(check, "the kernel knows nothing that keeps it right", "timedatectl set-ntp true")
+    return Finding(check, "it is kept right" if facts.is_clock_kept else "nothing speaks against it")
+
+
+def _kubectl(facts: MachineFacts) -> Finding:
+    if not facts.kubectl:
+        return warning("kubectl", "it is not installed", "apt-get install kubernetes-client")
+    return Finding("kubectl", facts.kubectl)

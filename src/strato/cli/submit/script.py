@@ -1,0 +1,74 @@
+"""A batch script and the lines in it that are options: ``#SBATCH …`` and ``#STRATO …``. Pure."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Final
+
+from strato.errors import InvalidInput, Problem, UsageError
+
+LARGEST_BYTES: Final = 900_000
+"""What fits into a ConfigMap with its metadata."""
+_DIRECTIVE = re.compile(r"#(SBATCH|STRATO)\s+(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One line of options."""
+
+    line: int
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script as it is run, with its own interpreter line."""
+
+    name: str
+    """Of its file, as messages begin."""
+    body: bytes
+    directives: tuple[Directive, ...]
+
+    @classmethod
+    def read(cls, name: str, body: bytes) -> Script:
+        """Find the options of a script: those before its first command.
+
+        Raises:
+            UsageError: It cannot be run, or a line of options cannot be read.
+        """
+        if not body.startswith(b"#!"):
+            raise UsageError(f"{name}: is no batch script: its first line must be #! and an interpreter, as #!/bin/sh")
+        if b"\r\n" in body:
+            raise UsageError(f"{name}: has DOS line breaks; convert it, for example with dos2unix")
+        if len(body) > LARGEST_BYTES:
+            raise UsageError(f"{name}: has more than {LARGEST_BYTES} bytes, all that a script may have")
+        directives: list[Directive] = []
+        problems: list[Problem] = []
+        for number, line in enumerate(body.decode(errors="replace").split("\n"), 1):
+            if line.strip() and not line.startswith("#"):
+                break
+            found = _DIRECTIVE.match(line)
+            if found is None:
+                continue
+            try:
+                directives.append(Directive(number, tuple(shlex.split(found[2], comments=True))))
+            except ValueError as error:
+                problems.append(Problem(f"line {number}", f"{error}: {line.strip()}"))
+        if problems:
+            raise InvalidInput(name, problems)
+        return cls(name, body, tuple(directives))
+
+    def data(self) -> dict[str, dict[str, str]]:
+        """Return what a ConfigMap holds of it."""
+        try:
+            return {"data": {"script": self.body.decode()}}
+        except UnicodeDecodeError:
+            return {"binaryData": {"script": base64.b64encode(self.body).decode()}}
+
+
+def wrapped(command: str) -> Script:
+    """Return the script that runs one command, as ``--wrap`` has it."""
+    return Script("wrap", f"#!/bin/sh\n{command}\n".encode(), ())
