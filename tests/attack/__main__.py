@@ -15,12 +15,14 @@ CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("damage", ("--count", "1000")),
     ("kills", ("--count", "1000")),
     ("evictions", ("--count", "10000")),
+    ("cycles", ("--count", "20000")),
     ("fastpaths", ("--count", "100000")),
     ("faults", ("--count", "500")),
     ("failover", ("--count", "200")),
     ("soak", ("--minutes", "60")),
     ("paths", ("--count", "120000")),
     ("rights", ("--count", "100000")),
+    ("streams", ("--count", "5000")),
 )
 """Module in this package and its nightly arguments."""
 

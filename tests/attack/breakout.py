@@ -35,8 +35,8 @@ HOST_USERS = "root, machine's users"
 LEVELS: dict[str, dict[str, Any]] = {
     "root": {},
     HOST_USERS: {"own_users": False},
-    "user": {"isolation": "user"},
-    "plain": {"isolation": "plain"},
+    "user": {"level": "user"},
+    "plain": {"level": "plain"},
 }
 _SECRET = "SECRET-OF-THE-CLUSTER"
 _POD_SECRET = "SECRET-OF-ANOTHER-POD"
