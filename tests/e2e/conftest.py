@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.e2e.worlds import ClusterWorld, EmbeddedWorld, KubeWorld, World, embe
 
 PREFIX = "e2e-"
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has it ignored, and so would ours
 
 
 @pytest.fixture(scope="session")

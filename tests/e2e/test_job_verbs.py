@@ -137,6 +137,8 @@ def test_waiting_ends_as_the_jobs_do(world: World, namespace: str) -> None:
     assert re.search(r"Failed to wait for job: bad ended as (Terminated|Failed)", done.stderr), done.stderr
     done = wait("huge", "--timeout", "4")
     assert done.returncode == 1
-    assert "not finished after 4 s: huge is Pending; ask 'strato explain job/NAME' why" in done.stderr
+    assert "not finished after 4 s: huge is Pending (" in done.stderr
+    assert "the largest pod needs cpu 900 at least" in done.stderr
+    assert "ask 'strato explain job/huge" in done.stderr
     done = wait("nobody")
     assert (done.returncode, done.stderr.strip()) == (1, "Failed to wait for job: job nobody does not exist")

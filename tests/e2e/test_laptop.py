@@ -22,7 +22,7 @@ from strato.node.sandbox.egress import table_name
 from strato.node.sandbox.network import bridge_name
 from tests.e2e.conftest import EXAMPLES
 from tests.e2e.test_jobs import vcjob
-from tests.e2e.worlds import EmbeddedWorld, alive, eventually
+from tests.e2e.worlds import STRATO, EmbeddedWorld, alive, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.embedded]
 
@@ -81,16 +81,6 @@ def test_nodes_of_a_former_start_do_not_stay(laptop: Laptop) -> None:
 
 
 @pytest.mark.timeout(360)
-def test_what_leads_into_a_pod_is_refused_with_a_reason(laptop: Laptop) -> None:
-    world = laptop("--cpus", "4")
-    world.kubectl("create", "-f", "-", stdin=process_pod("endless", "exec sleep 1000"))
-    eventually(lambda: world.get("pod", "endless")["status"].get("phase") == "Running", what="pod runs")
-    for command in (["exec", "endless", "--", "true"], ["attach", "endless"], ["port-forward", "endless", "18080:80"]):
-        refused = world.kubectl_process(*command, check=False)
-        assert refused.returncode == 1
-        assert "is not served by the embedded API server" in refused.stderr
-
-
 @pytest.mark.timeout(360)
 def test_the_pods_egress_is_closed_by_down_also_after_kill_9(laptop: Laptop) -> None:
     if os.geteuid() != 0 or shutil.which("nft") is None:
@@ -190,6 +180,16 @@ def test_an_unknown_image_runs_on_the_host_and_says_so_unless_strict(laptop: Lap
     eventually(lambda: world.get("pod", "borrowed")["status"].get("phase") == "Succeeded", what="pod ran")
     eventually(lambda: "ImageSubstituted" in world.kubectl("get", "events"), what="the event")
     assert "busybox:1.36" in world.own("status")
+    for image, command, said in (
+        ("busybox:1.36", "echo ran", "run on this machine's own root (strato/host, read-only)"),
+        ("busybox:1.36", "", "which names no command to run on this machine's own root: its pods do not start"),
+        ("strato/host", "echo ran", ""),
+    ):
+        words = ["job", "run", "-N", f"j-{len(said)}", "-i", image, *(["-c", command] if command else [])]
+        done = subprocess.run(
+            [*STRATO, "--home", str(world.home), *words], text=True, capture_output=True, timeout=60, check=True
+        )
+        assert said in done.stderr if said else not done.stderr, done.stderr
     missing = (
         process_pod("missing", "true").replace("strato/host", "nowhere/none").replace('"sh"', '"/no/such/program"')
     )

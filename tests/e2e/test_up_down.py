@@ -172,6 +172,26 @@ def test_several_terminals_at_once_end_in_one_state(world: EmbeddedWorld) -> Non
     assert_nothing_is_left(world)
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_stop_that_is_interrupted_leaves_nothing(world: EmbeddedWorld, how: signal.Signals) -> None:
+    home, chance = Home(world.home), random.Random(9)
+    for number in range(4):
+        world.own("up", *SMALL)
+        stopping = begin(world, "down", "--keep-pods")
+        if number:  # else as soon as it has said how
+            time.sleep(chance.uniform(0.2, 0.8))
+        else:
+            eventually(lambda: home.stop_file.exists() or home.owner() is None, what="it begins", every=0.001)
+        stopping.send_signal(how)
+        code, said = end(stopping)
+        assert code in (0, 130, -how), said
+        if code == 130:
+            assert "interrupted; " in said
+        world.own("down")
+        assert_nothing_is_left(world)
+
+
 @pytest.mark.timeout(300)
 def test_a_start_goes_on_when_who_began_it_is_killed(world: EmbeddedWorld) -> None:
     starting = begin(world, "up", *SMALL)
@@ -276,3 +296,18 @@ def test_ctrl_c_ends_a_cluster_in_the_foreground_with_its_pods(world: EmbeddedWo
     assert "cluster is down; 1 pod was ended" in said
     assert_nothing_is_left(world)
     assert os.path.getsize(world.home / "data" / "journal.sqlite")
+
+
+@pytest.mark.timeout(300)
+def test_the_foreground_says_where_it_serves_and_how_to_talk_to_it(world: EmbeddedWorld) -> None:
+    command = [*STRATO, "--home", str(world.home), "up", *SMALL, "--foreground"]
+    serving = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert serving.stdout is not None
+    assert re.match(r"cluster is up at https://127\.0\.0\.1:\d+\n", serving.stdout.readline())
+    assert f"export KUBECONFIG={world.home}/kubeconfig" in serving.stdout.readline()
+    assert sorted(q["metadata"]["name"] for q in world.items("queues")) == ["default", "root"]
+    serving.send_signal(signal.SIGINT)
+    code, said = end(serving)
+    assert code == 0, said
+    assert "cluster is down" in said
+    assert "nft" not in said
