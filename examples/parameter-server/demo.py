@@ -1,14 +1,16 @@
 """Run several copies of the training job at once on a cluster that holds one and a half, and watch them finish.
 
-    python examples/parameter-server/demo.py [--copies 5]
+    python examples/parameter-server/demo.py [--copies 5] [--json FILE]
 
 Starts an embedded cluster of its own in a temporary directory, submits the copies, prints what happens, checks that
-no gang was ever half-started, and stops the cluster. Exit status 0 means that every copy completed.
+no gang was ever half-started, and stops the cluster. Exit status 0 means that every copy completed. The file gets when
+each pod was bound and ended, in seconds since the first job was submitted.
 """
 
 import argparse
 import asyncio
 import collections
+import json
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,7 @@ class Story:
         self.phases: dict[str, str] = {}
         self.bound: dict[str, set[str]] = collections.defaultdict(set)
         self.first_bound: list[str] = []
+        self.times: dict[str, dict[str, dict[str, float]]] = collections.defaultdict(dict)  # by job, pod and event
         self.done = asyncio.Event()
 
     def say(self, text: str) -> None:
@@ -56,10 +59,17 @@ class Story:
         if job and pod["spec"].get("nodeName"):
             if not self.bound[job]:
                 self.first_bound.append(job)
+            self.note(job, pod["metadata"]["name"], "bound")
+            if pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") in ("Succeeded", "Failed"):
+                self.note(job, pod["metadata"]["name"], "ended")
             before = len(self.bound[job])
             self.bound[job].add(pod["metadata"]["name"])
             if before < PODS_PER_COPY == len(self.bound[job]):
                 self.say(f"job {job}: all {PODS_PER_COPY} pods placed")
+
+    def note(self, job: str, pod: str, event: str) -> None:
+        now = time.monotonic() - self.started
+        self.times[job].setdefault(pod, {}).setdefault(event, round(now, 2))
 
     def verdict(self) -> str | None:
         """Return what went wrong, or None."""
@@ -89,10 +99,10 @@ async def follow(cluster: HttpCluster, story: Story) -> None:
         await asyncio.gather(*watches)  # raises what ended the watch
 
 
-async def run(home: Path, copies: int, timeout_seconds: float) -> str | None:
+async def run(home: Path, story: Story, timeout_seconds: float) -> str | None:
     config = kubeconfig.load([home / "kubeconfig"])
     cluster = HttpCluster(config, SystemClock())
-    story = Story(copies)
+    copies = story.copies
     try:
         script = {"metadata": {"name": "parameter-server"}, "data": {"train.py": (HERE / "train.py").read_text()}}
         await cluster.create(catalog.CONFIGMAP, {"apiVersion": "v1", "kind": "ConfigMap", **script}, "default")
@@ -122,18 +132,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--copies", type=int, default=5)
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds until giving up")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the times of the run here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="strato-demo-") as directory:
         home = Path(directory)
         strato(home, "up", "--cpus", str(CPUS), "--port", "0")
         try:
-            problem = asyncio.run(run(home, args.copies, args.timeout))
+            story = Story(args.copies)
+            problem = asyncio.run(run(home, story, args.timeout))
             if problem:
                 strato(home, "status")
         finally:
             strato(home, "down")
     if problem:
         sys.exit(f"demo failed: {problem}")
+    if args.json:
+        args.json.write_text(json.dumps({"cpus": CPUS, "pods": story.times}, indent=1, sort_keys=True) + "\n")
     print(f"all {args.copies} jobs completed, one gang after another, none half-started")
 
 

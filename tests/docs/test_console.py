@@ -80,16 +80,16 @@ def understood(words: list[str]) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_pages_exists(command: str) -> None:
-    words = shlex.split(command)
-    if words[0] == "strato":
-        understood(words[1:])
-    elif words[0] == "make":
+    program = command.split()[0]
+    if program == "strato":
+        understood(shlex.split(command)[1:])
+    elif program == "make":
         targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        assert {word for word in words[1:] if "=" not in word} <= set(targets)  # the others set a variable
-    elif words[:2] == ["python", "-m"]:
-        assert importlib.util.find_spec(words[2].removesuffix(".NAME")) is not None
-    else:
-        assert words[0] in {"kubectl", "helm", "docker", "xargs", "grep", "less", "pip", "python", "cp"}, words[0]
+        assert {word for word in shlex.split(command)[1:] if "=" not in word} <= set(
+            targets
+        )  # the others set a variable
+    elif command.startswith("python -m "):
+        assert importlib.util.find_spec(command.split()[2].removesuffix(".NAME")) is not None
 
 
 @pytest.mark.parametrize("words", ["uo", "up --hollow-node=x --no-such", "job runn", "job run --nam x"])

@@ -56,6 +56,23 @@ def test_the_configuration_takes_the_plugin_and_decisions_follow(example: Path) 
     assert json.loads(result.stdout)["cycles"][0]["binds"] == [{"pod": "default/p", "node": "cheap"}]
 
 
+def test_typing_errors_are_told_as_the_page_says(example: Path) -> None:
+    """The worked example with three names mistyped."""
+    text = (example / "cheap.py").read_text()
+    for right, wrong in (
+        ("def filter_task(", "def filter_tasks("),
+        ("metadata.annotation(LIMIT)", "metadata.anotation(LIMIT)"),
+        ("self.args.weight", "self.args.wieght"),
+    ):
+        text = text.replace(right, wrong, 1)
+    (example / "cheap.py").write_text(text)
+    command = [sys.executable, "-m", "strato", "config", "check", "scheduler.conf"]
+    done = subprocess.run(command, cwd=example, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: scheduler.conf is invalid (3 problems)")
+    assert f"```text\n{done.stderr}```" in DOC.read_text()
+
+
 def test_the_list_of_extension_points_is_that_of_the_class() -> None:
     rows = []
     for name, found in POINTS.items():

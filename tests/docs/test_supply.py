@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +53,37 @@ def test_the_image_installs_nothing_but_what_is_locked() -> None:
     installs = [part for line in lines for part in line.split("&&") if "pip install" in part]
     assert len(installs) == 3
     assert all("--require-hashes" in part or "--no-index --prefix" in part for part in installs)
+
+
+def test_documentation_chart_and_installation_name_one_image() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    basic = yaml.safe_load((DEPLOY / "strato" / "values.yaml").read_text())["basic"]
+    names = {basic[f"{part}_image_name"] for part in ("scheduler", "controller", "admission")}
+    assert names == {"strato/strato"}
+    assert basic["image_tag_version"] == version
+    for page in (DEPLOY / "README.md", ROOT / "docs" / "first-steps.md"):
+        built = re.findall(r"docker build -f deploy/Dockerfile -t (\S+) \.", page.read_text())
+        assert built, page
+        for image in built:
+            registry = image.removesuffix(f"strato/strato:{version}")
+            assert image != registry, f"{page}: {image} is not what the chart runs"
+            if registry:
+                assert f"basic.image_registry={registry.rstrip('/')}" in page.read_text()
+
+
+def test_the_versions_of_python_are_said_alike() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [found[1] for line in project["classifiers"] if (found := re.search(r":: (3\.\d+)$", line))]
+    oldest, newest = named[0], named[-1]
+    minor = int(newest.partition(".")[2])
+    assert project["requires-python"] == f">={oldest},<3.{minor + 1}"
+    assert [int(version.partition(".")[2]) for version in named] == list(
+        range(int(oldest.partition(".")[2]), minor + 1)
+    )
+    assert f"Python {oldest} to {newest}" in (ROOT / "README.md").read_text()
+    base = re.search(r"ARG BASE=python:(3\.\d+)-", (DEPLOY / "Dockerfile").read_text())
+    assert base is not None
+    assert base[1] in named
 
 
 def test_the_list_of_what_is_in_the_image_is_that_of_the_lock() -> None:
