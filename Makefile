@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
 
-.PHONY: demo test test-long lint e2e e2e-kube e2e-cluster attack attack-slice mutate audit lock chart bench bench-kube clean
+.PHONY: demo test test-pythons test-long dist lint e2e e2e-kube e2e-cluster e2e-debian attack attack-slice mutate audit lock chart docs bench bench-kube clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -31,9 +31,17 @@ $(VENV)/.dev: $(VENV)/.base
 
 demo: $(VENV)/.base ## Run five copies of a distributed training job on an embedded cluster, to completion.
 	@$(BIN)/python examples/parameter-server/demo.py
+	@echo "the command is $(BIN)/strato; next: $(BIN)/strato up"
 
 test: $(VENV)/.dev ## Run the default test suite.
 	$(BIN)/python -m pytest
+
+test-pythons: $(VENV)/.dev ## Run the tests where versions differ on every other Python that is installed; PYTHONS=--whole: all.
+	$(BIN)/python tools/pythons.py $(PYTHONS)
+
+dist: $(VENV)/.dev ## Build wheel and source archive, install each into a fresh environment and run a job with it.
+	$(BIN)/python -m pip install --quiet --group dist
+	$(BIN)/python tools/dist.py
 
 lint: $(VENV)/.dev ## Check format, lint, types and the direction of imports.
 	$(BIN)/ruff format --check .
@@ -54,6 +62,9 @@ e2e-kube: $(VENV)/.dev ## Run the same end-to-end tests on a real kube-apiserver
 e2e-cluster: $(VENV)/.dev ## Run the end-to-end tests on the cluster of KUBECONFIG; it must have strato installed.
 	@test -n "$$KUBECONFIG" || { echo "error: set KUBECONFIG to the cluster's kubeconfig"; exit 2; }
 	STRATO_E2E_WORLD=cluster $(BIN)/python -m pytest -o timeout=600 -m 'e2e and not embedded' tests/e2e
+
+e2e-debian: ## Type README and the pages on a Debian 12 with nothing else on it (needs root and debootstrap).
+	tests/e2e/bare_debian.sh
 
 attack: $(VENV)/.dev ## Attack the software at full size: bodies, pods, disks, kills (hours).
 	$(BIN)/python -m tests.attack
@@ -77,6 +88,14 @@ lock: $(VENV)/.base ## Choose the dependencies of the image anew: versions, hash
 	$(BIN)/python -m pip install --quiet --group supply
 	$(BIN)/python tools/lock.py
 
+$(VENV)/.docs: $(VENV)/.dev mkdocs.yml
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+docs: $(VENV)/.docs ## Build the documentation into build/docs and check it: links, order, nothing from other hosts.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m pytest tests/docs/test_site.py
+
 bench: $(VENV)/.dev ## Run every benchmark; see benchmarks/README.md.
 	$(BIN)/python -m benchmarks
 
@@ -85,4 +104,4 @@ bench-kube: $(VENV)/.dev ## Measure our parts on a real kube-apiserver (needs Go
 	tests/e2e/kube/controlplane/build.sh && $(BIN)/python -m benchmarks.kube $(if $(PEER),--peer $(PEER))
 
 clean: ## Remove the virtual environment and caches.
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .pythons dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

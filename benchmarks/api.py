@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import publish
+from benchmarks.report import check_writable, publish
 from strato.api.wire import Request, User
 from strato.client import kubeconfig
 from strato.client.http import HttpCluster
@@ -258,6 +258,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--pods", type=int, nargs="+", default=[10_000, 100_000], help="how many pods are stored")
     options = parser.parse_args()
+    check_writable()
     rows: list[Row] = []
     for pods in options.pods:
         with tempfile.TemporaryDirectory(prefix="strato-bench-") as directory:

@@ -18,7 +18,8 @@ BEGAN = time.monotonic()
 from strato.clock import SystemClock  # noqa: E402 - importing is part of a restart
 from strato.http.listen import serve  # noqa: E402
 from strato.http.tls import server_context  # noqa: E402
-from strato.server.auth import bootstrap, kubeconfig  # noqa: E402
+from strato.server import bootstrap  # noqa: E402
+from strato.server.auth import kubeconfig  # noqa: E402
 from strato.server.auth.ca import CertificateAuthority  # noqa: E402
 from strato.server.auth.identity import Authenticator  # noqa: E402
 from strato.server.auth.tokens import Tokens  # noqa: E402

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import uvloop
 
-from benchmarks.report import publish
+from benchmarks.report import check_writable, publish
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.wire import Handler, Request, Response, User
@@ -150,6 +150,7 @@ def main() -> int:
     parser.add_argument("--running", type=int, default=80_000)
     parser.add_argument("--pods", type=int, default=140_000)
     args = parser.parse_args()
+    check_writable()
     collect_hardly()  # as `strato up` does
     warm_up()
     with tempfile.TemporaryDirectory(prefix="strato-bench-") as directory:

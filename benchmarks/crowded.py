@@ -78,6 +78,25 @@ def evicting(action: str) -> dict[str, Any]:
     return {"pods": 200, "seconds": seconds, "value": seconds * 1000, "unit": "ms"}
 
 
+def refused(jobs: int) -> dict[str, Any]:
+    """A full cluster of 1,000 nodes, and so many jobs that each ask for something else and may evict nobody."""
+    world = World()
+    _queues(world, 1)
+    _nodes(world, 1000)
+    world.set_group(_group("old", 1, "q0", "Running"))
+    for p in range(4000):
+        world.set_pod(_pod(f"old-{p}", "old", 16_000, f"node-{p % 1000}"))
+    for j in range(jobs):
+        world.set_group(_group(f"j{j}", 1, "q0", "Inqueue"))
+        world.set_pod(_pod(f"j{j}-0", f"j{j}", 1000 + j))
+    config, placer = parse_config(_CONFIG.format(action="preempt")), Placer(world.nodes)
+    began = time.process_time()
+    plan = run_cycle(world, config, now=1e9, rng=random.Random(1), placer=placer)
+    seconds = time.process_time() - began
+    assert not plan.evictions
+    return {"pods": 0, "seconds": seconds, "value": seconds * 1000, "unit": "ms"}
+
+
 def backlog(what: str) -> dict[str, Any]:
     """A full cluster of 1,000 nodes, 2,000 jobs wait for room or for their queue: a cycle after a change.
 

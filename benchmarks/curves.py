@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.report import publish
+from benchmarks.report import check_writable, publish
 from benchmarks.scheduler import build
 from strato.api.core import Pod
 from strato.api.volcano.scheduling import PodGroup
@@ -99,6 +99,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="up to 100,000 pods")
     parser.add_argument("--curve", choices=("nodes", "classes", "pods"), help="only this one; default is all three")
     chosen = parser.parse_args()
+    check_writable()
     warm_up()
     points = [("nodes", n, n, 5000, 10) for n in NODES]
     points += [("classes", n, 1000, 10_000, n) for n in CLASSES]

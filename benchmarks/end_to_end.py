@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster import Running, embedded
-from benchmarks.report import publish
+from benchmarks.report import check_writable, publish
 from strato.api import catalog
 from strato.client import kubeconfig
 from strato.client.cluster import EventType
@@ -205,6 +205,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="only 1,000 nodes")
     parser.add_argument("--kubeconfig", type=Path, help="measure this cluster instead of embedded ones")
     args = parser.parse_args()
+    check_writable()
     long_run = ["sleep", "3600"]
     workloads = [("gangs", 100, 50, long_run), ("single", 2000, 1, ["sleep", "0"])]
     rows, waits = [], []

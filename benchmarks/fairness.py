@@ -24,7 +24,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.api import PODS, asker, cpu_seconds, many, pod
-from benchmarks.report import publish
+from benchmarks.report import check_writable, publish
 from strato.clock import SystemClock
 from strato.server.embedded import open_server
 
@@ -218,6 +218,7 @@ def main() -> int:
     parser.add_argument("--load", choices=sorted(LOADS), help=argparse.SUPPRESS)
     parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    check_writable()
     if options.load:
         with contextlib.suppress(KeyboardInterrupt, ConnectionError, asyncio.IncompleteReadError):
             asyncio.run(LOADS[options.load](options.home))  # type: ignore[arg-type]  # each is a coroutine

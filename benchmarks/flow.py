@@ -20,7 +20,7 @@ import json
 import subprocess
 import sys
 
-from benchmarks.report import RESULTS, commit, publish
+from benchmarks.report import RESULTS, check_writable, commit, publish
 
 FULL = 12_500
 FILLS = (0.5, 0.7, 0.9, 0.97, 1.0, 1.03)
@@ -111,6 +111,7 @@ def main() -> None:
     parser.add_argument("--no-rivals", action="store_true", help="without OR-tools and LEMON")
     parser.add_argument("--rival-limit", type=float, default=60, metavar="SECONDS", help="per rival and point; 60")
     options = parser.parse_args()
+    check_writable()
     chosen = options.machines or options.fill
     fills = options.fill or (() if chosen else WHOLE_FILLS if options.whole else FILLS)
     sizes = options.machines or (() if chosen else WHOLE_SIZES if options.whole else SIZES)

@@ -18,7 +18,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from benchmarks.report import publish
+from benchmarks.report import check_writable, publish
 from strato.api import catalog
 from strato.api.volcano.batch import Job
 from strato.api.wire import Request, Response
@@ -113,6 +113,7 @@ def main() -> int:
     parser.add_argument("--wide", type=int, default=5000)
     parser.add_argument("--nodes", default="200x64cpu,256Gi")
     chosen = parser.parse_args()
+    check_writable()
     rows: list[dict[str, object]] = []
 
     async def run(name: str, jobs: int, tasks: int) -> None:

@@ -26,7 +26,7 @@ from tests.e2e.worlds import KubeWorld, eventually
 
 from benchmarks.end_to_end import throughput
 from benchmarks.peer import VolcanoWorld, volcano_programs, volcano_version
-from benchmarks.report import publish
+from benchmarks.report import check_writable, publish
 from benchmarks.requests import per_job, read, table
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -173,6 +173,7 @@ def main() -> int:
     parser.add_argument("--peer", choices=[VOLCANO], help="measure Volcano's own scheduler and controllers, too")
     parser.add_argument("--rounds", type=int, default=1, help="how often each workload runs, on each side")
     args = parser.parse_args()
+    check_writable()
     wanted = (("gangs", args.gangs, 50), ("single", args.singles, 1))
     workloads = [row for row in wanted if row[1] > 0]
     if args.nodes < 1 or args.rounds < 1 or not workloads:

@@ -35,6 +35,14 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def check_writable() -> None:
+    """Raise OSError when `publish` could not write; to be called before hours of work."""
+    RESULTS.mkdir(exist_ok=True)
+    probe = RESULTS / f".probe-{os.getpid()}"
+    probe.touch()
+    probe.unlink()
+
+
 def publish(name: str, rows: Sequence[Mapping[str, object]], notes: str = "") -> None:
     """Print ``rows`` (equal keys) as a table and write ``results/NAME.json``."""
     headers = list(rows[0])

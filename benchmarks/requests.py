@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.cluster import embedded
 from benchmarks.end_to_end import throughput
-from benchmarks.report import publish
+from benchmarks.report import check_writable, publish
 from strato.client import kubeconfig
 from strato.client.http import HttpCluster
 from strato.clock import SystemClock
@@ -92,6 +92,7 @@ def main() -> None:
     parser.add_argument("--gangs", type=int, default=20, help="jobs of 50 pods; 0 leaves the workload out")
     parser.add_argument("--singles", type=int, default=400, help="jobs of one pod; 0 leaves the workload out")
     args = parser.parse_args()
+    check_writable()
     published: list[dict[str, object]] = []
     for name, jobs, replicas in (("gangs", args.gangs, 50), ("single", args.singles, 1)):
         if not jobs:

@@ -16,12 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from benchmarks.crowded import backlog, cold_start, evicting
+from benchmarks.crowded import backlog, cold_start, evicting, refused
 from strato.api.core import Node, Pod
 from strato.api.volcano.scheduling import NetworkTopologySpec, PodGroup, Queue
 from strato.api.volcano.topology import HyperNode
@@ -111,6 +110,58 @@ def gangs() -> dict[str, Any]:
     return rate(build(1000, 20, 500), default_config())
 
 
+def services(world: World, count: int) -> None:
+    """Let pods of other people run there that avoid their like, a term each, as most Deployments have."""
+    for i in range(count):
+        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": f"s{i}"}}}
+        wish = {"weight": 100, "podAffinityTerm": term}
+        apart = {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}
+        if i % 2:
+            apart = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        view = {
+            "metadata": {"name": f"s{i}", "namespace": "bench", "uid": f"s{i}", "labels": {"app": f"s{i}"}},
+            "spec": {
+                "nodeName": f"node-{i % world.nodes.size}",
+                "containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}}}],
+                "affinity": {"podAntiAffinity": apart},
+            },
+            "status": {"phase": "Running"},
+        }
+        world.set_pod(msgspec.convert(view, Pod))
+
+
+def gangs_beside() -> dict[str, Any]:
+    world = build(1000, 20, 500)
+    services(world, 2000)
+    return rate(world, default_config())
+
+
+def apart() -> dict[str, Any]:
+    """Jobs whose pods avoid each other, term by term of their own, where 100,000 pods run already."""
+    world, config = build(5000, 100, 1000), default_config()
+    placer = Placer(world.nodes)
+    decide(world, config, placer)
+    for j in range(50):
+        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"job": f"apart-{j}"}}}
+        view = {
+            "metadata": {"name": f"apart-{j}", "namespace": "bench", "uid": f"a{j}"},
+            "spec": {"minMember": 10, "queue": "q0"},
+            "status": {"phase": "Inqueue"},
+        }
+        world.set_group(msgspec.convert(view, PodGroup))
+        for p in range(10):
+            meta = {"name": f"apart-{j}-{p}", "namespace": "bench", "uid": f"a{j}-{p}", "labels": {"job": f"apart-{j}"}}
+            meta["annotations"] = {"scheduling.k8s.io/group-name": f"apart-{j}"}
+            spec = {
+                "schedulerName": "volcano",
+                "containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}}}],
+                "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
+            }
+            world.set_pod(msgspec.convert({"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}, Pod))
+    placed, seconds = decide(world, config, placer)
+    return {"pods": placed, "seconds": seconds, "value": placed / seconds, "unit": "pods/s"}
+
+
 def one_pod_jobs() -> dict[str, Any]:
     return rate(build(1000, 10_000, 1), default_config())
 
@@ -195,6 +246,8 @@ def topology_beside() -> dict[str, Any]:
 BENCHMARKS: list[tuple[str, str, Callable[[], dict[str, Any]], float]] = [
     ("no-predicates", "5,000 nodes, 10,000 pods, 2 queues, no predicates", no_predicates, 40_000),
     ("gangs", "default plugins, 1,000 nodes, 20 gangs x 500", gangs, 5_000),
+    ("gangs-beside", "the same, beside 2,000 pods that each avoid their like", gangs_beside, 5_000),
+    ("apart", "50 gangs x 10 whose pods avoid each other, among 100,000 pods on 5,000 nodes", apart, 500),
     ("one-pod-jobs", "default plugins, 1,000 nodes, 10,000 one-pod jobs", one_pod_jobs, 2_000),
     ("one-pod-jobs-50", "the same in 50 classes", one_pod_jobs_many_classes, 2_000),
     ("elastic", "default plugins, 1,000 nodes, 20 x 500 with minMember 1", elastic_jobs, 5_000),
@@ -210,13 +263,16 @@ BENCHMARKS: list[tuple[str, str, Callable[[], dict[str, Any]], float]] = [
     ("backlog-first", "2,000 one-pod jobs that do not fit are looked at first", lambda: backlog("first"), 500),
     ("preempt", "full cluster, 1,000 nodes, a gang of 200 preempts", lambda: evicting("preempt"), 50),
     ("reclaim", "full cluster, 1,000 nodes, a gang of 200 reclaims", lambda: evicting("reclaim"), 50),
+    ("refused", "full cluster, 1,000 nodes, 500 jobs of 500 sizes may preempt nobody", lambda: refused(500), 500),
     ("cold-start", "5,000 nodes, 140,000 pods, 87,000 jobs to the first plan", cold_start, 15_000),
 ]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, default=None, help="also write the results here")
+    parser.add_argument(
+        "--json", type=argparse.FileType("a"), default=None, help="also write the results here; - is standard output"
+    )
     parser.add_argument("--only", default="", help="run one benchmark")
     options = parser.parse_args()
     gc.set_threshold(50_000, 20, 50)  # as in every process that serves
@@ -237,7 +293,10 @@ def main() -> int:
             ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
         ).stdout.strip()
         about = {"commit": commit, "cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()}
-        options.json.write_text(json.dumps({**about, "results": results}, indent=1))
+        if options.json.seekable():
+            options.json.truncate(0)  # what an earlier run wrote stayed until now
+        options.json.write(json.dumps({**about, "results": results}, indent=1) + "\n")
+        options.json.flush()
     return 0
 
 

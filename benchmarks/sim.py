@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.report import publish
+from benchmarks.report import check_writable, publish
 from strato.sim.run import SimulationOptions, simulate
 
 WEEK_SECONDS = 7 * 86400
@@ -54,6 +54,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, default=None, help="a Standard Workload Format log")
     parser.add_argument("--limit", type=int, default=1000, help="jobs of the log")
     chosen = parser.parse_args()
+    check_writable()
     rows = []
     with tempfile.TemporaryDirectory() as directory:
         trace = synthetic(Path(directory) / "week.csv", chosen.jobs)

@@ -13,7 +13,7 @@ from strato.api.defaults.pod import canonical_list
 from strato.api.quantity import parse
 from strato.api.validation.podspec import _is_fine
 from strato.lru import LruCache, memoised
-from strato.node.runplan import sleep_seconds
+from strato.node.commandlines import run_of
 from strato.server.schema import builtin, rules
 from strato.server.tables.custom import compile_path
 
@@ -91,7 +91,7 @@ def ignoring_errors(function: Callable[[Any], object]) -> Callable[[Any], None]:
         pytest.param(lambda text: canonical_list({"cpu": text}), "1", id="quantities to be written anew"),
         pytest.param(lambda text: _is_fine("cpu", text, "f", []), "1", id="complaints about quantities"),
         pytest.param(compile_path, ".a", id="paths of columns"),
-        pytest.param(lambda text: sleep_seconds([text]), "sleep 1", id="command lines"),
+        pytest.param(lambda text: run_of([text]), "sleep 1", id="command lines"),
         pytest.param(rules._program, "self.a == 1", id="rules of definitions"),
         pytest.param(
             lambda text: builtin.merge_info(catalog.POD).list_strategy((text,)),  # type: ignore[union-attr]  # it has one

@@ -19,8 +19,11 @@ Before the verb: `--master URL`, `--kubeconfig FILE` and `--context NAME` choose
 `STRATO_HOME`) the embedded one. Without them: `KUBECONFIG`, the embedded cluster of this machine when it runs,
 `~/.kube/config`, the service account of the pod.
 
-Results go to standard output, everything else to standard error. Exit status: 0 done, 1 failed, 2 unusable input, 130
-interrupted. `source <(strato completion bash)` completes commands, flags and choices; zsh and fish likewise.
+Results go to standard output, everything else to standard error. Exit status of every command: 0 done; 1 failed: what
+it names is not there, the server refused or did not answer, there is no cluster, a job waited for did not complete; 2
+unusable input: an option, a value or a file, found before a server is asked; 130 interrupted. Lists and views have
+`-o table|wide|json|yaml|name` and `-w`, which goes on with what changes. `source <(strato completion bash)` completes
+commands, flags and choices; zsh and fish likewise.
 
 Volcano's names are installed too: `vcctl` with the groups `job`, `queue`, `pod`, `jobflow`, `jobtemplate` and
 `version`, and `vsub`, `vjobs`, `vqueues`, `vcancel`, `vsuspend`, `vresume`. They take `-s`/`--master`,

@@ -3,6 +3,7 @@
     StratoError                 everything we raise on purpose
     ├── UsageError              a person gave something unusable: command line, file, configuration
     │   └── InvalidInput        … with every problem listed, each with its place (file, document, path)
+    ├── StateError              what was asked for cannot be done as things are: nothing of that name, a cluster runs
     ├── ApiError                what a Kubernetes API answers; carries reason, code and causes
     │   ├── BadRequest          400 BadRequest
     │   ├── Unauthorized        401 Unauthorized
@@ -27,6 +28,8 @@ value, what to do. `strato.api.status` maps an ApiError to a `Status` object and
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -47,6 +50,10 @@ class UsageError(StratoError):
     """A person gave something we cannot use."""
 
     exit_code = 2
+
+
+class StateError(StratoError):
+    """What was asked for cannot be done as things are, however it is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +88,44 @@ def shortened(message: str) -> str:
     )
 
 
-def one_line(error: Exception) -> str:
-    """Return what a library's error says in one line; of a YAML parser's, problem and place."""
+def one_line(error: BaseException) -> str:
+    """Return what an error of a library or of the system says in one line, without numbers that only programs know.
+
+    Of a YAML parser's error these are problem and place, of the system's what its number means and the file.
+    """
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is not None and problem:
         return f"{problem} (line {mark.line + 1}, column {mark.column + 1})"
-    return " ".join(str(error).split())
+    text = _of_the_system(error) if isinstance(error, OSError) else str(error)
+    return " ".join((text or type(error).__name__).split())
+
+
+_ERRNO = re.compile(r"\[Errno (-?\d+)\] ?")
+_BARE = {
+    ConnectionResetError: "the other side broke the connection off",
+    ConnectionAbortedError: "the connection was broken off",
+    BrokenPipeError: "the other side hung up",
+    TimeoutError: "it took too long",
+}
+"""Errors that libraries raise without a word."""
+_OPENSSL = re.compile(r"^\[[\w: ]+\] |(?<=\S) \(_ssl\.c:\d+\)$")
+
+
+def _of_the_system(error: OSError) -> str:
+    text = _OPENSSL.sub("", error.strerror or str(error))
+    if error.errno and text.startswith("Connect call failed"):  # asyncio's words, with the address as a tuple
+        text = os.strerror(error.errno)
+    numbers = _ERRNO.findall(text)
+    if numbers and "Connect call failed" in text:  # of a name with several addresses
+        text = ", ".join(dict.fromkeys(os.strerror(int(number)) for number in numbers))
+    text = _ERRNO.sub("", text) or _BARE.get(type(error), "")
+    return f"{error.filename}: {text}" if error.filename and str(error.filename) not in text else text
+
+
+def called(value: object) -> str:
+    """Return what people who write YAML or JSON call a value: ``an object``, ``a list``, ``text``, ``nothing``."""
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+    return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
 
 @dataclass(frozen=True, slots=True)

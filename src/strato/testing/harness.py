@@ -55,7 +55,6 @@ class Harness:
         scheduler: Whether the scheduler runs.
         scheduler_config: Its configuration, as text of Volcano's file or decoded.
         controllers: Names of the controllers that run; empty for none.
-        node_options: Further arguments of the hollow nodes (labels, taints, start latency).
         max_lease_rate: Lease renewals of all nodes per second; 0 writes leases that never lapse.
     """
 
@@ -69,7 +68,6 @@ class Harness:
         scheduler: bool = True,
         scheduler_config: str | Config | None = None,
         controllers: Sequence[str] = DEFAULT,
-        node_options: Mapping[str, Any] | None = None,
         max_lease_rate: float = 0.0,
     ) -> None:
         self._scene = scene if scene is not None else Scene()
@@ -80,7 +78,6 @@ class Harness:
             Random(seed),
             ClusterOptions(
                 nodes=parse_nodes(nodes) if nodes else (),
-                node_options=node_options or {},
                 scheduler=scheduler,
                 scheduler_config=config,
                 controllers=tuple(controllers),

@@ -1,0 +1,161 @@
+"""Draw the pictures of the documentation: python tools/pictures.py.
+
+worlds.svg  the three worlds
+run.svg     from run.json, which examples/parameter-server/demo.py --json wrote
+kube.svg    from kube.json, the results of benchmarks.kube --peer volcano --nodes 300 --gangs 40 --singles 0
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+WIDTH = 760
+GANGS = ("#4c78a8", "#d9822b", "#3f9b6c", "#b5508f", "#7a68b3")
+OURS, THEIRS = "#4c78a8", "#a8a29a"
+STYLE = """
+  .page { fill: #ffffff; } .ink { fill: #1f2328; } .faint { fill: #59636e; }
+  .line { stroke: #d1d9e0; } .box { fill: #f2f5f8; stroke: #d1d9e0; }
+  text { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
+  .code { font-family: ui-monospace, "DejaVu Sans Mono", monospace; }
+  .strong { font-weight: 600; } .on { fill: #ffffff; font-weight: 600; }
+  .middle { text-anchor: middle; } .end { text-anchor: end; }
+  @media (prefers-color-scheme: dark) {
+    .page { fill: #0d1117; } .ink { fill: #e6edf3; } .faint { fill: #9198a1; }
+    .line { stroke: #3d444d; } .box { fill: #161b22; stroke: #3d444d; }
+  }
+"""
+"""Every picture brings its background, so that it can be read whatever the page around it looks like."""
+
+
+def text(x: float, y: float, words: str, style: str = "ink") -> str:
+    """Return words at a place."""
+    return f'<text x="{x:g}" y="{y:g}" class="{style}">{escape(words)}</text>'
+
+
+def box(x: float, y: float, width: float, height: float, *, fill: str = "") -> str:
+    """Return a rectangle, of the page's own colour without ``fill``."""
+    how = f'fill="{fill}"' if fill else 'class="box"'
+    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="3" {how}/>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float) -> str:
+    """Return a thin line."""
+    return f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" class="line"/>'
+
+
+def picture(title: str, height: float, parts: Sequence[str]) -> str:
+    """Return a whole picture."""
+    size = f'viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
+    page = f'<rect width="{WIDTH}" height="{height:g}" rx="6" class="page"/>'
+    return "\n".join([head, f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", page, *parts, "</svg>", ""])
+
+
+def on_cpus(
+    pods: Mapping[str, Mapping[str, Mapping[str, float]]], cpus: int
+) -> Iterator[tuple[int, str, float, float]]:
+    """Yield CPU, job, start and end of each pod: every pod holds one CPU, the lowest that is free."""
+    free_since = [0.0] * cpus
+    of_all = [(times["bound"], job, times["ended"]) for job, by_pod in pods.items() for times in by_pod.values()]
+    for start, job, end in sorted(of_all):
+        cpu = next(n for n, since in enumerate(free_since) if since <= start)
+        free_since[cpu] = end
+        yield cpu, job, start, end
+
+
+def run_picture(run: Mapping[str, Any]) -> str:
+    """Draw who held which CPU when."""
+    cpus, pods = run["cpus"], run["pods"]
+    placed = list(on_cpus(pods, cpus))
+    last = max(end for *_, end in placed)
+    left, top, row = 62, 52, 17
+    scale = (WIDTH - left - 20) / last
+    bottom = top + cpus * row
+    colour = dict(zip(sorted(pods), GANGS, strict=True))
+    parts = [text(16, 22, f"make demo: five gangs of six pods on {cpus} CPUs", "ink strong")]
+    parts.append(
+        text(16, 40, "Three CPUs idle rather than hold half a gang: nobody blocks anybody, and all end.", "faint")
+    )
+    for cpu in range(cpus):
+        parts.append(text(left - 8, top + cpu * row + 13, f"CPU {cpu + 1}", "faint end"))
+        parts.append(line(left, top + (cpu + 1) * row, WIDTH - 20, top + (cpu + 1) * row))
+    for cpu, job, start, end in placed:
+        parts.append(box(left + start * scale, top + cpu * row + 1, (end - start) * scale, row - 2, fill=colour[job]))
+    for job in sorted(pods):
+        mine = [(start, end) for _, owner, start, end in placed if owner == job]
+        middle = (min(mine)[0] + max(end for _, end in mine)) / 2
+        parts.append(text(left + middle * scale, top + 2.5 * row + 5, job, "on middle"))
+    seconds = range(0, int(last) + 1, 1 if last < 9 else 2)
+    parts += [text(left + second * scale, bottom + 16, f"{second} s", "faint middle") for second in seconds]
+    return picture("A run of the demo: which gang held which CPU when", bottom + 28, parts)
+
+
+WORLDS = (
+    ("laptop", "strato up", "embedded, journal on disk", "this machine, in sandboxes", "real"),
+    ("simulator", "strato sim run", "embedded, in memory", "hollow, by the ten thousand", "virtual: a week in seconds"),
+    ("production", "strato install", "your cluster's", "your kubelets", "real"),
+)
+
+
+def worlds_picture() -> str:
+    """Draw one engine in three worlds."""
+    gap, side = 16, 16
+    width = (WIDTH - 2 * side - 2 * gap) / 3
+    parts = []
+    for number, (name, command, server, nodes, clock) in enumerate(WORLDS):
+        x = side + number * (width + gap)
+        parts += [box(x, 16, width, 52), text(x + width / 2, 38, name, "ink strong middle")]
+        parts.append(text(x + width / 2, 57, command, "faint middle code"))
+        parts.append(line(x + width / 2, 68, x + width / 2, 84))
+        parts.append(line(x + width / 2, 144, x + width / 2, 160))
+        parts.append(box(x, 160, width, 120))
+        for row, (what, value) in enumerate((("API server", server), ("nodes", nodes), ("clock", clock))):
+            parts += [text(x + 12, 181 + row * 37, what, "faint"), text(x + 12, 198 + row * 37, value)]
+    parts.append(box(side, 84, WIDTH - 2 * side, 60, fill=OURS))
+    parts.append(text(WIDTH / 2, 110, "the same scheduler, controllers and admission", "on middle"))
+    parts.append(text(WIDTH / 2, 130, "the same queues, gangs, policies and plugins", "on middle"))
+    return picture("One engine in three worlds: laptop, simulator, production", 294, parts)
+
+
+SHOWN = (("scheduler cpu s", "scheduler"), ("controllers cpu s", "controllers"))
+
+
+def kube_picture(report: Mapping[str, Any]) -> str:
+    """Draw what scheduler and controllers of both sides cost for the same work."""
+    rows = {row["scheduled by"]: row for row in report["rows"] if row["workload"] == "gangs"}
+    ours, theirs = rows["strato"], rows["volcano"]
+    left, top, row = 180, 64, 24
+    most = max(float(side[key]) for side in rows.values() for key, _ in SHOWN)
+    scale = (WIDTH - left - 90) / most
+    what = f"CPU seconds to run {ours['pods']:,} pods in gangs of 50 on 300 nodes"
+    parts = [text(16, 22, what, "ink strong")]
+    parts.append(text(16, 42, "each side on a kube-apiserver of its own, one after the other on one machine", "faint"))
+    y = float(top)
+    for key, what in SHOWN:
+        for name, side, colour in (("Volcano", theirs, THEIRS), ("Strato", ours, OURS)):
+            value = float(side[key])
+            parts.append(text(left - 10, y + 15, f"{what}, {name}", "ink end"))
+            parts.append(box(left, y, max(value * scale, 1), row - 5, fill=colour))
+            parts.append(text(left + value * scale + 8, y + 15, f"{value:.1f} s"))
+            y += row
+        y += 8
+    return picture("CPU time of scheduler and controllers, Strato beside Volcano", y + 8, parts)
+
+
+def drawn() -> dict[str, str]:
+    """Return each picture's file name and content."""
+    pictures = {"worlds.svg": worlds_picture()}
+    pictures["run.svg"] = run_picture(json.loads((IMAGES / "run.json").read_text()))
+    pictures["kube.svg"] = kube_picture(json.loads((IMAGES / "kube.json").read_text()))
+    return pictures
+
+
+if __name__ == "__main__":
+    for name, content in drawn().items():
+        (IMAGES / name).write_text(content)
+        print(IMAGES / name)
