@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from strato.scheduler.cache.world import World
 from strato.scheduler.dryrun.fixes import FixSearch
@@ -36,6 +37,20 @@ _WAITS_FOR = {
     "Topology": "room in a network domain",
 }
 """What a job with such a verdict waits for."""
+
+
+class _Lack(NamedTuple):
+    """What nodes or the cluster have too little of.
+
+    Attributes:
+        code: ``ClusterFull``, or ``TooLarge`` for what would not fit an empty cluster either.
+        text: The sentence for people.
+        of_one_pod: Whether one pod is too large for any node, not all pods for the cluster.
+    """
+
+    code: str
+    text: str
+    of_one_pod: bool = False
 
 
 def examine(copy: Copy, key: str, *, fix: bool = False) -> Diagnosis | None:
@@ -112,21 +127,18 @@ def _node_fit(verdicts: Sequence[PodVerdict], waiting: int, job: Job, task: Task
         assert errors is not None
         if not errors.counts and not errors.note:
             continue
-        of = (
-            "its pod"
-            if waiting == 1 and task is None
-            else "it"
-            if waiting == 1
-            else f"{len(equal)} of {waiting} waiting pods"
-        )
-        lacking = _lacking(errors)
+        alone = "its pod" if task is None else "it"
+        of = alone if waiting == 1 else f"{len(equal)} of {waiting} waiting pods"
+        lack = _lack_of(equal[0].task, job, errors, world)
         if not errors.counts:
             text = f"{'' if waiting == 1 else f'{of}: '}{_PLUGIN_FAILED.sub('', errors.note)}"
-        elif lacking:
-            text = _no_room(of, _on_nodes(errors), equal[0].task, job, lacking, world)
+        elif lack is not None:
+            text = f"{lack.text} ({of})" if lack.of_one_pod and waiting > 1 else lack.text
+        elif _lacking(errors):
+            text = f"no room for {of}: {_on_nodes(errors)}; what is free is spread over too many nodes"
         else:
             text = f"no node takes {of}: {_on_nodes(errors)}"
-        code = "ClusterFull" if text.startswith(FULL) else "NodeFit"
+        code = "ClusterFull" if lack is not None and lack.code == "ClusterFull" else "NodeFit"
         found.append(Verdict("nodes", code, text, {"pods": len(equal), "nodes": errors.nodes}))
     return found
 
@@ -143,12 +155,15 @@ def _lacking(errors: FitErrors) -> list[str]:
     return sorted(names) if len(names) == len(errors.counts) else []
 
 
-def _no_room(of: str, where: str, task: Task, job: Job, lacking: Sequence[str], world: World) -> str:
+def _lack_of(task: Task, job: Job, errors: FitErrors, world: World) -> _Lack | None:
+    """Return what the cluster lacks of the resources that keep a pod from every node; None for other reasons."""
+    columns = _columns(_lacking(errors), world)
+    return _cluster_lacks(*_asked(job, world, task), columns, world) if columns else None
+
+
+def _columns(resources: Sequence[str], world: World) -> list[int]:
     names = world.dims.names
-    text = _cluster_lacks(*_asked(job, world, task), [names.index(name) for name in lacking if name in names], world)
-    if text:
-        return text if of.startswith("it") or not text.startswith("no node") else f"{text} ({of})"
-    return f"no room for {of}: {where}; what is free is spread over too many nodes"
+    return [names.index(name) for name in resources if name in names]
 
 
 def _asked(job: Job, world: World, task: Task | None = None) -> tuple[Vector, Vector]:
@@ -164,21 +179,31 @@ def _asked(job: Job, world: World, task: Task | None = None) -> tuple[Vector, Ve
     return every, every
 
 
-def _cluster_lacks(one: Vector, every: Vector, columns: Sequence[int], world: World) -> str:
-    """Say that nodes, or the cluster, are too small even when empty, or full; "" when the cluster is not the reason."""
+def _cluster_lacks(one: Vector, every: Vector, columns: Sequence[int], world: World) -> _Lack | None:
+    """Say that nodes, or the cluster, are too small even when empty, or full; None when the cluster is not the reason.
+
+    Args:
+        one: What one pod asks for.
+        every: What the pods ask for that a job needs to start.
+        columns: The resources in question.
+        world: The cluster.
+    """
     nodes = world.nodes
     offered = nodes.allocatable[: nodes.size]
     if not nodes.size:
-        return "the cluster has no nodes"
+        return _Lack("TooLarge", "the cluster has no nodes")
     largest, total = offered.max(axis=0), offered.sum(axis=0)
     if large := [c for c in columns if one[c] > largest[c]]:
         asked = _amounts(world, large, "{0} {1}, the most is {2}", one, largest)
-        return f"no node is large enough even when empty: a pod asks for {asked}"
+        return _Lack("TooLarge", f"no node is large enough even when empty: a pod asks for {asked}", of_one_pod=True)
     if large := [c for c in columns if every[c] > total[c]]:
-        return f"{TOO_SMALL}: the job asks for {_amounts(world, large, '{0} {1} in all, it has {2}', every, total)}"
+        asked = _amounts(world, large, "{0} {1} in all, it has {2}", every, total)
+        return _Lack("TooLarge", f"{TOO_SMALL}: the job asks for {asked}")
     free = nodes.idle[: nodes.size].clip(min=0).sum(axis=0)
     short = [c for c in columns if one[c] > free[c]] or [c for c in columns if every[c] > free[c]]
-    return f"{FULL}: {_amounts(world, short, '{0} {2} is free, {1} is asked for', every, free)}" if short else ""
+    if not short:
+        return None
+    return _Lack("ClusterFull", f"{FULL}: {_amounts(world, short, '{0} {2} is free, {1} is asked for', every, free)}")
 
 
 def _amounts(world: World, columns: Sequence[int], form: str, first: Vector, second: Vector) -> str:
@@ -194,17 +219,16 @@ def _blamed_on_cluster(verdict: Verdict, job: Job, world: World) -> Verdict | No
     A queue without a capability of its own may have what the cluster has: when that is used up, the cluster is full.
     """
     one, every = _asked(job, world)
-    names = world.dims.names
-    wanted = [names.index(name.split()[1]) for name in verdict.numbers if name.startswith("wanted ")]
+    wanted = _columns([name.split()[1] for name in verdict.numbers if name.startswith("wanted ")], world)
     columns = wanted or [c for c, amount in enumerate(every.tolist()) if amount > 0 and c != PODS]
     if verdict.code == "QueueQuota" and _limited_by_queue(job, columns, world):
         return None
-    text = _cluster_lacks(one, every, columns, world)
-    if text.startswith(FULL) and verdict.code in _SHARE_CODES:
-        text += f"; queue {job.queue_name} has its whole share"
-        return replace(verdict, code="ClusterFull", text=text, numbers={})
-    if text:
-        return Verdict(verdict.plugin, "ClusterFull" if text.startswith(FULL) else "TooLarge", text)
+    lack = _cluster_lacks(one, every, columns, world)
+    if lack is not None and lack.code == "ClusterFull" and verdict.code in _SHARE_CODES:
+        text = f"{lack.text}; queue {job.queue_name} has its whole share"
+        return replace(verdict, code=lack.code, text=text, numbers={})
+    if lack is not None:
+        return Verdict(verdict.plugin, lack.code, lack.text)
     if verdict.code != "Overcommit":
         return None
     return replace(verdict, text="no room beside the jobs that were let in before and have not started")
