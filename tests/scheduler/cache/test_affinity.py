@@ -142,6 +142,19 @@ def test_rules_keep_only_those_jobs_apart_that_they_are_about(app: str, classes:
     assert len(ssn.job_classes.of(PENDING)) == 1
 
 
+def test_pods_that_are_spread_have_no_rules() -> None:
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    world = worlds.world(worlds.node("n"))
+    before = world.affinity.generation
+    worlds.feed(world, worlds.pod("p", topologySpreadConstraints=[spread]))
+    assert world.affinity
+    world.remove_pod("ns/p")
+    assert not world.affinity
+    assert world.affinity.generation == before
+    worlds.feed(world, worlds.pod("q", affinity=avoids(app="x")))
+    assert world.affinity.generation > before
+
+
 @settings(max_examples=200, deadline=None)
 @given(selector=selectors, own=labels)
 def test_whatever_matches_has_one_of_the_labels_asked_for(selector: Json | None, own: dict[str, str]) -> None:

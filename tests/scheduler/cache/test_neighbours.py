@@ -13,6 +13,7 @@ from strato.api.selectors import Selector, from_labels
 from strato.scheduler.cache import neighbours
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.nodes import JOURNAL_SIZE
 from tests.scheduler import worlds
 
 Json = dict[str, Any]
@@ -67,7 +68,7 @@ def test_what_the_journal_has_forgotten_is_counted_anew() -> None:
     world = worlds.world(worlds.node("n0"), worlds.node("n1"))
     selector = from_labels({"a": "x"})
     assert counted(world, selector) == [0, 0]
-    for turn in range(neighbours.JOURNAL_SIZE):
+    for turn in range(JOURNAL_SIZE):
         worlds.feed(world, worlds.pod(f"p{turn % 3}", labels={"a": "xy"[turn % 2]}, phase="Running", nodeName="n0"))
         world.remove_pod(f"ns/p{(turn + 1) % 3}")
     worlds.feed(world, worlds.pod("last", labels={"a": "x"}, phase="Running", nodeName="n1"))

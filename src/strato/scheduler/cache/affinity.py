@@ -19,13 +19,18 @@ Label = tuple[str, str]
 
 
 class Term:
-    """A pod affinity term, made ready: which pods it means, and the topology it speaks of."""
+    """A pod affinity term, made ready: which pods it means, and the topology it speaks of.
 
-    __slots__ = ("_namespace_selector", "_namespaces", "_selector", "key", "topology_key")
+    Attributes:
+        one_of: Labels of which a pod that is meant has exactly one; None when there are no such.
+    """
+
+    __slots__ = ("_namespace_selector", "_namespaces", "_selector", "key", "one_of", "topology_key")
 
     def __init__(self, term: PodAffinityTerm, owner: Task) -> None:
         selector = _with_label_keys(from_label_selector(term.label_selector), term, owner)
         self._selector = selector
+        self.one_of: Collection[Label] | None = selector.one_of
         self._namespace_selector = (
             from_label_selector(term.namespace_selector) if term.namespace_selector is not None else None
         )
@@ -33,11 +38,6 @@ class Term:
         self._namespaces = named or (frozenset((owner.namespace,)) if self._namespace_selector is None else frozenset())
         self.topology_key = term.topology_key
         self.key = (str(selector), str(self._namespace_selector), self._namespaces)
-
-    @property
-    def one_of(self) -> Collection[Label] | None:
-        """Labels of which a pod that is meant has exactly one; None when there are no such."""
-        return self._selector.one_of
 
     def matches(self, task: Task, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
         """Whether the term means a pod."""
@@ -78,7 +78,7 @@ class AffinityIndex:
     classes have rules.
 
     Attributes:
-        generation: Grows whenever a class with rules comes or goes.
+        generation: Grows whenever rules come or go.
     """
 
     def __init__(self) -> None:
@@ -96,9 +96,9 @@ class AffinityIndex:
         members = self._members.get(cls)
         if members is None:
             members = self._members[cls] = set()
-            self._terms[cls] = _terms_of(task)
-            self.generation += 1
-            for label, rule in _labelled(task, self._terms[cls]):
+            terms = self._terms[cls] = _terms_of(task)
+            self.generation += any(terms)  # pods that are spread have constraints, and no rule about others
+            for label, rule in _labelled(task, terms):
                 self._rules.setdefault(label, {}).setdefault(cls, []).append(rule)
         members.add(task.key)
 
@@ -109,7 +109,7 @@ class AffinityIndex:
         members.discard(task.key)
         if members:
             return
-        self.generation += 1
+        self.generation += any(self._terms[cls])
         for label in {label for label, _ in _labelled(task, self._terms[cls])}:
             del self._rules[label][cls]
             if not self._rules[label]:

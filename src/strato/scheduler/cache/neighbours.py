@@ -15,7 +15,7 @@ from strato.lru import LruCache
 from strato.scheduler.cache.affinity import Label
 from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.model.jobs import Task
-from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable
+from strato.scheduler.model.nodes import NEVER, NodeTable
 from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.model.tasks import RELEASING, TaskClass
 
@@ -39,7 +39,7 @@ class _Counted:
     def __init__(self, matches: Matches) -> None:
         self.matches = matches
         self.counts: Counts = np.zeros(0, np.int64)
-        self.cursor = -1
+        self.cursor = NEVER
 
 
 class _LabelRows:
@@ -51,7 +51,7 @@ class _LabelRows:
         self._label = label
         self._values: list[set[str]] = []
         self.rows: dict[str, set[int]] = {}
-        self.cursor = -1
+        self.cursor = NEVER
 
     def refresh(self, table: NodeTable, rows: Iterable[int]) -> None:
         """Look at some rows again."""
@@ -103,7 +103,7 @@ class Neighbours:
         if found is None:
             found = self._counted.put(key, _Counted(matches))
         table = self._table
-        changed = self._changed_since(found.cursor) if len(found.counts) == table.size else None
+        changed = table.written(found.cursor) if len(found.counts) == table.size else None
         rows: Collection[int] = range(table.size) if changed is None else changed
         candidates = self._rows_with(one_of) if one_of is not None and len(rows) > _FEW_ROWS else rows
         if changed is None or len(candidates) < len(rows):
@@ -120,14 +120,6 @@ class Neighbours:
         one_of = [known] if known is not None else list(labels.items())[:1] or None
         return self.counts(("class", cls.number), lambda task: task.cls is cls, one_of)
 
-    def _changed_since(self, cursor: int) -> set[int] | None:
-        """Return the rows that changed since the journal was at a place; None when it does not know any more."""
-        table = self._table
-        now = int(table.cursor[0])
-        if cursor < 0 or now - cursor >= JOURNAL_SIZE:
-            return None
-        return {int(table.journal[p % JOURNAL_SIZE]) for p in range(cursor, now)}
-
     def _rows_with(self, one_of: Collection[Label]) -> set[int]:
         """Return the rows with a pod that has one of some labels."""
         out: set[int] = set()
@@ -135,7 +127,7 @@ class Neighbours:
             known = self._by_label.get(label)
             if known is None:
                 known = self._by_label.put(label, _LabelRows(label))
-            changed = self._changed_since(known.cursor)
+            changed = self._table.written(known.cursor)
             known.refresh(self._table, range(self._table.size) if changed is None else changed)
             known.cursor = int(self._table.cursor[0])
             out |= known.rows.get(value, _NO_ROWS)

@@ -6,7 +6,7 @@ the rows written since are looked at again. Cost therefore follows touched rows,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ Mask = npt.NDArray[np.bool_]
 
 JOURNAL_SIZE = 1 << 16
 """Entries the journal remembers; who lags further behind looks at every row."""
+NEVER = -JOURNAL_SIZE
+"""Position of who has not looked at the journal yet."""
 
 
 class Columns(NamedTuple):
@@ -358,8 +360,11 @@ class NodeTable:
         amounts: list[int] = self.future_idle_of(row).tolist()
         return amounts
 
-    def written(self, since: int) -> Iterable[int] | None:
-        """Return the rows written since the journal stood at a position; None when it does not reach back so far."""
+    def written(self, since: int) -> Collection[int] | None:
+        """Return the rows written since the journal stood at a position; None when it does not reach back so far.
+
+        `NEVER` is a position that no journal reaches back to.
+        """
         now = int(self.cursor[0])
         if now - since >= JOURNAL_SIZE:
             return None

@@ -76,9 +76,8 @@ class FitErrors:
         parts = sorted(f"{count} {text}" for text, count in shown)
         if not parts:
             return ALL_UNAVAILABLE
-        if len(by_text) > len(
-            shown
-        ):  # a taint of its own on each of a thousand nodes, on every waiting pod's condition
+        # each of a thousand nodes may have a taint of its own, and this stands in every waiting pod's condition
+        if len(by_text) > len(shown):
             rest = by_text.total() - sum(count for _, count in shown)
             parts.append(f"{rest} for {len(by_text) - len(shown)} other reasons")
         where = f"In hyperNode {self.domain}: " if self.domain else ""
