@@ -59,7 +59,7 @@ async def fetch(
                 async with exchange(url, method, headers=headers, body=body, tls=tls) as answer:
                     target = answer.headers.get("location")
                     if not target or not _repeats(answer.status, method):
-                        return Fetched(answer.status, await _limited(answer, limit_bytes))
+                        return Fetched(answer.status, await limited(answer, limit_bytes))
                 target = urljoin(url, target)
                 if urlsplit(target)[:2] != urlsplit(url)[:2]:
                     headers = [(name, value) for name, value in headers if name.lower() != "authorization"]
@@ -74,7 +74,12 @@ def _repeats(status: int, method: str) -> bool:
     return status in (307, 308) or (status in (301, 302, 303) and method == "GET")
 
 
-async def _limited(answer: Answer, limit_bytes: int) -> bytes:
+async def limited(answer: Answer, limit_bytes: int) -> bytes:
+    """Return the body of an answer.
+
+    Raises:
+        OSError: It ended early, or is longer than ``limit_bytes``.
+    """
     pieces, size = [], 0
     async for piece in answer.chunks():
         pieces.append(piece)
@@ -94,6 +99,36 @@ async def exchange(
         OSError: There is no answer.
         Unsendable: The URL or a header cannot be sent.
     """
+    asked = message(url, method, headers=[("Connection", "close"), *headers], body=body)
+    secure = asked.secure
+    if secure and tls is None:
+        tls = await asyncio.to_thread(client_context, asked.host)  # it reads files
+    origin = Origin(asked.host, asked.port, tls if secure else None)
+    try:
+        connection = await connect(origin)
+    except UnicodeError as error:  # a host that is no name
+        raise Unsendable(f"{url!r}: {error}") from error
+    try:
+        yield await connection.ask(asked.data, None, stream=True)
+    finally:
+        connection.abort()
+
+
+class Message(NamedTuple):
+    """A request as it goes over a connection, and where that leads."""
+
+    host: str
+    port: int
+    secure: bool
+    data: bytes
+
+
+def message(url: str, method: str = "GET", *, headers: Headers = (), body: bytes = b"") -> Message:
+    """Return a request with the usual headers, which ``headers`` replace.
+
+    Raises:
+        Unsendable: The URL or a header cannot be sent.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -102,7 +137,6 @@ async def exchange(
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Unsendable(f"{url!r} is no http:// or https:// URL with a host")
     usual = {"Host": parts.netloc.rpartition("@")[2], "User-Agent": f"strato/{__version__}", "Accept": "*/*"}
-    usual["Connection"] = "close"
     if parts.username:
         pair = unquote_to_bytes(parts.username) + b":" + unquote_to_bytes(parts.password or "")
         usual["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
@@ -113,14 +147,4 @@ async def exchange(
     target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_SAFE)
     head = f"{method} {target} HTTP/1.1\r\n{''.join(header(name, value) for name, value in lines)}\r\n"
     secure = parts.scheme == "https"
-    if secure and tls is None:
-        tls = await asyncio.to_thread(client_context, parts.hostname)  # it reads files
-    origin = Origin(parts.hostname, port or (443 if secure else 80), tls if secure else None)
-    try:
-        connection = await connect(origin)
-    except UnicodeError as error:  # a host that is no name
-        raise Unsendable(f"{url!r}: {error}") from error
-    try:
-        yield await connection.ask(head.encode() + body, None, stream=True)
-    finally:
-        connection.abort()
+    return Message(parts.hostname, port or (443 if secure else 80), secure, head.encode() + body)

@@ -21,6 +21,7 @@ from strato.server.registry import Registry
 from strato.server.rest.rights import AllRights, Authorizer, WriteRights
 from strato.server.rest.stored import RecentObjects
 from strato.server.store import Bucket, Store
+from strato.server.webhookclient import WebhookClient
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
@@ -98,6 +99,8 @@ class State:
         """Whether users may do what a request asks for besides its own verb; None: they may."""
         self.rights: WriteRights = AllRights()
         """What the rights of users let them write."""
+        self.webhooks = WebhookClient(self)
+        """Calls webhooks of admission and of conversion."""
         self.bucket: Callable[[Kind], Bucket] = _Buckets(store).__getitem__
         """Returns the bucket of a kind; all its versions share one. A look-up in C: each write asks ten times."""
 

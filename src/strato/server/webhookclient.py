@@ -1,0 +1,190 @@
+"""Calls of webhooks by a ``clientConfig``: a Service of the cluster, or a URL; of admission and of conversion alike.
+
+A webhook is hostile: its answer is bounded in size and time, redirects are not followed, so many calls at most are
+under way to each and in all, and who would have to wait behind too many others is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ssl
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.errors import StratoError, TooManyRequests, UsageError, one_line
+from strato.http.client import Disconnected, Origin, Unsendable
+from strato.http.fetch import Message, limited, message
+from strato.http.parser import MAX_BODY_BYTES
+from strato.http.pool import Pool
+from strato.http.tls import client_context
+
+ANSWER_BYTES = 2 * MAX_BODY_BYTES
+"""The largest answer that is read; a patch in base64 takes more room than the object."""
+CALLS_OF_ONE = 16
+"""Calls of one webhook at the same time; others wait, and their timeout runs."""
+CALLS_MAX = 512
+"""Calls that are under way or wait; who comes then is told to try again later."""
+_POOLS_MAX = 64
+"""Webhooks whose connections are kept."""
+_HEADERS = (("Content-Type", "application/json"), ("Accept", "application/json"), ("Connection", "keep-alive"))
+
+
+Json = dict[str, Any]
+
+
+class CallFailed(StratoError):
+    """A webhook gave no answer that could be used; the message says why, as kube-apiserver's client does."""
+
+
+class Reader(Protocol):
+    """Looks up Services and what is behind them."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """Return an object or None."""
+        ...
+
+    def list(self, kind: Kind, namespace: str) -> Sequence[Json]:
+        """Return all objects of a kind in a namespace."""
+        ...
+
+
+class WebhookClient:
+    """Calls webhooks, on connections that are used again.
+
+    Args:
+        reader: Finds the pods behind Services.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._calls = 0
+        self._pools: OrderedDict[tuple[str, int, str, bytes], Pool] = OrderedDict()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def close(self) -> None:
+        """Close the connections; calls that are under way fail."""
+        while self._pools:
+            await self._pools.popitem()[1].close()
+
+    async def post(self, config: Mapping[str, Any], body: bytes, seconds: float) -> bytes:
+        """Post a review to the webhook that a ``clientConfig`` names and return the body of its answer.
+
+        Args:
+            config: ``service`` (namespace, name, path, port) or ``url``, and ``caBundle``.
+            body: JSON.
+            seconds: How long all of it may take; the webhook is told.
+
+        Raises:
+            CallFailed: There is no answer of 200, not all of it, or not in time.
+            TooManyRequests: Too many calls wait already.
+        """
+        if self._calls >= CALLS_MAX:
+            raise TooManyRequests(
+                f"{CALLS_MAX} calls of webhooks are under way; try again later", retry_after_seconds=1
+            )
+        self._calls += 1
+        url = str(config.get("url") or _service_url(config.get("service") or {}))
+        url += f"{'&' if '?' in url else '?'}timeout={seconds:g}s"
+        try:
+            async with asyncio.timeout(seconds):
+                status, answer = await self._asked(config, url, body)
+        except TimeoutError as error:
+            raise CallFailed(f'Post "{url}": context deadline exceeded: no answer within {seconds:g} s') from error
+        except (OSError, UsageError, UnicodeError) as error:
+            raise CallFailed(f'Post "{url}": {one_line(error)}') from error
+        finally:
+            self._calls -= 1
+        if status != 200:
+            what = "redirects are not followed" if 300 <= status < 400 else "the server rejected our request"
+            raise CallFailed(f'Post "{url}": {what}: unexpected status {status}')
+        return answer
+
+    async def _asked(self, config: Mapping[str, Any], url: str, body: bytes) -> tuple[int, bytes]:
+        asked = message(url, "POST", headers=_HEADERS, body=body)
+        if not asked.secure:
+            raise Unsendable("a webhook is called over https:// alone")
+        pool = await self._pool(config, asked)
+        try:
+            return await _exchanged(pool, asked.data, fresh=False)
+        except Disconnected:  # the connection was idle, and closed meanwhile
+            return await _exchanged(pool, asked.data, fresh=True)
+
+    async def _pool(self, config: Mapping[str, Any], asked: Message) -> Pool:
+        """Return the connections to a webhook; those of a loop that has ended are forgotten."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            self._pools.clear()
+        service = config.get("service")
+        host, port = self._address(service) if service else (asked.host, asked.port)
+        key = (host, port, asked.host, _bundle(config))
+        pool = self._pools.get(key)
+        if pool is None:
+            tls = await asyncio.to_thread(client_context, asked.host, ca=key[3] or None)  # may read files
+            pool = self._pools.get(key) or Pool(Origin(host, port, tls, asked.host), CALLS_OF_ONE)
+            self._pools[key] = pool
+            while len(self._pools) > _POOLS_MAX:
+                self._pools.popitem(last=False)[1].retire()
+        self._pools.move_to_end(key)
+        return pool
+
+    def _address(self, service: Mapping[str, Any]) -> tuple[str, int]:
+        """Return where a Service's pods answer on this machine.
+
+        Raises:
+            OSError: There is no such Service, it has no such port, or no pod of it is ready.
+        """
+        namespace, name, port = service["namespace"], service["name"], service.get("port") or 443
+        found = self._reader.get(catalog.SERVICE, namespace, name)
+        if found is None:
+            raise OSError(f'service "{name}" not found')
+        spec = found.get("spec") or {}
+        if spec.get("type") == "ExternalName":
+            return str(spec.get("externalName")), port
+        wanted = next((one for one in spec.get("ports") or () if one.get("port") == port), None)
+        if wanted is None:
+            raise OSError(f'no service port {port} found for service "{name}"')
+        for part in self._reader.list(catalog.ENDPOINTSLICE, namespace):
+            if (part["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
+                continue
+            ports = [one for one in part.get("ports") or () if (one.get("name") or "") == (wanted.get("name") or "")]
+            for endpoint in part.get("endpoints") or ():
+                addresses = endpoint.get("addresses")
+                if ports and addresses and (endpoint.get("conditions") or {}).get("ready") is not False:
+                    return str(addresses[0]), int(ports[0].get("port") or port)
+        raise OSError(f'no endpoints available for service "{name}"')
+
+
+async def _exchanged(pool: Pool, data: bytes, *, fresh: bool) -> tuple[int, bytes]:
+    connection = await pool.take(fresh=fresh)
+    try:
+        answer = await connection.ask(data, None, stream=True)
+        return answer.status, await limited(answer, ANSWER_BYTES)
+    except BaseException:
+        connection.abort()
+        raise
+    finally:
+        pool.release(connection)
+
+
+def _service_url(service: Mapping[str, Any]) -> str:
+    """Return the URL by which the certificate of a Service's pods is checked."""
+    path = "/" + str(service.get("path") or "").lstrip("/")
+    return f"https://{service.get('name')}.{service.get('namespace')}.svc:{service.get('port') or 443}{path}"
+
+
+def _bundle(config: Mapping[str, Any]) -> bytes:
+    """Return the authorities to trust, PEM; empty: the system's.
+
+    Raises:
+        OSError: They are no base64.
+    """
+    try:
+        return base64.b64decode(config.get("caBundle") or "", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ssl.SSLError(f"caBundle is not base64: {error}") from error
