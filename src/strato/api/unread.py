@@ -22,7 +22,7 @@ class CustomResourceDefinition(Object, frozen=True, kw_only=True):
 
 
 class Event(Object, frozen=True, kw_only=True):
-    """An event of the newer group; the same stored object as ``v1.Event`` under other names."""
+    """The same stored object as ``v1.Event`` under other names; nobody reads it in this form."""
 
 
 class FlowSchema(Object, frozen=True, kw_only=True):

@@ -54,7 +54,7 @@ class EventExpiry:
         self._is_over_limit = False
         for kept, resource, key in sorted(self._stored(), key=lambda stored: stored[0].end):
             self._keep(resource, key, kept)
-        for kind in (catalog.EVENT, catalog.EVENTS_EVENT):
+        for kind in (catalog.EVENT, catalog.EVENTS_EVENT):  # of the latter, those of before they were one
             state.store.on_publish(kind.resource, self._observe)
         self._arm()
 

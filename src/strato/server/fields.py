@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from strato.api import catalog
+from strato.api.forms import FORMS
 from strato.api.kinds import Kind
 from strato.api.selectors import FieldSelector, InvalidSelector, Selector, parse_field_selector, parse_selector
 from strato.errors import BadRequest
@@ -40,6 +42,10 @@ _FIELDS: Mapping[tuple[str, str], frozenset[str]] = {
     ("apps", "replicasets"): frozenset(("status.replicas",)),
     ("batch", "jobs"): frozenset(("status.successful",)),
 }
+_RENAMED: Mapping[tuple[str, str], Mapping[str, str]] = {
+    (form.kind.group, form.kind.plural): form.fields for form in FORMS.values() if form.fields
+}
+"""What fields of other forms of stored kinds are called there."""
 Decode = Callable[[bytes], Any]
 _BOOLEANS = frozenset(("spec.hostNetwork", "spec.unschedulable"))
 
@@ -92,7 +98,8 @@ def _parsed(group: str, plural: str, labels: str, fields: str) -> tuple[Selector
         selector, field_selector = parse_selector(labels), parse_field_selector(fields)
     except InvalidSelector as error:
         raise BadRequest(str(error)) from error
-    more = _FIELDS.get((group, plural))
+    renamed = _RENAMED.get((group, plural), {})
+    more = frozenset(renamed) or _FIELDS.get((group, plural))
     known = _EVERYWHERE | more if more else _EVERYWHERE
     for requirement in field_selector.requirements:
         if requirement.field not in known:
@@ -101,6 +108,9 @@ def _parsed(group: str, plural: str, labels: str, fields: str) -> tuple[Selector
                     f'"{requirement.field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
                 )
             raise BadRequest(f"field label not supported: {requirement.field}")
+    if renamed:
+        found = field_selector.requirements
+        field_selector = FieldSelector(tuple(replace(one, field=renamed.get(one.field, one.field)) for one in found))
     return selector, field_selector, _decoder(frozenset(r.field for r in field_selector.requirements))
 
 

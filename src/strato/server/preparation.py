@@ -163,6 +163,8 @@ def validate(served: Served, obj: Json, old: Json | None) -> None:
     causes = validation.validate_create(kind, obj) if old is None else validation.validate_update(kind, obj, old)
     if served.schema is not None:
         causes = [*causes, *served.schema.validate(obj, old)]
+    if served.form is not None:
+        causes = [*causes, *served.form.check(obj, old)]
     if causes:
         raise invalid(kind, obj["metadata"].get("name", ""), causes)
 

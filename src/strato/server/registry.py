@@ -8,6 +8,7 @@ from typing import Any
 
 from strato.api import catalog, crds
 from strato.api.crds.rules import without_rules
+from strato.api.forms import FORMS, Form
 from strato.api.kinds import Column, Kind
 from strato.server.schema.structural import StructuralSchema
 
@@ -23,6 +24,13 @@ class Served:
     """The schema as written in the CRD."""
     status: Served | None = None
     """The same kind with only the schema of its status: all that a write of the status needs to pass."""
+    form: Form | None = None
+    """In which form objects of the kind are asked for; None: as they are stored."""
+
+    @property
+    def asked(self) -> Kind:
+        """The kind that is asked for, which may be another form of the one that is stored."""
+        return self.kind if self.form is None else self.form.kind
 
     @property
     def is_custom(self) -> bool:
@@ -43,19 +51,19 @@ class Registry:
         self._covered = covered
         self.revision = 1
         """Grows with every change of what is served; caches of discovery depend on it."""
-        self._served = {(kind.group, kind.version, kind.plural): Served(kind) for kind in builtin}
+        self._served = {(kind.group, kind.version, kind.plural): _builtin(kind) for kind in builtin}
         self._by_crd: dict[str, list[Served]] = {}
 
     def kinds(self) -> Iterable[Kind]:
         """Return every served kind."""
-        return [served.kind for served in self._served.values()]
+        return [served.asked for served in self._served.values()]
 
     def served(self) -> Iterable[Served]:
         """Return everything served."""
         return list(self._served.values())
 
     def find(self, group: str, version: str, plural: str) -> Served | None:
-        """Return what is served under a path, or None."""
+        """Return what is served under a path, or None; of another form the kind is the one that is stored."""
         return self._served.get((group, version, plural))
 
     def openapi_schema(self, kind: Kind) -> Mapping[str, Any] | None:
@@ -88,6 +96,11 @@ class Registry:
         for served in gone:
             del self._served[served.kind.group, served.kind.version, served.kind.plural]
         return bool(gone)
+
+
+def _builtin(kind: Kind) -> Served:
+    form = FORMS.get(kind)
+    return Served(kind) if form is None else Served(form.stored, form=form)
 
 
 def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any], covered: frozenset[Kind]) -> Served:

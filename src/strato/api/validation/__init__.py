@@ -64,6 +64,7 @@ _UPDATE: dict[Kind, Update] = {
     catalog.SECRET: others.validate_secret_update,
     catalog.PERSISTENTVOLUME: persistentvolumes.validate_persistent_volume_update,
     catalog.PERSISTENTVOLUMECLAIM: others.validate_claim_update,
+    catalog.EVENT: lambda obj, _old: others.validate_event(obj),
     catalog.LEASE: lambda obj, _old: others.validate_lease(obj),
     catalog.ROLE: lambda obj, _old: others.validate_role(obj),
     catalog.CLUSTERROLE: lambda obj, _old: others.validate_role(obj),

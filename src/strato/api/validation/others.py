@@ -238,12 +238,26 @@ def validate_claim_update(obj: Json, old: Json) -> list[Cause]:
 
 
 def validate_event(obj: Json) -> list[Cause]:
-    """Check that an event is about something in its namespace."""
+    """Check an event; one with an ``eventTime`` has to say more, and may be about something anywhere."""
     about = (obj.get("involvedObject") or {}).get("namespace") or ""
     namespace = (obj.get("metadata") or {}).get("namespace") or ""
-    if about != namespace and (about or namespace != "default"):
-        return [invalid_value("involvedObject.namespace", about, "does not match event.namespace")]
-    return []
+    elsewhere = [invalid_value("involvedObject.namespace", about, "does not match event.namespace")]
+    if not obj.get("eventTime"):
+        return elsewhere if about != namespace and (about or namespace != "default") else []
+    causes = [] if about or namespace in ("default", "kube-system") else elsewhere
+    for member, most in _EVENT_LENGTHS.items():
+        value = obj.get(member) or ""
+        if not value and member != "message":
+            causes.append(required(member))
+        if len(value) > most:
+            causes.append(invalid_value(member, "", f"can have at most {most} characters"))
+    component = obj.get("reportingComponent") or ""
+    problems = names.check_qualified_name(component) if component else []
+    return [*causes, *(invalid_value("reportingComponent", component, text) for text in problems)]
+
+
+_EVENT_LENGTHS = {"reportingComponent": 317, "reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
+"""Characters that members of an event may have; a qualified name has 317 at most."""
 
 
 def validate_lease(obj: Json) -> list[Cause]:

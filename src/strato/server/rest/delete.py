@@ -81,7 +81,7 @@ class Deleter:
         body, gone = self.remove(request, kind, target, old, options)
         if gone and not strategy_of(served).returns_deleted:
             return Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
-        return shown(request, kind, body, now=self._state.clock.now())
+        return shown(request, served, body, now=self._state.clock.now())
 
     def delete_collection(
         self, request: Request, target: ResourcePath, served: Served
@@ -91,7 +91,7 @@ class Deleter:
         As in Kubernetes one after the other: what is refused ends it, and what was deleted before stays so. Many are
         deleted in slices, between which others are served.
         """
-        return filtered(self._state, request, served.kind, partial(self._delete_selected, request, target, served))
+        return filtered(self._state, request, served.asked, partial(self._delete_selected, request, target, served))
 
     def _delete_selected(
         self, request: Request, target: ResourcePath, served: Served, wanted: Filter

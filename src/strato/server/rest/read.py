@@ -41,7 +41,7 @@ class Reader:
         now = self._state.clock.now()
         if len(row.body) > UNCOUNTED_BYTES and representations.wants_table(request):
             return self._tabulated(request, representations.row_steps(request, kind, row.body, now))
-        return representations.shown(request, kind, row.body, now=now)
+        return representations.shown(request, served, row.body, now=now)
 
     async def _tabulated(self, request: Request, steps: Steps[bytes]) -> Response:
         flows = self._state.flows
@@ -51,7 +51,7 @@ class Reader:
         """Answer a collection, whole or in pages; a large one is looked through, and written, in slices."""
         representations.check_accept(request)
         check_list_options(request)
-        return filtered(self._state, request, served.kind, partial(self._list, request, target, served))
+        return filtered(self._state, request, served.asked, partial(self._list, request, target, served))
 
     def _list(
         self, request: Request, target: ResourcePath, served: Served, wanted: Filter
@@ -138,7 +138,7 @@ class Reader:
     def watch(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Answer a stream of changes."""
         check_list_options(request)
-        return filtered(self._state, request, served.kind, partial(self._watch, request, target, served))
+        return filtered(self._state, request, served.asked, partial(self._watch, request, target, served))
 
     def _watch(self, request: Request, target: ResourcePath, served: Served, wanted: Filter) -> Response:
         kind, store = served.kind, self._state.store
@@ -158,7 +158,7 @@ class Reader:
         flows = self._state.flows
         watch = Watch(
             store,
-            kind,
+            served.asked,
             watcher,
             Asked(
                 wanted=wanted,
@@ -166,7 +166,7 @@ class Reader:
                 mark_initial_end=send_initial and "sendInitialEvents" in request.query,
                 bookmarks=request.flag("allowWatchBookmarks"),
                 timeout_seconds=_integer(request, "timeoutSeconds") or self._default_timeout(request),
-                render=representations.rendering(request, kind, self._state.clock),
+                render=representations.rendering(request, served, self._state.clock),
                 render_bookmarks=representations.wants_metadata(request),
             ),
             missed=missed,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from strato.api.forms import Form
 from strato.api.kinds import Kind
 from strato.api.wire import Request, Response
 from strato.clock import Clock
@@ -50,7 +51,7 @@ def metadata_alone(body: bytes) -> bytes:
     return b"".join((_META, _read_metadata(body).metadata, b"}"))
 
 
-def shown(request: Request, kind: Kind, body: bytes, *, now: float, status: int = 200) -> Response:
+def shown(request: Request, served: Served, body: bytes, *, now: float, status: int = 200) -> Response:
     """Return one object as the client wants to see it.
 
     Raises:
@@ -58,18 +59,25 @@ def shown(request: Request, kind: Kind, body: bytes, *, now: float, status: int 
     """
     if "as=" in request.headers.get("accept", ""):
         if wants_table(request):
-            return Response(status, _row(request, kind, body, now))
+            return Response(status, _row(request, served.kind, body, now))
         if wants_metadata(request):
             return Response(status, metadata_alone(body))
     check_accept(request)
-    return Response(status, body)
+    return Response(status, body if served.form is None else _formed(served.form)(body))
 
 
-def rendering(request: Request, kind: Kind, clock: Clock) -> Callable[[bytes], bytes] | None:
+def _formed(form: Form) -> Callable[[bytes], bytes]:
+    """Return what makes another form of a stored body."""
+    return lambda body: encode(form.show(_decode(body)))
+
+
+def rendering(request: Request, served: Served, clock: Clock) -> Callable[[bytes], bytes] | None:
     """Return what makes of a stored body what a frame of a watch carries; None when that is the body itself."""
     if wants_table(request):
-        return lambda body: _row(request, kind, body, clock.now())
-    return metadata_alone if wants_metadata(request) else None
+        return lambda body: _row(request, served.kind, body, clock.now())
+    if wants_metadata(request):
+        return metadata_alone
+    return None if served.form is None else _formed(served.form)
 
 
 def row_steps(request: Request, kind: Kind, body: bytes, now: float) -> Steps[bytes]:
@@ -132,7 +140,10 @@ def list_text(
     if described:
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
         return ListText(_opened(head, "items"), b",", bodies, metadata_alone, DESCRIBING)
-    head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata}
+    head = {"kind": kind.list_kind, "apiVersion": served.asked.api_version, "metadata": metadata}
+    if served.form is not None:
+        form = _formed(served.form)
+        return ListText(_opened(head, "items"), b",{", bodies, lambda body: _without_type(form(body)), TABULATING)
     if served.is_custom:
         return ListText(_opened(head, "items"), b",", bodies, None)
     return ListText(_opened(head, "items"), b",{", bodies, _untyped(kind))

@@ -15,6 +15,7 @@ from strato.http.parser import MAX_BODY_BYTES
 from strato.server import preparation
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
+from strato.server.registry import Served
 from strato.server.rest.read import invalid_options
 from strato.server.rest.representations import shown
 from strato.server.rest.state import State, object_key
@@ -129,12 +130,12 @@ def remove(state: State, request: Request, kind: Kind, key: str, obj: Json, *, l
 
 
 def answer(
-    state: State, request: Request, kind: Kind, body: bytes, warnings: Sequence[str], status: int = 200
+    state: State, request: Request, served: Served, body: bytes, warnings: Sequence[str], status: int = 200
 ) -> Response:
     """Return the stored object as the client wants to see it, with warnings in the header."""
-    if not warnings and request.headers.get("accept") in _PLAINLY:
+    if not warnings and served.form is None and request.headers.get("accept") in _PLAINLY:
         return Response(status, body)
-    response = shown(request, kind, body, now=state.clock.now(), status=status)
+    response = shown(request, served, body, now=state.clock.now(), status=status)
     if warnings:
         response.headers = {"warning": "\n".join(f'299 - "{_escaped(text)}"' for text in warnings)}
     return response

@@ -73,7 +73,7 @@ class Writer:
             draft = Draft(request, target, served, *self._read(request, served, "CreateOptions"))
             self._creation.at_once(draft)
             self._learn(known, draft)
-        return storing.answer(self._state, request, served.kind, draft.body, draft.warnings, 201)
+        return storing.answer(self._state, request, served, draft.body, draft.warnings, 201)
 
     def _creating(
         self, request: Request, target: ResourcePath, served: Served, unknown: Miss | None
@@ -83,7 +83,7 @@ class Writer:
         draft = Draft(request, target, served, obj, warnings)
         yield from self._creation.sliced(draft)
         self._learn(unknown, draft)
-        return storing.answer(self._state, request, served.kind, draft.body, draft.warnings, 201)
+        return storing.answer(self._state, request, served, draft.body, draft.warnings, 201)
 
     def _learn(self, unknown: Miss | None, draft: Draft) -> None:
         if unknown is not None and not draft.warnings:
@@ -92,6 +92,7 @@ class Writer:
     def _is_cacheable(self, request: Request, served: Served) -> bool:
         return (
             self._state.memoises
+            and served.form is None
             and not request.query
             and request.headers.get("content-type") == "application/json"
             and len(request.body) <= UNCOUNTED_BYTES
@@ -131,7 +132,7 @@ class Writer:
             obj["metadata"].pop("resourceVersion", None)
             draft = Draft(request, target, served, obj, warnings)
             yield from self._creation.sliced(draft)
-            return storing.answer(self._state, request, kind, draft.body, draft.warnings, 201)
+            return storing.answer(self._state, request, served, draft.body, draft.warnings, 201)
         old = yield from stored_steps(stored)
         if not strategy.updates_blindly and not obj["metadata"].get("resourceVersion"):
             raise _needs_revision(kind, target.name)
@@ -155,12 +156,13 @@ class Writer:
         key = object_key(kind, target.namespace, target.name)
         body = self._state.bucket(kind).latest(key)
         result = None
-        if body is not None and self._state.memoises and not self._state.rights.restrict(request.user, kind):
+        memoises = self._state.memoises and served.form is None
+        if body is not None and memoises and not self._state.rights.restrict(request.user, kind):
             result = memberpatch.patched(self._state, request, target, served, media, body)
         if result is not None:
             if result is not body:
                 self._state.store.write(kind.resource, key, result)
-            return storing.answer(self._state, request, kind, result, [])
+            return storing.answer(self._state, request, served, result, [])
         if request.query:
             storing.check_options(request, "PatchOptions")
         return answered(
@@ -189,30 +191,33 @@ class Writer:
 
     def _replaced(self, draft: Draft) -> Steps[Response]:
         yield from self._update.sliced(draft)
-        return storing.answer(self._state, draft.request, draft.served.kind, draft.body, draft.warnings)
+        return storing.answer(self._state, draft.request, draft.served, draft.body, draft.warnings)
 
     def _patched(
         self, request: Request, target: ResourcePath, served: Served, media: str, old: Json | None, base: Json | None
     ) -> tuple[Json, list[str]]:
         """Return what the patch makes of ``base``, which is what is stored (``old``), and warnings."""
-        kind = served.kind
+        asked = _as_asked(served)
+        kind = asked.kind
         try:
             patch = read_body(request.body, media)
         except BadRequest as error:
             raise BadRequest(f"error decoding patch: {error}") from error
         if old is None:
             raise not_found(kind, target.name)
+        if served.form is not None and base is not None:
+            base = served.form.show(base)
         obj = _apply(kind, media, base, patch)
         try:
-            obj = preparation.check_type(served, obj)
+            obj = preparation.check_type(asked, obj)
             preparation.check_namespace(kind, obj, target.namespace)
-            warnings = self._check_fields(request, served, obj, status_part(served, target, obj, old))
+            warnings = self._check_fields(request, asked, obj, status_part(asked, target, obj, old))
             warnings += preparation.unique_owners(obj["metadata"])
         except BadRequest as error:
             # The patch was fine, what it makes of the object is not: to Kubernetes that is another code.
             text = f"Invalid value: {render(encode(obj).decode())}: {error.message}"
             raise Invalid(f' "" is invalid: patch: {text}', causes=[Cause(INVALID, text, "patch")]) from error
-        return obj, warnings
+        return _as_stored(served, obj), warnings
 
     # shared steps
 
@@ -220,7 +225,8 @@ class Writer:
         """Return the object that was sent, checked for its type, and warnings about its fields."""
         if request.query:
             storing.check_options(request, options)
-        kind, content_type = served.kind, request.headers.get("content-type", "")
+        asked = _as_asked(served)
+        kind, content_type = asked.kind, request.headers.get("content-type", "")
         try:
             obj = read_body(request.body, content_type)
         except BadRequest as error:
@@ -238,8 +244,9 @@ class Writer:
             repeated = duplicate_keys(request.body, content_type)
             if repeated and mode == "Strict":
                 raise BadRequest(preparation.unhandled(kind, "strict decoding error: " + ", ".join(repeated)))
-        obj = preparation.check_type(served, obj)
-        return obj, [*repeated, *self._check_fields(request, served, obj)]
+        obj = preparation.check_type(asked, obj)
+        repeated += self._check_fields(request, asked, obj)
+        return _as_stored(served, obj), repeated
 
     def _looks_at_many(self, request: Request, target: ResourcePath, served: Served) -> bool:
         """Tell whether many objects are counted for a write over HTTPS, which is then done in slices."""
@@ -250,6 +257,15 @@ class Writer:
         if status is not None:
             return preparation.check_fields(served.status or served, status, mode)
         return preparation.check_fields(served, obj, mode)
+
+
+def _as_asked(served: Served) -> Served:
+    """Return what objects are checked by before they are made into what is stored."""
+    return served if served.form is None else Served(served.form.kind)
+
+
+def _as_stored(served: Served, obj: Json) -> Json:
+    return obj if served.form is None else served.form.read(obj)
 
 
 def _check_name(obj: Json, target: ResourcePath) -> None:

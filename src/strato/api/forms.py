@@ -1,0 +1,124 @@
+"""Kinds that are another form of a stored kind: one object, read and written under two group versions.
+
+Objects are stored in the form of one of them; the other is made of it when it is asked for, and made into it when it
+is written. All other rules (names, conflicts, watches, admission) are those of the stored kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.status import invalid_value, required
+from strato.errors import Cause
+
+Json = dict[str, Any]
+_EMPTY = (None, "", 0)
+
+
+def _no_causes(_obj: Json, _old: Json | None) -> list[Cause]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Another form of a stored kind."""
+
+    kind: Kind
+    """What is asked for."""
+    stored: Kind
+    show: Callable[[Json], Json]
+    """Makes the form of a stored object; neither is changed, and they share members."""
+    read: Callable[[Json], Json]
+    """Makes a stored object of the form."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Names of fields in selectors, and what they are called in the stored form."""
+    check: Callable[[Json, Json | None], list[Cause]] = _no_causes
+    """Finds what is wrong with a stored object that was written in this form, before and now."""
+
+
+_EVENT_NAMES = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+"""Members of a v1 Event and what events.k8s.io/v1 calls them."""
+_STORED_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
+
+
+def _show_event(event: Json) -> Json:
+    shown = {
+        _EVENT_NAMES.get(name, name): value
+        for name, value in event.items()
+        if value or name not in ("reportingComponent", "reportingInstance")
+    }
+    return {**shown, "apiVersion": catalog.EVENTS_EVENT.api_version}
+
+
+def _read_event(event: Json) -> Json:
+    read = {_STORED_NAMES.get(name, name): value for name, value in event.items()}
+    return {"involvedObject": {}, **read, "apiVersion": catalog.EVENT.api_version}
+
+
+def _check_event(event: Json, old: Json | None) -> list[Cause]:
+    """Check an event as the newer group does; the older one takes more.
+
+    Source: ``pkg/apis/core/validation/events.go`` of Kubernetes 1.36.
+    """
+    series = event.get("series")
+    causes = _series_problems(series) if series and (old is None or series != old.get("series")) else []
+    if old is not None:
+        fixed = [name for name in event if name not in ("metadata", "series")]
+        return causes + [
+            invalid_value(_EVENT_NAMES.get(name, name), event[name], "field is immutable")
+            for name in fixed
+            if event[name] != old.get(name)
+        ]
+    if not event.get("eventTime"):
+        causes.append(required("eventTime"))
+    if event.get("type") not in ("Normal", "Warning"):
+        causes.append(invalid_value("type", "", f"has invalid value: {event.get('type') or ''}"))
+    causes += [
+        invalid_value(name, "", "needs to be unset")
+        for name in ("firstTimestamp", "lastTimestamp", "count")
+        if event.get(name) not in _EMPTY
+    ]
+    if any((event.get("source") or {}).values()):
+        causes.append(invalid_value("source", "", "needs to be unset"))
+    return causes
+
+
+def _series_problems(series: Json) -> list[Cause]:
+    causes = []
+    if (series.get("count") or 0) < 2:
+        causes.append(invalid_value("series.count", "", "should be at least 2"))
+    if not series.get("lastObservedTime"):
+        causes.append(required("series.lastObservedTime"))
+    return causes
+
+
+_EVENT = Form(
+    catalog.EVENTS_EVENT,
+    catalog.EVENT,
+    _show_event,
+    _read_event,
+    {
+        **{
+            f"regarding.{part}": f"involvedObject.{part}"
+            for part in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+        },
+        "reportingController": "reportingComponent",
+        "reason": "reason",
+        "type": "type",
+    },
+    _check_event,
+)
+FORMS: Mapping[Kind, Form] = {form.kind: form for form in (_EVENT,)}
+"""By the kind that is asked for."""
