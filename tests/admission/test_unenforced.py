@@ -46,7 +46,7 @@ UNREAD: Mapping[str, tuple[type[View], Kind, str, str]] = {
     # a shape, the view that reads it, and where it is in which kind's tree
     "core.v1.PodSpec": (pod.PodSpec, catalog.POD, "spec", "ephemeralContainers serviceAccount"),
     "core.v1.Container": (container.Container, catalog.POD, "spec.containers", "resizePolicy stdinOnce"),
-    "core.v1.Probe": (container.Probe, catalog.POD, "spec.containers.livenessProbe", ""),
+    "core.v1.Probe": (container.Probe, catalog.POD, "", ""),
     "core.v1.Lifecycle": (container.Lifecycle, catalog.POD, "spec.containers.lifecycle", ""),
     "core.v1.LifecycleHandler": (container.LifecycleHandler, catalog.POD, "spec.containers.lifecycle", ""),
     "core.v1.SecurityContext": (
@@ -92,6 +92,8 @@ def test_every_field_that_nobody_reads_is_warned_of(shape: str) -> None:
 
 def _tree(kind: Kind, path: str) -> Tree:
     tree = FIELDS[kind]
+    if not path:  # all of it is done
+        return {}
     for word in path.split("."):
         below = tree[word]
         tree = below.tree if isinstance(below, Each) else below

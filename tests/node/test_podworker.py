@@ -51,6 +51,7 @@ class FakeMachine:
         self.is_oom = False
         self.dropped: list[str] = []
         self.shown: list[tuple[str, str]] = []
+        self.labels_seen: list[dict[str, str]] = []
 
     def submitted(self, worker: PodWorker) -> None:
         first = worker.record.containers[0]
@@ -79,6 +80,9 @@ class FakeMachine:
 
     def write_hosts(self, text: str) -> None:
         pass
+
+    def update(self, pod: Pod) -> None:
+        self.labels_seen.append(dict(pod.metadata.labels or {}))
 
     def launch(self, container: Container, attempt: int) -> tuple[Launch, bool]:
         if self.missing:
@@ -385,6 +389,68 @@ def test_a_pod_over_its_deadline_fails() -> None:
         assert (worker.stopped, machine.released) == (False, True)
 
     live(story, {"main": [(1e6, 0)]}, activeDeadlineSeconds=10)
+
+
+def changed(pod: Pod, **spec: Any) -> Pod:
+    body = msgspec.to_builtins(pod)
+    return msgspec.convert(body | {"spec": body["spec"] | spec}, Pod)
+
+
+@pytest.mark.parametrize(("seconds", "end"), [(5, 6.0), (20, 20.0)])
+def test_a_deadline_can_be_moved_while_the_pod_runs(seconds: int, end: float) -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(6)
+        worker.update(changed(worker.pod, activeDeadlineSeconds=seconds))
+        await clock.sleep(20)
+        assert machine.signals == [("main/0", False, end)]
+
+    live(story, {"main": [(1e6, 0)]}, activeDeadlineSeconds=10)
+
+
+def test_a_container_that_gets_another_image_is_started_anew() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(6)
+        worker.update(changed(worker.pod, containers=[{"name": "main", "image": "y"}]))
+        await clock.sleep(1)
+        assert machine.starts == [("main", 0.0), ("main", 6.0)]
+        assert ("Killing", "Container main definition changed, will be restarted") in machine.events
+        (container,) = worker.record.containers
+        assert (container.image, container.restart_count, container.state) == ("y", 1, "running")
+        worker.update(worker.pod)  # nothing is different
+        await clock.sleep(100)
+        assert len(machine.starts) == 2
+
+    live(story, {"main": [(1e6, 0)]}, restartPolicy="Never")
+
+
+def test_what_starts_later_sees_the_labels_of_then() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(6)
+        labelled = msgspec.structs.replace(worker.pod.metadata, labels={"a": "b"})
+        worker.update(msgspec.structs.replace(worker.pod, metadata=labelled))
+        assert machine.labels_seen == [{"a": "b"}]
+        assert machine.signals == []
+
+    live(story, {"main": [(1e6, 0)]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "own_grace", "killed_at"), [("liveness", None, 42.0), ("liveness", 5, 17.0), ("startup", 3, 15.0)]
+)
+def test_a_container_that_fails_a_probe_has_its_grace(kind: str, own_grace: int | None, killed_at: float) -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.hook_code, machine.stubborn = 1, True
+        await clock.sleep(55)
+        assert machine.signals[:2] == [("main/0", False, 12.0), ("main/0", True, killed_at)]
+        assert ("Killing", f"Container main failed {kind} probe, will be restarted") in machine.events
+
+    probe = {
+        "exec": {"command": ["x"]},
+        "initialDelaySeconds": 2,
+        "failureThreshold": 2,
+        "terminationGracePeriodSeconds": own_grace,
+    }
+    live(story, {"main": [(1e6, 0)]}, containers=[{"name": "main", "image": "x", f"{kind}Probe": probe}])
 
 
 def test_an_evicted_pod_gets_a_short_grace_and_fails() -> None:

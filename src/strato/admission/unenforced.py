@@ -56,12 +56,8 @@ class Each(NamedTuple):
     tree: Tree
 
 
-_PROBE: Final[Tree] = {"grpc": Field("gRPC probes are not run on this machine's node; probe with exec, HTTP or TCP")}
 _SE_LINUX: Final = Field("SELinux labels are not set on this machine's node")
 _CONTAINER: Final[Tree] = {
-    "livenessProbe": _PROBE,
-    "readinessProbe": _PROBE,
-    "startupProbe": _PROBE,
     "lifecycle": {"stopSignal": Field("containers are stopped with SIGTERM on this machine's node")},
     "ports": Each(
         {"hostPort": Field("it is kept free by the scheduler, and not opened; connect to the pod's address")}

@@ -126,12 +126,20 @@ class Lifecycle(View, frozen=True, kw_only=True):
     pre_stop: LifecycleHandler | None = None
 
 
+class GRPCAction(View, frozen=True, kw_only=True):
+    """Ask for the health of a gRPC service."""
+
+    port: int = 0
+    service: str = ""
+
+
 class Probe(View, frozen=True, kw_only=True):
     """A probe; times in seconds."""
 
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None
     tcp_socket: TCPSocketAction | None = None
+    grpc: GRPCAction | None = None
     initial_delay_seconds: int = 0
     timeout_seconds: int = 1
     period_seconds: int = 10

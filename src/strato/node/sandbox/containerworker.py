@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
-from strato.api.core import Container, LifecycleHandler, Pod
+from strato.api.core import Container, LifecycleHandler, Pod, Probe
 from strato.clock import Clock
 from strato.errors import one_line
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, OOM_KILLED, ContainerRecord, Ending
@@ -75,6 +76,13 @@ class ContainerWorker:
         self._node = node
         self._backoff = backoff
         self._last: Run | None = None
+        self._changed = asyncio.Event()
+
+    def update(self, spec: Container) -> None:
+        """Take what may change of a container: its image, with which it is restarted."""
+        self._spec = spec
+        if spec.image != self.record.image and self.is_running:
+            self._changed.set()
 
     @property
     def is_running(self) -> bool:
@@ -99,10 +107,13 @@ class ContainerWorker:
         wait = 0.0
         while True:
             ended = await self._run_once(attempt, begun)
-            if not should_restart(policy, ended.exit_code):
+            if self._changed.is_set():
+                self._changed.clear()
+            elif not should_restart(policy, ended.exit_code):
                 return
-            wait = self._backoff.next_wait(wait, ended.finished_at - ended.started_at)
-            await self._back_off(wait)
+            else:
+                wait = self._backoff.next_wait(wait, ended.finished_at - ended.started_at)
+                await self._back_off(wait)
             attempt += 1
             self._sandbox.drop_attempt(self._spec.name, attempt - _KEPT_ATTEMPTS)
 
@@ -135,12 +146,30 @@ class ContainerWorker:
             begun.set()
         probing = asyncio.create_task(prober.run())
         try:
-            ended = await asyncio.shield(run.ended)
+            ended = await self._wait_for_end(run, probing)
         finally:
             probing.cancel()
             await asyncio.gather(probing, return_exceptions=True)
         record.end(self._ending(attempt, container_id, ended))
         return ended
+
+    async def _wait_for_end(self, run: Run, probing: asyncio.Task[Probe]) -> Ended:
+        """Return how a run ended; it is ended here when it fails a probe, or the container is to be another one."""
+        changed = asyncio.create_task(self._changed.wait())
+        waits: set[asyncio.Future[Any]] = {run.ended, changed, probing}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+        if not run.ended.done():
+            spec, grace_seconds, why = self._spec, self._pod.spec.termination_grace_period_seconds, "definition changed"
+            if probing.done():
+                probe = probing.result()
+                why = f"failed {'startup' if probe is spec.startup_probe else 'liveness'} probe"
+                if probe.termination_grace_period_seconds is not None:
+                    grace_seconds = probe.termination_grace_period_seconds
+            await self.stop(float(grace_seconds), f"Container {spec.name} {why}, will be restarted")
+        return await asyncio.shield(run.ended)
 
     async def _launch(self, attempt: int) -> Run:
         """Start the container's process; waits as long as something it needs is missing."""
@@ -163,6 +192,7 @@ class ContainerWorker:
                     self._node.event("Warning", reason if reason == "ErrImageNeverPull" else "Failed", f"Error: {text}")
                 await self._clock.sleep(CONFIG_RETRY_SECONDS)
                 continue
+            self.record.image = self._spec.image
             self.record.image_id = launch.base or "strato/host"
             self._report_start(run, substituted)
             return run
@@ -213,11 +243,16 @@ class ContainerWorker:
         if self._last is None and attempt >= 0:
             self._last = self._runtime.adopt(self._sandbox.attempt(self._spec.name, attempt))
 
-    async def stop(self, grace_seconds: float) -> None:
-        """End its process, which runs: the hook, SIGTERM, and SIGKILL after the grace."""
+    async def stop(self, grace_seconds: float, message: str = "") -> None:
+        """End its process, which runs: the hook, SIGTERM, and SIGKILL after the grace.
+
+        Args:
+            grace_seconds: What it has from now, its hook included.
+            message: Of the event.
+        """
         run, record = self._last, self.record
         assert run is not None, "only a container that runs is stopped"
-        self._node.event("Normal", "Killing", f"Stopping container {record.name}")
+        self._node.event("Normal", "Killing", message or f"Stopping container {record.name}")
         left = grace_seconds - await self._pre_stop(run, grace_seconds)
         if left > 0:
             self._runtime.signal(run, kill=False)

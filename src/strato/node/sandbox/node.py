@@ -312,6 +312,8 @@ class SandboxNode:
             self._start_worker(pod)
         elif worker is None:  # it ended before a restart that came before its clean-up
             self._machine.gpus.release(uid)
+        else:
+            worker.update(pod)
 
     def _start_worker(self, pod: Pod) -> PodWorker:
         uid = pod.metadata.uid

@@ -51,6 +51,10 @@ class PodVolumes:
         self._token_texts: dict[tuple[str, int], str] = {}
         self._tokens_until = 0.0
 
+    def update(self, pod: Pod) -> None:
+        """Take the pod as it is now; the next `refresh` writes what changed of it."""
+        self._pod = pod
+
     async def make(self) -> None:
         """Make all volumes.
 

@@ -67,6 +67,7 @@ class PodWorker:
             for container, spec in zip(record.containers, specs, strict=True)
         ]
         self._terminating = asyncio.Event()
+        self._deadline_changed = asyncio.Event()
         self._evicted = asyncio.Event()
         self._grace_seconds = float(pod.spec.termination_grace_period_seconds)
         self.stopped = False
@@ -85,6 +86,18 @@ class PodWorker:
     def next_write(self, now: float) -> dict[str, Any] | None:
         """Return the status to write; None deletes the pod."""
         return None if self.stopped else pod_status(self.record, now)
+
+    def update(self, pod: Pod) -> None:
+        """Take what may change of a pod that runs: labels, annotations, its deadline, images of its containers."""
+        before, self.pod = self.pod.spec, pod
+        self.sandbox.update(pod)
+        if pod.spec is before or pod.spec == before:
+            return
+        if pod.spec.active_deadline_seconds != before.active_deadline_seconds:
+            self._deadline_changed.set()
+        specs = (*pod.spec.init_containers, *pod.spec.containers)
+        for container, spec in zip(self._containers, specs, strict=True):
+            container.update(spec)
 
     def terminate(self, grace_seconds: float) -> None:
         """End the pod: it was deleted. A later, shorter grace is not honoured once ending has begun."""
@@ -117,7 +130,7 @@ class PodWorker:
         serving = asyncio.create_task(self._serve(), name=f"pod {self.namespace}/{self.name}")
         ends = [asyncio.create_task(event.wait()) for event in (self._terminating, self._evicted)]
         try:
-            await asyncio.wait({serving, *ends}, timeout=self._deadline_left(), return_when=asyncio.FIRST_COMPLETED)
+            await self._wait_for_end({serving, *ends})
             if serving.done():
                 serving.result()
             elif not (self._terminating.is_set() or self._evicted.is_set()):
@@ -135,6 +148,19 @@ class PodWorker:
         self.stopped = self._terminating.is_set()
         self._node.submit()
         self.ended.set()
+
+    async def _wait_for_end(self, ends: set[asyncio.Task[Any]]) -> None:
+        """Return when one of these has come or the pod's deadline, which may be moved."""
+        while True:
+            self._deadline_changed.clear()
+            moved = asyncio.create_task(self._deadline_changed.wait())
+            left = self._deadline_left()
+            try:
+                await asyncio.wait({*ends, moved}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                moved.cancel()
+            if not self._deadline_changed.is_set() or any(end.done() for end in ends):
+                return
 
     async def wait_deleted(self) -> None:
         """After `run`, wait for the deletion of a finished pod."""

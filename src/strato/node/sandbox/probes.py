@@ -11,7 +11,10 @@ from strato.http.fetch import exchange
 from strato.http.tls import client_context
 from strato.node.podstatus import ContainerRecord
 from strato.node.registration import KUBELET_VERSION
+from strato.node.sandbox.grpchealth import is_serving
 from strato.node.sandbox.runtime import Run, Runtime, RuntimeProblem
+
+_USER_AGENT = f"kube-probe/{KUBELET_VERSION.removeprefix('v')}"
 
 
 class Prober:
@@ -48,20 +51,22 @@ class Prober:
         started = self._spec.startup_probe is None
         return started, started and self._spec.readiness_probe is None
 
-    async def run(self) -> None:
-        """Probe until cancelled."""
-        if self._spec.startup_probe is not None:
-            if not await self._until_started(self._spec.startup_probe):
-                return
+    async def run(self) -> Probe:
+        """Probe until cancelled, or until the container has failed a probe and must end; return that probe."""
+        spec = self._spec
+        if spec.startup_probe is not None:
+            if not await self._until_started(spec.startup_probe):
+                return spec.startup_probe
             self._record.started = True
-            self._record.ready = self._spec.readiness_probe is None
+            self._record.ready = spec.readiness_probe is None
             self._changed()
-        tasks = []
-        if self._spec.readiness_probe is not None:
-            tasks.append(self._watch_readiness(self._spec.readiness_probe))
-        if self._spec.liveness_probe is not None:
-            tasks.append(self._watch_liveness(self._spec.liveness_probe))
-        await asyncio.gather(*tasks)
+        if spec.readiness_probe is None:
+            return await self._watch_liveness(spec.liveness_probe)
+        watching = asyncio.create_task(self._watch_readiness(spec.readiness_probe))
+        try:
+            return await self._watch_liveness(spec.liveness_probe)
+        finally:
+            watching.cancel()
 
     async def _until_started(self, probe: Probe) -> bool:
         await self._clock.sleep(probe.initial_delay_seconds)
@@ -70,7 +75,6 @@ class Prober:
             failures += 1
             self._event("Warning", "Unhealthy", "Startup probe failed")
             if failures >= probe.failure_threshold:
-                self._kill("startup")
                 return False
             await self._clock.sleep(probe.period_seconds)
         return True
@@ -90,7 +94,10 @@ class Prober:
                 self._event("Warning", "Unhealthy", "Readiness probe failed")
             await self._clock.sleep(probe.period_seconds)
 
-    async def _watch_liveness(self, probe: Probe) -> None:
+    async def _watch_liveness(self, probe: Probe | None) -> Probe:
+        if probe is None:
+            await asyncio.get_running_loop().create_future()  # until cancelled
+        assert probe is not None
         await self._clock.sleep(probe.initial_delay_seconds)
         failures = 0
         while failures < probe.failure_threshold:
@@ -101,11 +108,7 @@ class Prober:
                 self._event("Warning", "Unhealthy", "Liveness probe failed")
             if failures < probe.failure_threshold:
                 await self._clock.sleep(probe.period_seconds)
-        self._kill("liveness")
-
-    def _kill(self, kind: str) -> None:
-        self._event("Normal", "Killing", f"Container {self._spec.name} failed {kind} probe, will be restarted")
-        self._runtime.signal(self._run, kill=True)
+        return probe
 
     async def _succeeds(self, probe: Probe) -> bool:
         try:
@@ -119,6 +122,9 @@ class Prober:
                     writer.close()
                 elif probe.http_get is not None:
                     return await answers(probe.http_get, self._address, self._spec)
+                elif probe.grpc is not None:
+                    call = probe.grpc
+                    return await is_serving(self._address, call.port, call.service, user_agent=_USER_AGENT)
         except (OSError, ValueError, RuntimeProblem):
             return False
         return True
@@ -138,7 +144,7 @@ async def answers(get: HTTPGetAction, address: str, spec: Container) -> bool:
     url = f"{get.scheme.lower()}://{f'[{host}]' if ':' in host else host}:{port}/{get.path.removeprefix('/')}"
     tls = client_context(insecure=True) if get.scheme == "HTTPS" else None
     headers = [
-        ("User-Agent", f"kube-probe/{KUBELET_VERSION.removeprefix('v')}"),
+        ("User-Agent", _USER_AGENT),
         *((header.name, header.value) for header in get.http_headers),
     ]
     async with exchange(url, headers=headers, tls=tls) as answer:

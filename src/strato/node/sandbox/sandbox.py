@@ -60,6 +60,11 @@ class PodSandbox:
         """The pod's host name, with its domain when the pod asks for that."""
         return hostname_of(self._pod)
 
+    def update(self, pod: Pod) -> None:
+        """Take the pod as it is now: containers that start later see its labels, annotations and images."""
+        self._pod = pod
+        self.volumes.update(pod)
+
     async def prepare(self, hosts: str) -> None:
         """Make everything the containers need.
 
