@@ -363,4 +363,4 @@ def test_deleting_a_job_takes_secrets_and_claims_it_made() -> None:
             "podgroups": set(),
         }
 
-    play(scenario, enabled=(*ENABLED, "kube-garbage-collector"))
+    play(scenario, enabled=(*ENABLED, "kube-garbage-collector", "kube-persistentvolume-controller"))

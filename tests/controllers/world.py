@@ -24,7 +24,7 @@ from strato.client.cluster import Binding, Cluster, PatchType
 from strato.client.informer import Change, Informers
 from strato.client.local import LocalCluster
 from strato.clock import Clock, VirtualClock, format_time, run_virtual
-from strato.controllers import EMBEDDED, ControllerManager
+from strato.controllers import EMBEDDED, ControllerManager, ControllerSettings
 from strato.controllers.kube.daemonsets import node_of
 from strato.errors import NotFound, StratoError
 from strato.server import strategies
@@ -48,7 +48,9 @@ class World:
         enabled: tuple[str, ...] = EMBEDDED,
         admit: bool = True,
         admission: ChainOptions | None = None,
+        settings: ControllerSettings | None = None,
     ) -> None:
+        self.settings = settings
         self.clock = clock
         self.server = in_memory_server(clock, Random(1), chain=Chain(admission or ChainOptions()))
         self.cluster: Cluster = LocalCluster(self.server, ADMIN)
@@ -81,7 +83,9 @@ class World:
         cluster = cluster if cluster is not None else self.cluster
         informers = Informers(cluster, self.clock, Random(3))
         self._manager_informers = informers
-        self.manager = ControllerManager(cluster, informers, self.clock, Random(4), enabled=self.enabled)
+        self.manager = ControllerManager(
+            cluster, informers, self.clock, Random(4), enabled=self.enabled, settings=self.settings
+        )
         self._manager_task = asyncio.create_task(self.manager.run())
 
     async def stop_controllers(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from strato.admission.limitranges import limit_pod
 from strato.admission.request import AdmissionReader, AdmissionRequest, Json
 from strato.api import catalog
+from strato.api.claims import CLAIM_PROTECTION, VOLUME_PROTECTION, size_of
 from strato.api.status import forbidden
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -157,6 +158,41 @@ def one_default_priority_class(request: AdmissionRequest, reader: AdmissionReade
                 request.name,
                 f"PriorityClass {other['metadata']['name']} is already marked as default. Only one default can exist",
             )
+
+
+def protect_claim(request: AdmissionRequest, _reader: AdmissionReader) -> None:
+    """Keep a claim from going while a pod uses it; the volume controller takes the finalizer off."""
+    _add_finalizer(request, CLAIM_PROTECTION)
+
+
+def protect_volume(request: AdmissionRequest, _reader: AdmissionReader) -> None:
+    """Keep a volume from going while it is bound, likewise."""
+    _add_finalizer(request, VOLUME_PROTECTION)
+
+
+def _add_finalizer(request: AdmissionRequest, finalizer: str) -> None:
+    assert request.object is not None
+    metadata = request.object["metadata"]
+    if finalizer not in (metadata.get("finalizers") or ()):
+        metadata["finalizers"] = [*(metadata.get("finalizers") or ()), finalizer]
+
+
+def check_expansion(request: AdmissionRequest, reader: AdmissionReader) -> None:
+    """Let a claim grow only where its class says that its volumes can."""
+    new, old = request.object, request.old_object
+    if new is None or old is None or request.subresource:
+        return
+    before, after = (((one["spec"].get("resources") or {}).get("requests") or {}) for one in (old, new))
+    if size_of(after) <= size_of(before):
+        return
+    name = old["spec"].get("storageClassName") or ""
+    found = reader.get(catalog.STORAGECLASS, "", name) if name else None
+    if found is None or not found.get("allowVolumeExpansion"):
+        why = (
+            "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
+            "support resize"
+        )
+        raise forbidden(request.kind, request.name, why)
 
 
 def default_storage_class(request: AdmissionRequest, reader: AdmissionReader) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from strato.admission.request import AdmissionReader, AdmissionRequest, Json
 from strato.api import catalog
+from strato.api.claims import LOCAL_PROVISIONER, NO_PROVISIONER
 from strato.api.kinds import Kind
 
 _MOST: Final = 12
@@ -93,10 +94,7 @@ _POD: Final[Tree] = {
     "securityContext": {"seLinuxOptions": _SE_LINUX},
     "setHostnameAsFQDN": Field("the host name has no domain on this machine's node"),
     "volumes": Each(
-        {
-            **dict.fromkeys(_VOLUMES.split(), Field("this machine's node cannot mount it, and does not start the pod")),
-            "ephemeral": Field("no controller makes its claim; create the PersistentVolumeClaim POD-VOLUME yourself"),
-        }
+        dict.fromkeys(_VOLUMES.split(), Field("this machine's node cannot mount it, and does not start the pod"))
     ),
 }
 _TEMPLATE: Final[Tree] = {"spec": _POD}
@@ -167,8 +165,8 @@ FIELDS: Final[Mapping[Kind, Tree]] = {
     },
     catalog.STORAGECLASS: {
         "provisioner": Field(
-            "nothing makes volumes on this cluster; create PersistentVolumes",
-            lambda value: value != "kubernetes.io/no-provisioner",
+            "volumes of this kind come only if you run what makes them; the class standard makes directories",
+            lambda value: value not in (NO_PROVISIONER, LOCAL_PROVISIONER),
         )
     },
     catalog.PODDISRUPTIONBUDGET: {

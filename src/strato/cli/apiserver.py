@@ -141,7 +141,7 @@ async def open_api(
         random,
         None if data_dir is None else data_dir / JOURNAL,
         rbac=True,
-        bootstrap=bootstrap.objects(),
+        bootstrap=[*bootstrap.objects(), bootstrap.default_storage_class()],
         metrics=metrics,
         tokens=authenticator,
         root_certificate=authority.certificate.decode(),

@@ -75,6 +75,11 @@ class Home:
         return self.path / "node"
 
     @property
+    def volumes(self) -> Path:
+        """Volumes that were made for claims; they outlive pods, nodes and restarts."""
+        return self.path / "volumes"
+
+    @property
     def pki(self) -> Path:
         """The cluster's certificates and keys."""
         return self.path / "pki"

@@ -10,6 +10,7 @@ from strato.api.meta import Key
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
+from strato.controllers.localvolumes import LocalVolumes
 from strato.controllers.reconcile import Controller
 from strato.controllers.recorder import Recorder
 from strato.metrics import Registry
@@ -41,6 +42,8 @@ class ControllerSettings:
     """Whether changes of nodes and pods start such a pass too."""
     inherit_owner_annotations: bool = True
     """Whether PodGroups of plain pods take over annotations of what owns the pods."""
+    local_volumes: LocalVolumes | None = None
+    """Where claims get volumes on this machine; None where nobody mounts them."""
     smtp_server: str = ""
     """``HOST:PORT`` of the relay that takes mail about jobs; empty sends none."""
     mail_from: str = ""

@@ -1,4 +1,4 @@
-"""The RBAC objects a new cluster starts with, and the identities of its own components.
+"""The objects a new cluster starts with (roles, the default storage class), and the identities of its own components.
 
 The user-facing roles are Kubernetes' (admin and edit aggregate by label, so that roles for custom resources join
 them); each component has a role with what it needs and no more.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from strato.api.claims import LOCAL_PROVISIONER
 from strato.api.wire import User
 
 Json = dict[str, Any]
@@ -76,6 +77,22 @@ _CORE_VIEW = (
 def objects() -> list[Json]:
     """Return every role and binding, ready to be created. Building them anew each call: callers own them."""
     return [*_basic_roles(), *_user_roles(), *_component_roles()]
+
+
+def default_storage_class() -> Json:
+    """Return the class of claims that name none: directories of this machine, made at once.
+
+    Immediate, because every node reaches them: there is nothing to learn from where a pod is placed.
+    """
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": LOCAL_PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "Immediate",
+        "allowVolumeExpansion": True,
+    }
 
 
 def _rule(verbs: Sequence[str], groups: Sequence[str] | str, resources: Sequence[str] | str) -> Json:
@@ -249,6 +266,7 @@ def _component_roles() -> list[Json]:
                     "endpoints",
                     "namespaces",
                     "persistentvolumeclaims",
+                    "persistentvolumes",
                     "pods",
                     "secrets",
                     "serviceaccounts",

@@ -18,6 +18,7 @@ from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.controllers import EMBEDDED, ControllerManager, ControllerSettings
+from strato.controllers.localvolumes import LocalVolumes
 from strato.metrics import Registry
 from strato.server import bootstrap
 
@@ -127,7 +128,11 @@ def build(
         random,
         enabled=enabled,
         metrics=metrics,
-        settings=ControllerSettings(smtp_server=options.mail.smtp_server, mail_from=options.mail.mail_from),
+        settings=ControllerSettings(
+            local_volumes=_local_volumes(options),
+            smtp_server=options.mail.smtp_server,
+            mail_from=options.mail.mail_from,
+        ),
     )
     members: list[Part] = [("controllers", manager.run)]
     milestones: list[asyncio.Event] = []
@@ -158,6 +163,15 @@ def build(
     members.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), clock, names)))
     milestones.append(scheduler.ready)
     return Components(informers, members, milestones, machine)
+
+
+def _local_volumes(options: EmbeddedOptions) -> LocalVolumes | None:
+    """Return where claims get their volumes; hollow nodes mount none."""
+    if not options.sandbox:
+        return None
+    from strato.node.removal import remove_tree
+
+    return LocalVolumes(str(options.home.volumes), remove_tree)
 
 
 def _sandbox_node(

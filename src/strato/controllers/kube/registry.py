@@ -24,6 +24,7 @@ from strato.controllers.kube.nodes import NodeLifecycleController
 from strato.controllers.kube.quotas import QuotaController
 from strato.controllers.kube.replicasets import ReplicaSetController
 from strato.controllers.kube.statefulsets import StatefulSetController
+from strato.controllers.kube.volumes import EphemeralClaimController, VolumeController
 from strato.controllers.reconcile import Controller
 
 
@@ -43,6 +44,16 @@ def _job(context: ControllerContext) -> Controller:
     )
 
 
+def _volumes(context: ControllerContext) -> Controller:
+    return VolumeController(
+        context.cluster,
+        context.informers,
+        context.clock,
+        recorder=context.recorder,
+        local=context.settings.local_volumes,
+    )
+
+
 KUBE: Mapping[str, Factory] = {
     **{
         controller.name: _simple(controller)
@@ -55,6 +66,7 @@ KUBE: Mapping[str, Factory] = {
             NodeLifecycleController,
             DisruptionController,
             QuotaController,
+            EphemeralClaimController,
         )
     },
     **{
@@ -68,5 +80,6 @@ KUBE: Mapping[str, Factory] = {
         )
     },
     KubeJobController.name: _job,
+    VolumeController.name: _volumes,
 }
 """Stock controllers by name."""

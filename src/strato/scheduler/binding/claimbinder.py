@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from strato.api import catalog
+from strato.api.claims import BOUND_BY_CONTROLLER, SELECTED_NODE, is_bound
 from strato.api.core import PersistentVolume, PersistentVolumeClaim
 from strato.api.resource import ResourceClaim
 from strato.client.cluster import Cluster
@@ -18,7 +19,6 @@ from strato.clock import Clock
 from strato.errors import ApiError, Conflict, NotFound, StratoError
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.reservations import stands
-from strato.scheduler.claims.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE, is_bound
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.reservation import Reservation
 

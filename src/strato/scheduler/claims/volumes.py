@@ -6,68 +6,15 @@ has claims.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
+from strato.api.claims import NO_PROVISIONER, WAIT, claims_of, class_name_of
 from strato.api.core import PersistentVolume, PersistentVolumeClaim
 from strato.api.meta import Object
-from strato.api.quantity import InvalidQuantity, value
 from strato.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from strato.scheduler.claims.reservations import Reservations
 from strato.scheduler.model.jobs import Task
-
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
-NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
-WAIT: Final = "WaitForFirstConsumer"
-ONE_POD: Final = "ReadWriteOncePod"
-
-
-class UsedClaim(NamedTuple):
-    """One volume of a pod that stands on a claim."""
-
-    name: str
-    """Of the claim."""
-    key: str
-    """``namespace/name`` of the claim."""
-    ephemeral: bool
-    """Whether the claim is made for the pod and with it."""
-
-
-def claims_of(task: Task) -> list[UsedClaim]:
-    """Return the claims a pod's volumes stand on, each once."""
-    found: dict[str, UsedClaim] = {}
-    for volume in task.pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            name, ephemeral = volume.persistent_volume_claim.claim_name, False
-        elif volume.ephemeral is not None:
-            name, ephemeral = f"{task.name}-{volume.name}", True
-        else:
-            continue
-        key = f"{task.namespace}/{name}"
-        found.setdefault(key, UsedClaim(name, key, ephemeral))
-    return list(found.values())
-
-
-def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether claim and volume have found each other for good."""
-    done = claim.status.phase == "Bound" or BIND_COMPLETED in (claim.metadata.annotations or {})
-    return bool(claim.spec.volume_name) and done
-
-
-def class_name_of(claim: PersistentVolumeClaim) -> str:
-    """Return the name of a claim's storage class, empty without one."""
-    return claim.metadata.annotation(CLASS_ANNOTATION) or claim.spec.storage_class_name or ""
-
-
-def size_of(amounts: Mapping[str, str | int | float]) -> int:
-    """Return the bytes of ``storage`` in a resource list; 0 when it is not there or cannot be read."""
-    try:
-        return value(amounts.get("storage", 0))
-    except InvalidQuantity:
-        return 0
 
 
 class Volumes:
@@ -118,12 +65,12 @@ class Volumes:
 
     def use(self, task: Task) -> None:
         """Note that a task's pod uses its claims."""
-        for claim in claims_of(task):
+        for claim in claims_of(task.pod):
             self.users.setdefault(claim.key, {})[task.key] = task
 
     def unuse(self, task: Task) -> None:
         """Note that a task's pod is gone."""
-        for claim in claims_of(task):
+        for claim in claims_of(task.pod):
             users = self.users.get(claim.key)
             if users is not None:
                 users.pop(task.key, None)
@@ -173,7 +120,7 @@ class Volumes:
         for task in tasks:
             if not task.cls.uses_claims:
                 continue
-            for used in claims_of(task):
+            for used in claims_of(task.pod):
                 claim = self.claims.get(used.key)
                 driver, handle = self.driver_of(claim) if claim is not None else ("", "")
                 if driver:

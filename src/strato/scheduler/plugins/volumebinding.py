@@ -11,20 +11,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from strato.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
-from strato.api.quantity import InvalidQuantity, value
-from strato.api.selectors import from_label_selector
-from strato.scheduler.cache.world import World
-from strato.scheduler.claims.volumes import (
+from strato.api.claims import (
     NO_PROVISIONER,
     ONE_POD,
     SELECTED_NODE,
-    Volumes,
     claims_of,
     class_name_of,
     is_bound,
     size_of,
+    suits,
 )
+from strato.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
+from strato.api.quantity import InvalidQuantity, value
+from strato.scheduler.cache.world import World
+from strato.scheduler.claims.volumes import Volumes
 from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodelabels import ZONE_LABELS
@@ -50,7 +50,7 @@ _REASONS = (WRONG_NODE, NO_VOLUME, NO_MATCH, NO_SPACE)
 
 def pre_filter(volumes: Volumes, task: Task) -> str:
     """Return why no node can do, empty when one may: a claim that is missing, lost, leaving or not bound yet."""
-    for used in claims_of(task):
+    for used in claims_of(task.pod):
         claim = volumes.claims.get(used.key)
         if claim is None:
             if used.ephemeral:
@@ -74,7 +74,7 @@ def pre_filter(volumes: Volumes, task: Task) -> str:
 
 def filter_in_use(volumes: Volumes, task: Task, rows: Rows) -> Verdicts | None:
     """Turn all rows down while another pod that has a node uses a claim that is for one pod only."""
-    for used in claims_of(task):
+    for used in claims_of(task.pod):
         claim = volumes.claims.get(used.key)
         if claim is None or ONE_POD not in claim.spec.access_modes:
             continue
@@ -106,7 +106,7 @@ def filter_limits(world: World, task: Task, rows: Rows, met_on: Callable[[int], 
 def filter_zones(world: World, task: Task, rows: Rows) -> Verdicts | None:
     """Turn down rows outside the zone or region that a bound volume's labels name."""
     ok: Mask | None = None
-    for used in claims_of(task):
+    for used in claims_of(task.pod):
         claim = world.volumes.claims.get(used.key)
         volume = world.volumes.volumes.get(claim.spec.volume_name) if claim is not None else None
         labels = volume.metadata.labels or {} if volume is not None else {}
@@ -156,7 +156,7 @@ def _choose(world: World, task: Task, rows: Rows) -> _Choice:
     waiting: list[PersistentVolumeClaim] = []
     held: dict[str, int] = {}
     picked, provisions = volumes.picked()
-    for used in claims_of(task):
+    for used in claims_of(task.pod):
         claim = volumes.claims.get(used.key)
         if claim is None:
             continue
@@ -206,24 +206,11 @@ def _reach(world: World, name: str, rows: Rows, codes: npt.NDArray[np.uint16]) -
 
 
 def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim, taken: dict[str, str], mine: str | None) -> bool:
-    """Whether a volume may become a claim's, nodes aside."""
-    spec, want = volume.spec, claim.spec
+    """Whether a volume may become a claim's, nodes aside, and no reservation says otherwise."""
     key = f"{claim.metadata.namespace}/{claim.metadata.name}"
     if mine is not None and mine != volume.metadata.name:
         return False
-    if taken.get(volume.metadata.name, key) != key:
-        return False
-    if size_of(spec.capacity) < size_of(want.resources.requests) or spec.volume_mode != want.volume_mode:
-        return False
-    owner = spec.claim_ref
-    if owner is not None:
-        same = (owner.namespace, owner.name) == (claim.metadata.namespace, claim.metadata.name)
-        return same and owner.uid in ("", claim.metadata.uid)
-    if volume.status.phase != "Available" or spec.storage_class_name != class_name_of(claim):
-        return False
-    if want.selector is not None and not from_label_selector(want.selector).matches(volume.metadata.labels or {}):
-        return False
-    return set(want.access_modes) <= set(spec.access_modes)
+    return taken.get(volume.metadata.name, key) == key and suits(volume, claim)
 
 
 def _provisionable(world: World, claim: PersistentVolumeClaim, rows: Rows, held: int) -> npt.NDArray[np.uint16]:
