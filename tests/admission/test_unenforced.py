@@ -24,9 +24,9 @@ DONE: Mapping[str, str] = {
     "server": "Binding ComponentStatus Namespace Event PodTemplate ServiceAccount CustomResourceDefinition APIService "
     "SelfSubjectReview TokenReview LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview "
     "SubjectAccessReview ClusterRole ClusterRoleBinding Role RoleBinding FlowSchema PriorityLevelConfiguration Lease",
-    "admission": "LimitRange ResourceQuota",
-    "controllers": "DaemonSet Deployment ReplicaSet StatefulSet CronJob Job ControllerRevision Endpoints EndpointSlice "
-    "PodDisruptionBudget Service Command JobFlow JobTemplate HyperNode",
+    "admission": "LimitRange ResourceQuota RuntimeClass",
+    "controllers": "DaemonSet Deployment ReplicaSet ReplicationController StatefulSet CronJob Job "
+    "ControllerRevision Endpoints EndpointSlice PodDisruptionBudget Service Command JobFlow JobTemplate HyperNode",
     "scheduler": "Queue PodGroup PriorityClass Node Numatopology NodeShard DeviceClass ResourceClaim ResourceSlice "
     "CSINode CSIStorageCapacity StorageClass PersistentVolume PersistentVolumeClaim",
     "nodes": "Pod ConfigMap Secret",
@@ -192,10 +192,10 @@ async def test_the_server_says_it_in_a_header_however_it_got_there() -> None:
     assert _header(await client.send("POST", policies, body)) == text
     assert _header(await client.send("PATCH", f"{policies}/p", {"metadata": {"labels": {"a": "b"}}}, MERGE)) == text
     pods = "/api/v1/namespaces/default/pods"
-    spec = {"containers": [{"name": "c", "image": "x"}], "runtimeClassName": "gvisor"}
+    spec = {"containers": [{"name": "c", "image": "x"}], "securityContext": {"seLinuxOptions": {"level": "s0"}}}
     for number in range(4):  # from the third on equal pods come from the cache
         plain = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{number}"}, "spec": spec}
-        assert "spec.runtimeClassName: stored, but" in _header(await client.send("POST", pods, plain))
+        assert "spec.securityContext.seLinuxOptions: stored, but" in _header(await client.send("POST", pods, plain))
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
     for number in range(4):
         owned = {
@@ -206,7 +206,7 @@ async def test_the_server_says_it_in_a_header_however_it_got_there() -> None:
         }
         assert _header(await client.send("POST", pods, owned)) == ""
     late = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late"}, "spec": spec}
-    assert "spec.runtimeClassName: stored, but" in _header(await client.send("POST", pods, late))
+    assert "spec.securityContext.seLinuxOptions: stored, but" in _header(await client.send("POST", pods, late))
     job = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
@@ -218,4 +218,4 @@ async def test_the_server_says_it_in_a_header_however_it_got_there() -> None:
     jobs = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
     for name in ("j1", "j2", "j3"):
         said = _header(await client.send("POST", jobs, json.loads(json.dumps(job | {"metadata": {"name": name}}))))
-        assert "spec.tasks[0].template.spec.runtimeClassName" in said
+        assert "spec.tasks[0].template.spec.securityContext.seLinuxOptions" in said

@@ -9,7 +9,7 @@ import pytest
 from strato.api import catalog
 from strato.api.apps import Deployment, ReplicaSet
 from strato.api.coordination import Lease
-from strato.api.core import ConfigMap, Endpoints, Namespace, Node, Pod, ServiceAccount
+from strato.api.core import ConfigMap, Endpoints, Namespace, Node, Pod, ReplicationController, ServiceAccount
 from strato.api.discovery import EndpointSlice
 from strato.clock import format_micro_time
 from strato.controllers.kube.deployments import Scale, plan_scales, resolve_bounds
@@ -372,3 +372,84 @@ def test_plan_scales(
         )
         == want
     )
+
+
+def replication_controller(replicas: int, memory: str = "1Mi") -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"memory": memory}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ReplicationController",
+        "metadata": {"name": "r", "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "template": {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def test_a_replication_controller_keeps_its_pods_and_says_so() -> None:
+    async def scenario(world: World) -> None:
+        made = await world.cluster.create(ReplicationController, replication_controller(3), "default")
+        assert made.spec.selector == made.metadata.labels == {"app": "a"}
+
+        async def stands(replicas: int) -> bool:
+            status = (await world.cluster.get(ReplicationController, "r", "default")).status
+            counts = {status.replicas, status.ready_replicas, status.available_replicas, status.fully_labeled_replicas}
+            return counts == {replicas} and len(await world.pods()) == replicas
+
+        await world.until(lambda: stands(3), 60)
+        await world.cluster.patch(
+            catalog.REPLICATIONCONTROLLER, "r", "default", {"spec": {"replicas": 1}}, subresource="scale"
+        )
+        await world.until(lambda: stands(1), 60)
+        (pod,) = (await world.pods()).values()
+        await world.cluster.delete(Pod, pod.metadata.name, "default")
+
+        async def is_replaced() -> bool:
+            return pod.metadata.name not in await world.pods() and await stands(1)
+
+        await world.until(is_replaced, 60)
+        await world.cluster.delete(ReplicationController, "r", "default", propagation="Background")
+        await world.settle(10)
+        assert not await world.pods()
+
+    play(scenario)
+
+
+def test_deleting_a_replication_controller_leaves_its_pods_where_nothing_else_is_asked_for() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(ReplicationController, replication_controller(2), "default")
+        await world.settle(10)
+        await world.cluster.delete(ReplicationController, "r", "default")
+        await world.settle(10)
+        pods = (await world.pods()).values()
+        assert [len(pod.metadata.owner_references or ()) for pod in pods] == [0, 0]
+
+    play(scenario)
+
+
+def test_what_keeps_pods_from_being_made_is_a_condition_until_it_is_gone() -> None:
+    async def scenario(world: World) -> None:
+        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}
+        await world.cluster.create(
+            catalog.RESOURCEQUOTA, {"apiVersion": "v1", "kind": "ResourceQuota", **quota}, "default"
+        )
+        await world.settle(5)
+        await world.cluster.create(ReplicationController, replication_controller(3), "default")
+
+        async def failures() -> list[str]:
+            found = await world.cluster.get(ReplicationController, "r", "default")
+            return [f"{one.type} {one.reason}" for one in found.status.conditions]
+
+        async def has_failed() -> bool:
+            return await failures() == ["ReplicaFailure FailedCreate"]
+
+        await world.until(has_failed, 60)
+        await world.cluster.patch(ReplicationController, "r", "default", {"spec": {"replicas": 2}})
+
+        async def is_well() -> bool:
+            return not await failures()
+
+        await world.until(is_well, 120)
+
+    play(scenario)

@@ -83,6 +83,8 @@ def test_kubectl_shows_what_nothing_comes_of(laptop: Laptop) -> None:
     }
     said = world.kubectl_process("apply", "-f", "-", stdin=json.dumps(policy))
     assert "Warning: NetworkPolicy: stored, but nothing enforces it on this cluster" in said.stderr
-    said = world.kubectl_process("create", "-f", "-", stdin=pod("p", "true", runtimeClassName="gvisor"))
-    assert "Warning: spec.runtimeClassName: stored, but runtime classes are not looked up" in said.stderr
+    said = world.kubectl_process(
+        "create", "-f", "-", stdin=pod("p", "true", securityContext={"seLinuxOptions": {"level": "s0"}})
+    )
+    assert "Warning: spec.securityContext.seLinuxOptions: stored, but SELinux labels are not set" in said.stderr
     assert not world.kubectl_process("create", "-f", "-", stdin=pod("q", "true")).stderr

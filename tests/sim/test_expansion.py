@@ -70,6 +70,10 @@ KINDS: list[tuple[list[Json], Counter[str]]] = [
     ),
     ([sets("Deployment", replicas=3)], Counter(Pod=3, ReplicaSet=1, Deployment=1)),
     ([sets("ReplicaSet", replicas=3)], Counter(Pod=3, ReplicaSet=1)),
+    (
+        [obj("v1", "ReplicationController", "s", {"replicas": 3, "template": TEMPLATE})],
+        Counter(Pod=3, ReplicationController=1),
+    ),
     ([sets("StatefulSet", replicas=3, serviceName="s")], Counter(Pod=3, StatefulSet=1)),
     ([*NODES, sets("DaemonSet")], Counter(Pod=3, Node=3, DaemonSet=1)),
 ]  # fmt: skip -- a table
@@ -185,7 +189,6 @@ def test_what_has_been_expanded_or_is_over_stays_as_it_is() -> None:
     [
         ("kubeflow.org/v1", "PyTorchJob", "write a Job (batch.volcano.sh/v1alpha1) with the plugin pytorch"),
         ("training.volcano.sh/v1alpha1", "HyperJob", "write a Job (batch.volcano.sh/v1alpha1) for each of its parts"),
-        ("v1", "ReplicationController", "write a Deployment"),
         ("example.com/v1", "Widget", "give the pods it stands for, or write it as a Job or a Deployment"),
     ],
 )

@@ -92,7 +92,9 @@ _WORKLOADS = (
 """Kinds with pod templates."""
 
 _DEPENDENCIES: Mapping[object, Dependencies] = {
-    kube.PodDefaults: Dependencies((catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS)),
+    kube.PodDefaults: Dependencies(
+        (catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS, catalog.RUNTIMECLASS)
+    ),
     pods.queue_gate: Dependencies(fits=(pods.needs_no_gate,), annotations=frozenset((pods.GATE,))),
     pods.PodValidation: Dependencies(fits=(pods.budget_fits,), annotations=pods.BUDGETS),
     podsecurity.validate_pod: Dependencies((catalog.NAMESPACE,), (podsecurity.has_no_profile_annotations,)),

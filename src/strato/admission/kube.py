@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from strato.admission import runtimeclasses
 from strato.admission.limitranges import limit_pod
 from strato.admission.request import AdmissionReader, AdmissionRequest, Json
 from strato.api import catalog
@@ -39,6 +40,8 @@ class PodDefaults:
         self._service_account(request, spec, reader)
         _default_tolerations(spec)
         _set_priority(request, spec, reader)
+        if spec.get("runtimeClassName") or spec.get("overhead"):
+            runtimeclasses.apply(request, spec, reader)
 
     def _service_account(self, request: AdmissionRequest, spec: Json, reader: AdmissionReader) -> None:
         name = spec.get("serviceAccountName")

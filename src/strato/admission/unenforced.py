@@ -27,7 +27,6 @@ KINDS: Final[Mapping[Kind, str]] = {
     catalog.NETWORKPOLICY: "nothing enforces it on this cluster: pods reach one another",
     catalog.INGRESS: "no ingress controller runs on this cluster; connect to the pods' addresses",
     catalog.INGRESSCLASS: "no ingress controller runs on this cluster",
-    catalog.REPLICATIONCONTROLLER: "no controller makes its pods; write a Deployment",
     catalog.RESOURCECLAIMTEMPLATE: "no controller makes claims of it; create ResourceClaims",
     catalog.CSIDRIVER: "this machine's node runs no volume drivers; only the scheduler reads it",
     catalog.VOLUMEATTACHMENT: "nothing attaches volumes on this cluster",
@@ -89,7 +88,6 @@ _POD: Final[Tree] = {
     "os": {"name": Field("this machine runs Linux", lambda value: value != "linux")},
     "readinessGates": Field("a pod is Ready without them on this machine's node"),
     "resourceClaims": Field("devices are allocated by the scheduler, and not put into containers on this machine"),
-    "runtimeClassName": Field("runtime classes are not looked up: containers run as all others do"),
     "schedulingGroup": Field("pods are grouped by the annotation scheduling.k8s.io/group-name"),
     "securityContext": {"seLinuxOptions": _SE_LINUX},
     "setHostnameAsFQDN": Field("the host name has no domain on this machine's node"),
@@ -123,6 +121,7 @@ FIELDS: Final[Mapping[Kind, Tree]] = {
         }
     },
     catalog.REPLICASET: {"spec": {"template": _TEMPLATE}},
+    catalog.REPLICATIONCONTROLLER: {"spec": {"template": _TEMPLATE}},
     catalog.STATEFULSET: {
         "spec": {
             "template": _TEMPLATE,
@@ -192,6 +191,7 @@ FIELDS: Final[Mapping[Kind, Tree]] = {
             }
         }
     },
+    catalog.RUNTIMECLASS: {"handler": Field("containers run as all others do on this machine's node, whatever it is")},
     catalog.APISERVICE: {"spec": {"service": Field("requests are not passed on to other API servers")}},
 }
 """Fields of which nothing comes, by kind."""

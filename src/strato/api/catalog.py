@@ -113,6 +113,7 @@ CRONJOB = _kind("batch", "v1", batch.CronJob, "cj", categories=_ALL, has_status=
 HORIZONTALPODAUTOSCALER = _kind(
     "autoscaling", "v2", unread.HorizontalPodAutoscaler, "hpa", categories=_ALL, has_status=True
 )
+RUNTIMECLASS = _kind("node.k8s.io", "v1", unread.RuntimeClass, plural="runtimeclasses", namespaced=False)
 PODDISRUPTIONBUDGET = _kind("policy", "v1", policy.PodDisruptionBudget, "pdb", has_status=True)
 
 # ── scheduling, coordination, events, discovery, networking, storage ────────────────────────────────────────────
@@ -332,6 +333,7 @@ BUILTIN: tuple[Kind, ...] = (
     INGRESSCLASS,
     INGRESS,
     NETWORKPOLICY,
+    RUNTIMECLASS,
     PODDISRUPTIONBUDGET,
     CLUSTERROLEBINDING,
     CLUSTERROLE,

@@ -65,6 +65,10 @@ class RoleBinding(Object, frozen=True, kw_only=True):
     """Grants a role in a namespace."""
 
 
+class RuntimeClass(Object, frozen=True, kw_only=True):
+    """What pods of a runtime cost and where they run; admission reads it as JSON."""
+
+
 class SelfSubjectAccessReview(Object, frozen=True, kw_only=True):
     """May I do this."""
 

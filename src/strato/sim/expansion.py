@@ -43,6 +43,7 @@ WORKLOADS: Final[Mapping[Kind, tuple[str, ...]]] = {
     catalog.CRONJOB: ("kube-job-controller",),
     catalog.DEPLOYMENT: ("kube-deployment-controller", "kube-replicaset-controller"),
     catalog.REPLICASET: ("kube-replicaset-controller",),
+    catalog.REPLICATIONCONTROLLER: ("kube-replicationcontroller-controller",),
     catalog.STATEFULSET: ("kube-statefulset-controller",),
     catalog.DAEMONSET: ("kube-daemonset-controller",),
 }
@@ -64,6 +65,7 @@ _MADE: Final = (
     catalog.VCJOB,
     catalog.JOB,
     catalog.REPLICASET,
+    catalog.REPLICATIONCONTROLLER,
     catalog.PERSISTENTVOLUMECLAIM,
     catalog.PODGROUP,
     catalog.POD,
@@ -71,7 +73,6 @@ _MADE: Final = (
 """Kinds of objects that are taken over, owners first."""
 
 _INSTEAD: Final[Mapping[str, str]] = {
-    "ReplicationController": "write a Deployment",
     "HyperJob": "write a Job (batch.volcano.sh/v1alpha1) for each of its parts",
     "PyTorchJob": "write a Job (batch.volcano.sh/v1alpha1) with the plugin pytorch",
     "TFJob": "write a Job (batch.volcano.sh/v1alpha1) with the plugin tensorflow",

@@ -26,12 +26,10 @@ TAINT = "new nodes are not tainted not-ready; they are schedulable when they say
 ESTABLISHED = "a definition is served when its creation is answered, not a moment later"
 BUDGET = "what a budget allows is counted when it is asked for, not kept in its status"
 NAMELESS = "the errors of reviews name their kind"
-EVENTS = "events of the core group and of events.k8s.io are kept apart"
 PROTECTION = "claims carry no finalizer that protects them while pods use them"
 RETIRED = "no annotation that only a retired version of the API reads"
 TRUSTED = "the statuses of built-in kinds are checked for their types only; whoever may write them is trusted"
 AT_ONCE = "a pod deleted without grace is DELETED, and not MODIFIED to be deleted before"
-RUNTIMES = "runtime classes are not looked up"
 WARNED = "no warnings about kinds that are old but work"
 
 CORE = "/api/v1/namespaces/{ns}"
@@ -840,7 +838,7 @@ KINDS = [
                                 "involvedObject": {"kind": "Pod", "namespace": "{ns}", "name": "p"}}),
         patch(f"{CORE}/events/e", {"count": 2}),
         get(f"{CORE}/events", "fieldSelector=involvedObject.name=p,reason=Odd,type!=Warning"),
-        differs(EVENTS, get("/apis/events.k8s.io/v1/namespaces/{ns}/events/e")),
+        get("/apis/events.k8s.io/v1/namespaces/{ns}/events/e"),
         post(f"{CORE}/events", {"metadata": {"name": "f"}, "involvedObject": {"namespace": "other"}}),
     ]),
     Case("priority class", [
@@ -1520,7 +1518,7 @@ MORE = [
             post(PODS, pod("k", hostname="A_b", subdomain="C d", activeDeadlineSeconds=0)),
             post(PODS, pod("l", serviceAccountName="nobody")),
             post(PODS, pod("m", priority=5)),
-            differs(RUNTIMES, post(PODS, pod("n", runtimeClassName="none-{x}"))),
+            post(PODS, pod("n", runtimeClassName="none-{x}")),
             post(PODS, pod("o", initContainers=[{"name": "main", "image": "i"}], restartPolicy="Always")),
         ],
     ),

@@ -150,14 +150,18 @@ class ReplicationControllerSpec(View, frozen=True, kw_only=True):
     replicas: int = 1
     selector: Mapping[str, str] = EMPTY
     template: PodTemplateSpec | None = None
+    min_ready_seconds: int = 0
 
 
 class ReplicationControllerStatus(View, frozen=True, kw_only=True):
     """``status``."""
 
     replicas: int = 0
+    fully_labeled_replicas: int = 0
     ready_replicas: int = 0
+    available_replicas: int = 0
     observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
 
 
 class ReplicationController(Object, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from strato.api.defaults.others import (
     default_priority_class,
     default_quota,
     default_role_binding,
+    default_runtime_class,
     default_storage_class,
     default_webhooks,
 )
@@ -68,6 +69,7 @@ _DEFAULTS: dict[Kind, Default] = {
     catalog.JOB: default_job,
     catalog.CRONJOB: default_cron_job,
     catalog.PRIORITYCLASS: default_priority_class,
+    catalog.RUNTIMECLASS: default_runtime_class,
     catalog.FLOWSCHEMA: default_flow_schema,
     catalog.PRIORITYLEVELCONFIGURATION: default_priority_level,
     catalog.ROLEBINDING: default_role_binding,

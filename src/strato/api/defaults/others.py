@@ -39,6 +39,13 @@ def default_lease(lease: Json) -> None:
         lease["spec"] = {}
 
 
+def default_runtime_class(obj: Json) -> None:
+    """Write the overhead of a RuntimeClass in canonical form."""
+    overhead = obj.get("overhead") or {}
+    if overhead.get("podFixed"):
+        overhead["podFixed"] = canonical_list(overhead["podFixed"])
+
+
 def default_namespace(obj: Json) -> None:
     """Default a namespace: its name as a label, and the finalizer that its deletion waits for."""
     metadata = obj.setdefault("metadata", {})

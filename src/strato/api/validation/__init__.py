@@ -12,7 +12,7 @@ from typing import Any
 from strato.api import catalog, names
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
-from strato.api.validation import flowcontrol, others, persistentvolumes, pod, workloads
+from strato.api.validation import flowcontrol, others, persistentvolumes, pod, runtimeclasses, workloads
 from strato.api.validation.metadata import NameCheck, validate_metadata, validate_metadata_update
 from strato.errors import Cause
 
@@ -44,8 +44,10 @@ _CREATE: dict[Kind, Create] = {
     catalog.ROLEBINDING: others.validate_role_binding,
     catalog.CLUSTERROLEBINDING: others.validate_role_binding,
     catalog.RESOURCEQUOTA: others.validate_quota,
+    catalog.RUNTIMECLASS: runtimeclasses.validate_runtime_class,
     catalog.PRIORITYCLASS: others.validate_priority_class,
     catalog.DEPLOYMENT: workloads.validate_workload,
+    catalog.REPLICATIONCONTROLLER: workloads.validate_replication_controller,
     catalog.REPLICASET: workloads.validate_workload,
     catalog.STATEFULSET: workloads.validate_workload,
     catalog.DAEMONSET: workloads.validate_workload,
@@ -71,8 +73,10 @@ _UPDATE: dict[Kind, Update] = {
     catalog.ROLEBINDING: others.validate_role_binding_update,
     catalog.CLUSTERROLEBINDING: others.validate_role_binding_update,
     catalog.RESOURCEQUOTA: lambda obj, _old: others.validate_quota(obj),
+    catalog.RUNTIMECLASS: runtimeclasses.validate_runtime_class_update,
     catalog.PRIORITYCLASS: others.validate_priority_class_update,
     catalog.DEPLOYMENT: _FIXED_SELECTOR,
+    catalog.REPLICATIONCONTROLLER: lambda obj, _old: workloads.validate_replication_controller(obj),
     catalog.REPLICASET: _FIXED_SELECTOR,
     catalog.STATEFULSET: _FIXED_SELECTOR,
     catalog.DAEMONSET: _FIXED_SELECTOR,

@@ -90,12 +90,12 @@ def validate_pod_spec(spec: Json, field: str, causes: list[Cause]) -> None:
     tolerations = get("tolerations")
     if tolerations:
         for index, toleration in enumerate(tolerations):
-            _validate_toleration(toleration, f"{field}.tolerations[{index}]", causes)
+            validate_toleration(toleration, f"{field}.tolerations[{index}]", causes)
     gates = get("schedulingGates")
     if gates:
         _validate_gates(gates, f"{field}.schedulingGates", causes)
     if get("overhead"):
-        _validate_amounts(spec["overhead"], f"{field}.overhead", causes)
+        validate_amounts(spec["overhead"], f"{field}.overhead", causes)
     if get("topologySpreadConstraints"):
         _validate_spread(spec["topologySpreadConstraints"], f"{field}.topologySpreadConstraints", causes)
     if get("affinity"):
@@ -251,7 +251,7 @@ def validate_resources(resources: Json, field: str, causes: list[Cause], claims:
     """Check quantities, and that requests do not exceed limits."""
     requests, limits = resources.get("requests"), resources.get("limits")
     if limits:
-        _validate_amounts(limits, f"{field}.limits", causes)
+        validate_amounts(limits, f"{field}.limits", causes)
     if requests:
         place = f"{field}.requests"
         for name, amount in requests.items():
@@ -285,7 +285,8 @@ def _compare(name: str, amount: Any, limit: Any, field: str, causes: list[Cause]
         )
 
 
-def _validate_amounts(amounts: Json, field: str, causes: list[Cause]) -> None:
+def validate_amounts(amounts: Json, field: str, causes: list[Cause]) -> None:
+    """Add what is wrong with names and amounts of resources."""
     for name, amount in amounts.items():
         if name in NATIVE or _is_fine_name(name, field, causes):
             _is_fine(name, amount, field, causes)
@@ -321,7 +322,8 @@ def _is_fine(name: str, amount: Any, field: str, causes: list[Cause]) -> bool:
     return not complaint
 
 
-def _validate_toleration(toleration: Json, field: str, causes: list[Cause]) -> None:
+def validate_toleration(toleration: Json, field: str, causes: list[Cause]) -> None:
+    """Add what is wrong with a toleration."""
     key, operator, effect = toleration.get("key"), toleration.get("operator") or "", toleration.get("effect")
     if key and not names.is_qualified_name(key):
         causes += [invalid_value(f"{field}.key", key, text) for text in names.check_qualified_name(key)]

@@ -42,17 +42,38 @@ def validate_workload(obj: Json) -> list[Cause]:
         causes.append(invalid_value("spec.replicas", replicas, "must be greater than or equal to 0"))
     template = spec.get("template") or {}
     selector = spec.get("selector")
-    labels = (template.get("metadata") or {}).get("labels") or {}
     if not selector:
         causes.append(required("spec.selector"))
     elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
         causes.append(invalid_value("spec.selector", selector, "empty selector is invalid for deployment"))
-    if not selector or not selector_matches(selector, labels):
-        causes.append(
-            invalid_value(
-                "spec.template.metadata.labels", labels or None, "`selector` does not match template `labels`"
-            )
-        )
+    return causes + _template_problems(template, selector_matches(selector, _labels(template)) if selector else False)
+
+
+def validate_replication_controller(obj: Json) -> list[Cause]:
+    """Check a ReplicationController, whose selector is a map of labels and may change."""
+    spec = obj.get("spec") or {}
+    causes = [
+        invalid_value(f"spec.{member}", spec[member], "must be greater than or equal to 0")
+        for member in ("minReadySeconds", "replicas")
+        if (spec.get(member) or 0) < 0
+    ]
+    selector = spec.get("selector")
+    if not selector:
+        causes.append(required("spec.selector"))
+    if not spec.get("template"):
+        return [*causes, required("spec.template")]
+    fits = not selector or selector.items() <= _labels(spec["template"]).items()
+    return causes + _template_problems(spec["template"], fits)
+
+
+def _labels(template: Json) -> Json:
+    return (template.get("metadata") or {}).get("labels") or {}
+
+
+def _template_problems(template: Json, fits: bool) -> list[Cause]:
+    """Return what is wrong with the template of pods that run for ever; ``fits``: the selector selects them."""
+    field, labels = "spec.template.metadata.labels", _labels(template)
+    causes = [] if fits else [invalid_value(field, labels or None, "`selector` does not match template `labels`")]
     causes += validate_template(template, "spec.template")
     policy = (template.get("spec") or {}).get("restartPolicy")
     if policy and policy != "Always":

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from strato.api.apps import ReplicaSet, StatefulSet
-from strato.api.core import Pod
+from strato.api.core import Pod, ReplicationController
 from strato.api.meta import Key
 from strato.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from strato.api.selectors import from_label_selector
@@ -58,6 +58,7 @@ class DisruptionController(KeyedController):
         self._budgets = informers.informer(PodDisruptionBudget)
         self._pods = informers.informer(Pod)
         self._replica_sets = informers.informer(ReplicaSet)
+        self._replication_controllers = informers.informer(ReplicationController)
         self._stateful_sets = informers.informer(StatefulSet)
         self._budgets.add_handler(self._on_budget)
         self._pods.add_handler(self._on_pod, among=lambda changes: changes if len(self._budgets) else ())
@@ -117,9 +118,11 @@ class DisruptionController(KeyedController):
             if owner.uid in seen:
                 continue
             key = (pod.metadata.namespace, owner.name)
-            found: ReplicaSet | StatefulSet | None = None
+            found: ReplicaSet | ReplicationController | StatefulSet | None = None
             if owner.kind == "ReplicaSet":
                 found = self._replica_sets.get(key)
+            elif owner.kind == "ReplicationController":
+                found = self._replication_controllers.get(key)
             elif owner.kind == "StatefulSet":
                 found = self._stateful_sets.get(key)
             if found is None or found.metadata.uid != owner.uid:

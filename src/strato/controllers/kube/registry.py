@@ -22,7 +22,7 @@ from strato.controllers.kube.namespaces import (
 )
 from strato.controllers.kube.nodes import NodeLifecycleController
 from strato.controllers.kube.quotas import QuotaController
-from strato.controllers.kube.replicasets import ReplicaSetController
+from strato.controllers.kube.replicasets import ReplicaSetController, ReplicationControllerController
 from strato.controllers.kube.statefulsets import StatefulSetController
 from strato.controllers.kube.volumes import EphemeralClaimController, VolumeController
 from strato.controllers.reconcile import Controller
@@ -73,6 +73,7 @@ KUBE: Mapping[str, Factory] = {
         controller.name: _recording(controller)
         for controller in (
             ReplicaSetController,
+            ReplicationControllerController,
             StatefulSetController,
             DaemonSetController,
             DeploymentController,

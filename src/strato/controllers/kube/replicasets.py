@@ -1,23 +1,28 @@
-"""ReplicaSets: as many live pods of one template as asked for.
+"""ReplicaSets and ReplicationControllers: as many live pods of one template as asked for.
 
-Source: apps/v1 ReplicaSet.
+Source: apps/v1 ReplicaSet, v1 ReplicationController.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from strato.api import catalog
 from strato.api.apps import ReplicaSet
-from strato.api.meta import Key
-from strato.api.selectors import from_label_selector
+from strato.api.core import ReplicationController
+from strato.api.kinds import Kind
+from strato.api.meta import Condition, Key
+from strato.api.selectors import Selector, from_label_selector, from_labels
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.clock import Clock, format_time
 from strato.controllers.kube.ownedpods import OwnedPods, available_count, deletion_order, pod_body
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.recorder import Recorder
-from strato.errors import NotFound
+from strato.errors import NotFound, StratoError
+
+Replicated = ReplicaSet | ReplicationController
+_FAILURE = "ReplicaFailure"
 
 
 class ReplicaSetController(KeyedController):
@@ -25,15 +30,17 @@ class ReplicaSetController(KeyedController):
 
     name: ClassVar[str] = "kube-replicaset-controller"
     workers: ClassVar[int] = 8
+    kind: ClassVar[Kind] = catalog.REPLICASET
+    view: ClassVar[type[ReplicaSet | ReplicationController]] = ReplicaSet
 
     def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
         super().__init__(clock)
         self._cluster = cluster
-        self._sets = informers.informer(ReplicaSet)
-        self._owned = OwnedPods(cluster, informers, catalog.REPLICASET, recorder, self.queue.add_after)
+        self._sets = informers.informer(self.view)
+        self._owned = OwnedPods(cluster, informers, self.kind, recorder, self.queue.add_after)
         self._sets.add_handler(self._on_set)
 
-    def _on_set(self, change: Change[ReplicaSet]) -> None:
+    def _on_set(self, change: Change[Any]) -> None:
         if change.new is None:
             self._owned.forget(change.object.metadata.uid)
             return
@@ -44,30 +51,39 @@ class ReplicaSetController(KeyedController):
         wanted = self._sets.get(key)
         if wanted is None:
             return None
-        meta = wanted.metadata
-        if meta.deletion_timestamp is None:
-            live = self._owned.live(meta.uid)
-            missing = wanted.spec.replicas - len(live)
-            if missing > 0:
-                whole = await self._cluster.get(catalog.REPLICASET, meta.name, meta.namespace)
-                body = pod_body(catalog.REPLICASET, meta, whole["spec"]["template"], generateName=f"{meta.name}-")
-                await self._owned.create(meta, [body] * missing)
-            elif missing < 0:
-                await self._owned.delete(meta.uid, sorted(live, key=deletion_order)[:-missing])
-        return await self._write_status(wanted)
+        failure: StratoError | None = None
+        if wanted.metadata.deletion_timestamp is None:
+            try:
+                await self._settle(wanted)
+            except StratoError as error:
+                failure = error
+        next_in = await self._write_status(wanted, failure)
+        if failure is not None:
+            raise failure
+        return next_in
 
-    async def _write_status(self, wanted: ReplicaSet) -> float | None:
-        live = self._owned.live(wanted.metadata.uid)
+    async def _settle(self, wanted: Replicated) -> None:
+        """Create what is missing, or delete what is too many."""
+        meta, live = wanted.metadata, self._owned.live(wanted.metadata.uid)
+        missing = wanted.spec.replicas - len(live)
+        if missing > 0:
+            whole = await self._cluster.get(self.kind, meta.name, meta.namespace)
+            body = pod_body(self.kind, meta, whole["spec"]["template"], generateName=f"{meta.name}-")
+            await self._owned.create(meta, [body] * missing)
+        elif missing < 0:
+            await self._owned.delete(meta.uid, sorted(live, key=deletion_order)[:-missing])
+
+    async def _write_status(self, wanted: Replicated, failure: StratoError | None) -> float | None:
+        live, old = self._owned.live(wanted.metadata.uid), wanted.status
         available, next_in = available_count(live, wanted.spec.min_ready_seconds, self.clock.now())
-        labelled = from_label_selector(wanted.spec.selector)
-        status = {
+        labelled = _selector(wanted)
+        status: dict[str, Any] = {
             "replicas": len(live),
             "fullyLabeledReplicas": sum(labelled.matches(pod.metadata.labels) for pod in live),
             "readyReplicas": sum(pod.is_ready for pod in live),
             "availableReplicas": available,
             "observedGeneration": wanted.metadata.generation,
         }
-        old = wanted.status
         present = {
             "replicas": old.replicas,
             "fullyLabeledReplicas": old.fully_labeled_replicas,
@@ -75,12 +91,49 @@ class ReplicaSetController(KeyedController):
             "availableReplicas": old.available_replicas,
             "observedGeneration": old.observed_generation,
         }
+        has_failed = any(condition.type == _FAILURE for condition in old.conditions)
+        if has_failed is not (failure is not None):  # as Kubernetes: the first failure stands until all is well
+            others = [_condition(one) for one in old.conditions if one.type != _FAILURE]
+            status["conditions"] = others + ([] if failure is None else [self._failed(wanted, len(live), failure)])
         if status != present:
             meta = wanted.metadata
             try:
                 await self._cluster.patch(
-                    ReplicaSet, meta.name, meta.namespace, {"status": status}, subresource="status"
+                    self.kind, meta.name, meta.namespace, {"status": status}, subresource="status"
                 )
             except NotFound:
                 return None
         return next_in
+
+    def _failed(self, wanted: Replicated, live: int, failure: StratoError) -> dict[str, Any]:
+        return {
+            "type": _FAILURE,
+            "status": "True",
+            "reason": "FailedCreate" if live < wanted.spec.replicas else "FailedDelete",
+            "message": str(failure),
+            "lastTransitionTime": format_time(self.clock.now()),
+        }
+
+
+class ReplicationControllerController(ReplicaSetController):
+    """The same for the elder kind."""
+
+    name: ClassVar[str] = "kube-replicationcontroller-controller"
+    kind: ClassVar[Kind] = catalog.REPLICATIONCONTROLLER
+    view: ClassVar[type[ReplicaSet | ReplicationController]] = ReplicationController
+
+
+def _selector(wanted: Replicated) -> Selector:
+    if isinstance(wanted, ReplicationController):
+        return from_labels(wanted.spec.selector)
+    return from_label_selector(wanted.spec.selector)
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": condition.last_transition_time,
+    }

@@ -148,10 +148,6 @@ def _ports(spec: Obj) -> str:
     return ",".join(texts) or NONE
 
 
-def _replication_controller(obj: Obj, now: float) -> list[Any]:
-    return _replica_set(obj, now)
-
-
 def _disruption_budget(obj: Obj, now: float) -> list[Any]:
     least, most = part(obj, "spec", "minAvailable"), part(obj, "spec", "maxUnavailable")
     shown = ["N/A" if value is None else str(value) for value in (least, most)]
@@ -175,7 +171,7 @@ _TEMPLATE = "*Containers|*Images|*Selector"
 FORMATS: Mapping[str, TableFormat] = {
     "deployments.apps": table_format(f"Name|Ready|Up-to-date|Available|Age|{_TEMPLATE}", _deployment),
     "replicasets.apps": table_format(f"Name|#Desired|#Current|#Ready|Age|{_TEMPLATE}", _replica_set),
-    "replicationcontrollers": table_format(f"Name|#Desired|#Current|#Ready|Age|{_TEMPLATE}", _replication_controller),
+    "replicationcontrollers": table_format(f"Name|#Desired|#Current|#Ready|Age|{_TEMPLATE}", _replica_set),
     "statefulsets.apps": table_format("Name|Ready|Age|*Containers|*Images", _stateful_set),
     "daemonsets.apps": table_format(
         f"Name|#Desired|#Current|#Ready|#Up-to-date|#Available|Node Selector|Age|{_TEMPLATE}", _daemon_set
