@@ -145,6 +145,39 @@ def test_bad_jobs_are_refused(body: Json, want: list[str]) -> None:
         assert text in caught.value.message
 
 
+def annotated(body: Json, **annotations: str) -> Json:
+    named = {f"strato.dev/{name.replace('_', '-')}": text for name, text in annotations.items()}
+    return {**body, "metadata": {**body["metadata"], "annotations": named}}
+
+
+BAD_ANNOTATIONS: list[tuple[Json, str]] = [
+    ({"after": "okay:prepare"}, "'okay:prepare' is not start|any|ok|not-ok:JOB"),
+    ({"after": "ok:a,,"}, "'' is not start|any|ok|not-ok:JOB"),
+    ({"mail": "ann"}, "'ann' is no mail address"),
+    ({"mail_type": "sometimes"}, "'sometimes' is not one of begin, end, fail"),
+]
+
+
+@pytest.mark.parametrize(("annotations", "want"), BAD_ANNOTATIONS)
+def test_annotations_that_cannot_be_read_are_refused(annotations: dict[str, str], want: str) -> None:
+    (name,) = annotations
+    with pytest.raises(Denied) as caught:
+        admit(catalog.VCJOB, annotated(job(task("a")), **annotations), reader())
+    assert f"metadata.annotations[strato.dev/{name.replace('_', '-')}]: {want}" in caught.value.message
+    bad = annotated(OLD, **annotations)
+    with pytest.raises(Denied):
+        admit(catalog.VCJOB, bad, reader(), old=OLD, operation="UPDATE")
+    scaled = copy.deepcopy(bad)
+    scaled["spec"]["minAvailable"] = 1
+    assert admit(catalog.VCJOB, scaled, reader(), old=bad, operation="UPDATE")["spec"]["minAvailable"] == 1
+
+
+def test_what_is_said_of_an_annotation_is_short() -> None:
+    with pytest.raises(Denied) as caught:
+        admit(catalog.VCJOB, annotated(job(task("a")), after="x:y," * 50_000, mail="x" * 50_000), reader())
+    assert len(caught.value.message) < 2000
+
+
 def test_a_queue_without_a_state_yet_takes_jobs() -> None:
     """A queue and its first job may come in one manifest."""
     assert admit(catalog.VCJOB, job(task("a"), queue="new"), reader())["spec"]["queue"] == "new"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from strato.admission import ChainOptions
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.volcano.batch import Job
@@ -156,7 +157,7 @@ def test_it_is_noticed_by_new_controllers_what_happened_without_them() -> None:
     play(scenario)
 
 
-def test_an_annotation_that_says_nothing_holds_the_job_and_is_said() -> None:
+def test_an_annotation_that_says_nothing_and_passed_no_admission_holds_the_job_and_is_said() -> None:
     async def scenario(world: World) -> None:
         await create(world, "second", "if:first")
         await world.settle()
@@ -166,7 +167,7 @@ def test_an_annotation_that_says_nothing_holds_the_job_and_is_said() -> None:
             "annotation strato.dev/after: 'if:first' is not start|any|ok|not-ok:JOB",
         )
 
-    play(scenario)
+    play(scenario, admission=ChainOptions(enabled=frozenset(("/jobs/mutate",))))
 
 
 def test_a_job_whose_pods_ran_too_long_says_so() -> None:

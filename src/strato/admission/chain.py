@@ -101,7 +101,9 @@ _DEPENDENCIES: Mapping[object, Dependencies] = {
     podsecurity.validate_workload: Dependencies((catalog.NAMESPACE,)),
     unenforced.warn: Dependencies(fits=(unenforced.says_nothing,)),
     jobs.JobDefaults: Dependencies(),
-    jobs.validate_create: Dependencies((catalog.QUEUE,), (jobs.names_fit,), (jobs.name_fits,)),
+    jobs.validate_create: Dependencies(
+        (catalog.QUEUE,), (jobs.metadata_fit,), (jobs.name_fits,), jobs.READ_ANNOTATIONS
+    ),
     podgroups.mutate: Dependencies((catalog.NAMESPACE,)),
     podgroups.validate: Dependencies((catalog.QUEUE,)),
 }

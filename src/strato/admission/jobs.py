@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,15 +16,21 @@ from strato.admission.policies import policy_problem
 from strato.admission.queue_reads import ROOT, children_of, queue_problem
 from strato.admission.request import AdmissionReader, AdmissionRequest, Denied, Json
 from strato.api import names
+from strato.api.afterjobs import AFTER, parse_after
 from strato.api.arrays import parse_array
 from strato.api.crds.jobrules import IMMUTABLE, PLUGINS
 from strato.api.defaults import jobs
 from strato.api.defaults.pod import default_template_spec
+from strato.api.mail import MAIL, MAIL_TYPE, parse_addresses, parse_types
 from strato.api.quantity import InvalidQuantity, parse
 from strato.api.validation.podspec import validate_template
-from strato.errors import Cause
+from strato.errors import Cause, shortened
 
 WEBHOOK = "validatejob.volcano.sh"
+
+_READ: Mapping[str, Callable[[str], object]] = {AFTER: parse_after, MAIL: parse_addresses, MAIL_TYPE: parse_types}
+"""Annotations of jobs whose text has a form of its own."""
+READ_ANNOTATIONS = frozenset(_READ)
 
 _MUTABLE_SPEC = ("minAvailable", "priorityClassName", "tasks", "volumes")
 _MUTABLE_TASK = ("replicas", "minAvailable")
@@ -151,14 +157,15 @@ def validate_create(request: AdmissionRequest, reader: AdmissionReader) -> None:
     problems += _queue_problems(spec.get("queue") or jobs.DEFAULT_QUEUE, reader)
     if problem := _dependency_problem(tasks):
         problems.append(problem)
+    problems += [f"{problem};" for problem in _annotation_problems(job)]
     if problems:
         raise Denied(WEBHOOK, " ".join(problems).strip())
 
 
-def names_fit(request: AdmissionRequest) -> bool:
-    """Whether a job's name is one, and makes names of pods; all else that is checked of a new job is its spec."""
+def metadata_fit(request: AdmissionRequest) -> bool:
+    """Whether a job's name is one, makes names of pods, and its annotations can be read; all else is its spec."""
     assert request.object is not None
-    return name_fits(request.name, request.object)
+    return name_fits(request.name, request.object) and not _annotation_problems(request.object)
 
 
 def name_fits(name: str, job: Json) -> bool:
@@ -308,11 +315,27 @@ def _dependency_problem(tasks: Sequence[Json]) -> str:
     return f"job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG); {problem};"
 
 
+def _annotation_problems(job: Json, old: Json | None = None) -> list[str]:
+    """Say what is wrong with annotations that we read, and that an older job does not have as they are."""
+    annotations = job["metadata"].get("annotations") or {}
+    before = (old or {}).get("metadata", {}).get("annotations") or {}
+    problems: list[str] = []
+    for name, read in _READ.items():
+        text = annotations.get(name)
+        if text and text != before.get(name):
+            try:
+                read(text)
+            except ValueError as error:
+                problems.append(f"metadata.annotations[{name}]: {shortened(str(error))}")
+    return problems
+
+
 def validate_update(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Refuse a change of a job, naming the first thing that is wrong."""
     assert request.object is not None
     assert request.old_object is not None
     problem = _update_problem(request.object.get("spec") or {}, request.old_object.get("spec") or {}, request.name)
+    problem = problem or "; ".join(_annotation_problems(request.object, request.old_object))
     if problem:
         raise Denied(WEBHOOK, problem)
 

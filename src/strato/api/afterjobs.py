@@ -22,6 +22,10 @@ WAITING: Final = "Dependency"
 """Values of ``status.state.reason``, those that Slurm shows."""
 
 
+_MOST_JOBS = 1000
+"""That one job waits for."""
+
+
 class Condition(StrEnum):
     """What must have become of the other job."""
 
@@ -68,6 +72,8 @@ def parse_after(text: str) -> tuple[Dependency, ...]:
     Raises:
         ValueError: Says everything that is wrong.
     """
+    if text.count(",") >= _MOST_JOBS:
+        raise ValueError(f"it names more than {_MOST_JOBS} jobs; make them one job array or a JobFlow")
     found: list[Dependency] = []
     problems: list[str] = []
     for part in text.split(","):

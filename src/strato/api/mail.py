@@ -17,6 +17,10 @@ ACCEPTED: Final = "accepted"
 _ADDRESS = re.compile(r"[^\s@,;<>\"()\x00-\x1f\x7f]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
+_MOST_ADDRESSES = 100
+_MOST_WORDS = 20
+
+
 class MailType(StrEnum):
     """What mail is about."""
 
@@ -36,6 +40,8 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     Raises:
         ValueError: Says which is none.
     """
+    if text.count(",") >= _MOST_ADDRESSES:
+        raise ValueError(f"more than {_MOST_ADDRESSES} mail addresses; write to a list")
     found = tuple(part.strip() for part in text.split(",") if part.strip())
     bad = [address for address in found if not _ADDRESS.fullmatch(address) or not address.isascii()]
     if bad or not found:
@@ -50,6 +56,8 @@ def parse_types(text: str) -> tuple[MailType, ...]:
         ValueError: Says which word is unknown.
     """
     found: dict[MailType, None] = {}
+    if text.count(",") >= _MOST_WORDS:
+        raise ValueError(f"more than {_MOST_WORDS} words")
     for word in text.lower().split(","):
         word = word.strip()
         if word not in _SLURM and word not in list(MailType):

@@ -166,6 +166,8 @@ def _controllers(values: Values) -> list[Resource]:
         f"--scheduler-name={values('custom.scheduler_name')}",
         f"--controllers={values('custom.controller_enabled_controllers')}",
         f"--enable-metrics={_flag(values('custom.controller_metrics_enable'))}",
+        f"--smtp-server={values('custom.controller_smtp_server')}",
+        f"--mail-from={values('custom.controller_mail_from')}",
     ]
     deployment = _deployment(values, "controllers", "controllers", options)
     when = ("custom.controller_enable",)
