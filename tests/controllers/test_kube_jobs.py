@@ -9,19 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strato.api import catalog
-from strato.api.batch import CronJob, Job, JobSpec
-from strato.api.core import Pod, PodSpec
+from strato.api.batch import (
+    CronJob,
+    ExitCodes,
+    Job,
+    JobSpec,
+    PodConditionPattern,
+    PodFailurePolicy,
+    PodFailureRule,
+    SuccessPolicy,
+    SuccessRule,
+)
+from strato.api.core import ContainerState, ContainerStatus, Pod, PodSpec
+from strato.api.core.container import StateTerminated
 from strato.api.core.pod import PodStatus, PodTemplateSpec
-from strato.api.meta import ObjectMeta
+from strato.api.meta import Condition, ObjectMeta
 from strato.controllers.kube.jobplan import (
-    INDEX_KEY,
+    Lost,
     Tally,
     backoff_seconds,
     format_indexes,
-    parse_indexes,
     steps,
+    tally,
     verdict,
 )
+from strato.controllers.kube.jobpolicies import FAILURES_KEY, INDEX_KEY, judge, parse_indexes, succeeds_early
 from strato.errors import NotFound
 from tests.controllers.world import World, play
 
@@ -30,7 +42,7 @@ ENABLED = ("kube-job-controller", "kube-cronjob-controller", "kube-garbage-colle
 
 @given(st.sets(st.integers(0, 300)))
 def test_indexes_read_as_written(indexes: set[int]) -> None:
-    assert set(parse_indexes(format_indexes(indexes))) == indexes
+    assert set(parse_indexes(format_indexes(indexes), 301)) == indexes
 
 
 @pytest.mark.parametrize(("indexes", "text"), [([0, 1], "0,1"), ([0, 1, 2, 5], "0-2,5"), ([], "")])
@@ -265,5 +277,115 @@ def test_a_cron_job_makes_jobs() -> None:
         assert seen.status.last_successful_time is not None
         assert not seen.status.active
         assert len(await world.pods()) == 2
+
+    play(scenario, enabled=ENABLED)
+
+
+def failing(name: str, code: int, index: int | None = None, failures: int = 0, **condition: str) -> Pod:
+    annotations = {} if index is None else {INDEX_KEY: str(index), FAILURES_KEY: str(failures)}
+    state = ContainerState(terminated=StateTerminated(exit_code=code))
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="n", uid=name, annotations=annotations),
+        status=PodStatus(
+            phase="Failed",
+            container_statuses=(ContainerStatus(name="c", state=state),),
+            conditions=tuple(Condition(type=type_, status=status) for type_, status in condition.items()),
+        ),
+    )
+
+
+RULES = (
+    PodFailureRule(action="Ignore", on_pod_conditions=(PodConditionPattern(type="DisruptionTarget"),)),
+    PodFailureRule(action="FailJob", on_exit_codes=ExitCodes(values=(42,))),
+    PodFailureRule(action="Count", on_exit_codes=ExitCodes(operator="NotIn", values=(5,))),
+    PodFailureRule(action="FailIndex", on_exit_codes=ExitCodes(container_name="c", values=(5,))),
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "want"),
+    [
+        pytest.param(failing("p", 42, DisruptionTarget="True"), (False, False, ""), id="the first rule that matches"),
+        pytest.param(failing("p", 42, DisruptionTarget="False"), (True, False, "FailJob"), id="the exit code"),
+        pytest.param(failing("p", 1), (True, False, ""), id="any other exit code"),
+        pytest.param(failing("p", 5), (True, True, ""), id="of this container"),
+        pytest.param(failing("p", 0), (True, False, ""), id="none matches"),
+    ],
+)
+def test_what_a_failed_pod_means(one: Pod, want: tuple[bool, bool, str]) -> None:
+    judged = judge(JobSpec(pod_failure_policy=PodFailurePolicy(rules=RULES)), one)
+    assert (judged.counts, judged.fails_index) == want[:2]
+    assert want[2] in judged.message
+    assert judged.message in ("", "Container c for pod n/p failed with exit code 42 matching FailJob rule at index 1")
+
+
+@pytest.mark.parametrize(
+    ("rule", "done", "want"),
+    [
+        pytest.param(SuccessRule(succeeded_indexes="0,2-3"), {0, 2, 3}, True, id="all of them"),
+        pytest.param(SuccessRule(succeeded_indexes="0,2-3"), {0, 1, 3}, False, id="one is missing"),
+        pytest.param(SuccessRule(succeeded_indexes="0-3", succeeded_count=2), {1, 3, 7}, True, id="so many of them"),
+        pytest.param(SuccessRule(succeeded_count=2), {5}, False, id="too few of any"),
+        pytest.param(SuccessRule(succeeded_count=1), {5}, True, id="so many of any"),
+    ],
+)
+def test_success_policy(rule: SuccessRule, done: set[int], want: bool) -> None:
+    spec = JobSpec(completions=9, success_policy=SuccessPolicy(rules=(rule,)))
+    assert bool(succeeds_early(spec, done)) == want
+
+
+@pytest.mark.parametrize(
+    ("more", "pods", "want"),
+    [
+        pytest.param({}, [failing("a", 1, 0), failing("b", 1, 1, 1)], None, id="an index failed, others go on"),
+        pytest.param(
+            {"max_failed_indexes": 0}, [failing("b", 1, 1, 1)], "MaxFailedIndexesExceeded", id="too many failed"
+        ),
+        pytest.param(
+            {},
+            [failing("a", 1, 0, 1), failing("b", 1, 1, 1), failing("c", 1, 2, 1)],
+            "FailedIndexes",
+            id="all have ended",
+        ),
+    ],
+)
+def test_limits_of_each_index(more: dict[str, Any], pods: list[Pod], want: str | None) -> None:
+    limited = {"backoff_limit_per_index": 1, "backoff_limit": 2**31 - 1, "completion_mode": "Indexed", **more}
+    one = job(**limited)
+    found = tally(one, pods, (), Lost())
+    ended = verdict(one, found, 0.0, 0.0)
+    assert (ended and ended.reason) == want
+    assert not set(steps(one, found, ()).create) & found.failures.indexes
+
+
+def test_a_pod_that_leaves_keeps_its_place() -> None:
+    """With ``podReplacementPolicy: Failed`` no index runs twice at a time."""
+    one = job(pod_replacement_policy="Failed", completion_mode="Indexed")
+    found = tally(one, [pod("a", 0), pod("b", 1)], ("b",), Lost())
+    assert steps(one, found, found.active).create == []
+    other = job(pod_replacement_policy="TerminatingOrFailed", completion_mode="Indexed")
+    assert steps(other, tally(other, [pod("a", 0), pod("b", 1)], ("b",), Lost()), found.active).create == [1]
+
+
+def test_each_index_has_its_own_limit() -> None:
+    async def scenario(world: World) -> None:
+        failing_job = body(1, 1, completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=1)
+        await world.cluster.create(catalog.JOB, failing_job, "default")
+        await world.settle(60)
+        found = await world.cluster.get(Job, "j", "default")
+        assert (found.status.failed, found.status.failed_indexes) == (4, "0,1")
+        assert [(c.type, c.reason) for c in found.status.conditions] == [
+            ("FailureTarget", "FailedIndexes"),
+            ("Failed", "FailedIndexes"),
+        ]
+
+    play(scenario, enabled=ENABLED)
+
+
+def test_a_job_of_another_controller_is_left_alone() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.JOB, body(managedBy="example.com/me"), "default")
+        await world.settle()
+        assert not await world.pods()
 
     play(scenario, enabled=ENABLED)

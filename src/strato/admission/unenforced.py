@@ -98,14 +98,6 @@ _POD: Final[Tree] = {
 _TEMPLATE: Final[Tree] = {"spec": _POD}
 _JOB: Final[Tree] = {
     "template": _TEMPLATE,
-    "backoffLimitPerIndex": Field("failures are counted for the whole job: backoffLimit"),
-    "managedBy": Field(
-        "the job controller runs it all the same", lambda value: value != "kubernetes.io/job-controller"
-    ),
-    "maxFailedIndexes": Field("failures are counted for the whole job: backoffLimit"),
-    "podFailurePolicy": Field("a failed pod counts towards backoffLimit, whatever its exit code"),
-    "podReplacementPolicy": Field("a pod is replaced as soon as it is being deleted", lambda value: value == "Failed"),
-    "successPolicy": Field("a job is complete when all its completions are"),
 }
 _VCJOB: Final[Tree] = {"tasks": Each({"template": _TEMPLATE})}
 

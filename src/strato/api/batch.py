@@ -7,6 +7,48 @@ from strato.api.meta import Condition, Object, ObjectMeta, View
 from strato.api.shapes import LabelSelector, ObjectReference
 
 
+class ExitCodes(View, frozen=True, kw_only=True):
+    """``onExitCodes``: ``In`` or ``NotIn`` these values, of one container or of any."""
+
+    container_name: str | None = None
+    operator: str = "In"
+    values: tuple[int, ...] = ()
+
+
+class PodConditionPattern(View, frozen=True, kw_only=True):
+    """``onPodConditions[]``."""
+
+    type: str = ""
+    status: str = "True"
+
+
+class PodFailureRule(View, frozen=True, kw_only=True):
+    """One rule: ``FailJob``, ``FailIndex``, ``Ignore`` or ``Count`` on what it matches."""
+
+    action: str = ""
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: tuple[PodConditionPattern, ...] = ()
+
+
+class PodFailurePolicy(View, frozen=True, kw_only=True):
+    """What failed pods mean; the first rule that matches counts."""
+
+    rules: tuple[PodFailureRule, ...] = ()
+
+
+class SuccessRule(View, frozen=True, kw_only=True):
+    """Indexes that must succeed, or how many of them."""
+
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(View, frozen=True, kw_only=True):
+    """When an indexed job is complete before all of its indexes are."""
+
+    rules: tuple[SuccessRule, ...] = ()
+
+
 class JobSpec(View, frozen=True, kw_only=True):
     """``spec``."""
 
@@ -14,6 +56,12 @@ class JobSpec(View, frozen=True, kw_only=True):
     completions: int | None = None
     completion_mode: str = "NonIndexed"
     backoff_limit: int = 6
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
+    pod_replacement_policy: str = ""
+    managed_by: str | None = None
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
@@ -34,6 +82,7 @@ class JobStatus(View, frozen=True, kw_only=True):
     terminating: int | None = None
     ready: int | None = None
     completed_indexes: str = ""
+    failed_indexes: str | None = None
 
 
 class Job(Object, frozen=True, kw_only=True):

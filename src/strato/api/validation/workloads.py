@@ -155,8 +155,21 @@ def validate_job_update(obj: Json, old: Json) -> list[Cause]:
     new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
     if new_spec == old_spec:
         return []
+    fixed = ["selector", "template", "completionMode", "podFailurePolicy", "successPolicy", "backoffLimitPerIndex"]
+    fixed.append("managedBy")
+    elastic = new_spec.get("completionMode") == "Indexed" and old_spec.get("completions") == old_spec.get("parallelism")
+    if not elastic or new_spec.get("completions") != new_spec.get("parallelism"):
+        fixed.insert(0, "completions")
+    held = old_spec.get("suspend") and not (old.get("status") or {}).get("startTime")
     return [
         immutable(f"spec.{member}", new_spec.get(member))
-        for member in ("completions", "selector", "template", "completionMode")
+        for member in fixed
         if new_spec.get(member) != old_spec.get(member)
+        and not (member == "template" and held and _unplaced(new_spec[member]) == _unplaced(old_spec[member]))
     ]
+
+
+def _unplaced(template: Json) -> Json:
+    """Return of a template what a queue may not change while its job is held: all but where the pods go."""
+    placing = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
+    return {member: value for member, value in template["spec"].items() if member not in placing}

@@ -12,8 +12,14 @@ from typing import Final
 from strato.api.batch import Job, JobSpec, JobStatus
 from strato.api.core import Pod
 from strato.api.meta import Condition
+from strato.controllers.kube.jobpolicies import (
+    Failures,
+    index_of,
+    parse_indexes,
+    replaces_only_failed,
+    succeeds_early,
+)
 
-INDEX_KEY: Final = "batch.kubernetes.io/job-completion-index"
 FIRST_BACKOFF_SECONDS: Final = 10.0
 LONGEST_BACKOFF_SECONDS: Final = 600.0
 _LONGEST_TEXT: Final = 10_000
@@ -25,7 +31,7 @@ class Lost:
     """Pods of a job that ended and are gone, so that they cannot be counted any more."""
 
     succeeded: int = 0
-    failed: int = 0
+    failures: Failures = field(default_factory=Failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,9 @@ class Tally:
     """Container restarts of live pods."""
     indexes: frozenset[int]
     """Completed ones."""
+    failures: Failures = field(default_factory=Failures)
+    held: frozenset[int | None] = frozenset()
+    """Indexes of pods that are being deleted and keep their places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +81,11 @@ def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str], lost: 
     """
     terminating_pods = frozenset(terminating_uids)
     active: list[Pod] = []
-    terminating = ready = restarts = 0
-    succeeded, failed = lost.succeeded, lost.failed
-    done = set(parse_indexes(job.status.completed_indexes))
+    leaving: list[Pod] = []
+    ready = restarts = 0
+    succeeded, failures, limit = lost.succeeded, lost.failures.copy(), job.spec.completions or 0
+    done = set(parse_indexes(job.status.completed_indexes, limit))
+    failures.indexes.update(parse_indexes(job.status.failed_indexes or "", limit))
     indexed = is_indexed(job.spec)
     for pod in pods:
         if pod.status.phase == "Succeeded":
@@ -82,32 +93,36 @@ def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str], lost: 
             if indexed and (index := index_of(pod)) is not None:
                 done.add(index)
         elif pod.status.phase == "Failed":
-            failed += 1
+            failures.add(job.spec, pod)
         elif pod.metadata.uid in terminating_pods:
-            terminating += 1
+            leaving.append(pod)
         else:
             active.append(pod)
             ready += pod.is_ready
             for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
                 restarts += status.restart_count
     if indexed:
-        limit = job.spec.completions or 0
         done = {index for index in done if index < limit}
         succeeded = len(done)
     return Tally(
         active=tuple(active),
-        terminating=terminating,
+        terminating=len(leaving),
         succeeded=max(succeeded, job.status.succeeded),
-        failed=max(failed, job.status.failed),
+        failed=max(failures.counted, job.status.failed),
         ready=ready,
         restarts=restarts,
         indexes=frozenset(done),
+        failures=failures,
+        held=frozenset(map(index_of, leaving)) if replaces_only_failed(job.spec) else frozenset(),
     )
 
 
 def verdict(job: Job, counted: Tally, now: float, started: float | None) -> JobVerdict | None:
     """Return how the job ends, None while it goes on."""
     spec = job.spec
+    failures = counted.failures
+    if failures.message:
+        return JobVerdict(False, "PodFailurePolicy", failures.message)
     restarted = spec.template.spec.restart_policy == "OnFailure" and (
         counted.restarts > 0 if spec.backoff_limit == 0 else counted.restarts >= spec.backoff_limit
     )
@@ -116,6 +131,14 @@ def verdict(job: Job, counted: Tally, now: float, started: float | None) -> JobV
     deadline = spec.active_deadline_seconds
     if deadline is not None and started is not None and not spec.suspend and now - started >= deadline:
         return JobVerdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
+    per_index = spec.backoff_limit_per_index is not None
+    if per_index and spec.max_failed_indexes is not None and len(failures.indexes) > spec.max_failed_indexes:
+        message = "Job has exceeded the specified maximal number of failed indexes"
+        return JobVerdict(False, "MaxFailedIndexesExceeded", message)
+    if early := succeeds_early(spec, counted.indexes):
+        return JobVerdict(True, "SuccessPolicy", early)
+    if per_index and failures.indexes and len(failures.indexes | counted.indexes) >= (spec.completions or 0):
+        return JobVerdict(False, "FailedIndexes", "Job has failed indexes") if not counted.active else None
     if spec.completions is None:
         over = counted.succeeded > 0 and not counted.active
     else:
@@ -147,9 +170,12 @@ def steps(job: Job, counted: Tally, order: Sequence[Pod]) -> Steps:
         return planned
     wanted = spec.parallelism
     if spec.completions is not None:
-        wanted = min(wanted, spec.completions - counted.succeeded)
+        failed = len(counted.failures.indexes - counted.indexes) if spec.backoff_limit_per_index is not None else 0
+        wanted = min(wanted, spec.completions - counted.succeeded - failed)
     elif counted.succeeded > 0:
         wanted = min(wanted, len(counted.active))  # a work queue runs dry: no new pods
+    if replaces_only_failed(spec):
+        wanted = min(wanted, max(len(counted.active), spec.parallelism - counted.terminating))
     if is_indexed(spec):
         return _indexed_steps(spec, counted, order, max(0, wanted))
     surplus = len(counted.active) - max(0, wanted)
@@ -162,18 +188,20 @@ def steps(job: Job, counted: Tally, order: Sequence[Pod]) -> Steps:
 
 def _indexed_steps(spec: JobSpec, counted: Tally, order: Sequence[Pod], wanted: int) -> Steps:
     planned = Steps()
-    kept: set[int] = set()
+    kept: set[int | None] = set()
     for pod in reversed(order):
         index = index_of(pod)
-        if index is None or index in kept or index in counted.indexes or len(kept) >= wanted:
+        taken = kept | counted.failures.indexes if counted.failures.indexes else kept
+        if index is None or index in taken or index in counted.indexes or len(kept) >= wanted:
             planned.delete.append(pod)
         else:
             kept.add(index)
     free = wanted - len(kept)
+    kept |= counted.indexes | counted.failures.indexes | counted.held
     for index in range(spec.completions or 0):
         if free <= 0:
             break
-        if index not in kept and index not in counted.indexes:
+        if index not in kept:
             planned.create.append(index)
             free -= 1
     return planned
@@ -189,22 +217,6 @@ def backoff_seconds(failures: int) -> float:
 def is_indexed(spec: JobSpec) -> bool:
     """Return whether pods have completion indexes."""
     return spec.completion_mode == "Indexed"
-
-
-def index_of(pod: Pod) -> int | None:
-    """Return a pod's completion index."""
-    text = pod.metadata.annotation(INDEX_KEY)
-    return int(text) if text.isdecimal() else None
-
-
-def parse_indexes(text: str) -> list[int]:
-    """Read ``completedIndexes``: ``0,2-4``."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdecimal():
-            found.extend(range(int(first), int(last if last.isdecimal() else first) + 1))
-    return found
 
 
 def format_indexes(indexes: Iterable[int]) -> str:

@@ -1,7 +1,7 @@
 """batch/v1 Jobs on the embedded cluster: completions, indexes, backoff, deadlines, suspension, and their removal.
 
 Pods in the cache are counted; finished pods that were removed are remembered while this process runs, and counts in the
-status never decrease. Not supported: pod failure and success policies, limits per index.
+status never decrease. What failures mean is in `jobpolicies`.
 
 Source: batch/v1 Job.
 """
@@ -25,6 +25,7 @@ from strato.client.informer import Change, Informers
 from strato.clock import Clock, format_time, parse_time
 from strato.controllers.kube import jobplan
 from strato.controllers.kube.jobplan import JobVerdict, Lost, Tally
+from strato.controllers.kube.jobpolicies import INDEX_KEY, failure_annotations, index_of
 from strato.controllers.kube.ownedpods import OwnedPods, deletion_order, pod_body
 from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
@@ -32,6 +33,7 @@ from strato.controllers.recorder import Recorder
 from strato.errors import NotFound
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
+CONTROLLER: Final = "kubernetes.io/job-controller"
 _OVER: Final = ("Complete", "Failed")
 
 
@@ -69,18 +71,21 @@ class KubeJobController(KeyedController):
 
     def _on_gone(self, pod: Pod, ours: bool) -> None:
         owner = pod.metadata.controller
-        if owner is None or self._jobs.get((pod.metadata.namespace, owner.name)) is None:
+        job = self._jobs.get((pod.metadata.namespace, owner.name)) if owner is not None else None
+        if owner is None or job is None:
             return
         if pod.status.phase == "Succeeded":
             self._lost[owner.uid].succeeded += 1
         elif not ours or pod.status.phase == "Failed":
-            self._lost[owner.uid].failed += 1
+            self._lost[owner.uid].failures.add(job.spec, pod)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring the job's pods and status up to date; returns when time alone will change something."""
         job = self._written.newest(key, self._jobs.get(key))
         if job is None or job.metadata.deletion_timestamp is not None:
             return None
+        if job.spec.managed_by not in (None, CONTROLLER):
+            return None  # somebody else's
         if jobplan.condition_true(job.status.conditions, *_OVER):
             return await self._remove_when_due(job)
         now, uid = self.clock.now(), job.metadata.uid
@@ -118,26 +123,29 @@ class KubeJobController(KeyedController):
             await self._owned.delete(uid, planned.delete)
         if not planned.create:
             return None
-        wait = self._backoff(job, now)
-        if wait > 0:
+        waits = self._waits(job, now)
+        waits.setdefault(None, 0.0)
+        due = [index for index in planned.create if max(waits[None], waits.get(index, 0.0)) <= 0]
+        wait = min((one for one in waits.values() if one > 0), default=None)
+        if not due:
             return wait
         whole = await self._cluster.get(catalog.JOB, job.metadata.name, job.metadata.namespace)
         template = whole["spec"]["template"]
-        await self._owned.create(job.metadata, [self._body(job, template, index) for index in planned.create])
-        return None
+        await self._owned.create(job.metadata, [self._body(job, template, index, counted) for index in due])
+        return wait
 
-    def _backoff(self, job: Job, now: float) -> float:
+    def _waits(self, job: Job, now: float) -> dict[int | None, float]:
+        """Return for how long failures hold new pods back: by index, where each has its own limit, else under None."""
         observed = self._failures[job.metadata.uid]
-        since_success = 0
+        per_index = job.spec.backoff_limit_per_index is not None
+        failed: defaultdict[int | None, list[float]] = defaultdict(list)
         for pod in self._owned.all_of(job.metadata.uid):
             if pod.status.phase == "Failed":
-                observed.setdefault(pod.metadata.uid, now)
-                since_success += 1
-        if not since_success:
-            return 0.0
-        return max(observed.values()) + jobplan.backoff_seconds(since_success) - now
+                since = observed.setdefault(pod.metadata.uid, now)
+                failed[index_of(pod) if per_index else None].append(since)
+        return {index: max(since) + jobplan.backoff_seconds(len(since)) - now for index, since in failed.items()}
 
-    def _body(self, job: Job, template: Mapping[str, Any], index: int | None) -> dict[str, Any]:
+    def _body(self, job: Job, template: Mapping[str, Any], index: int | None, counted: Tally) -> dict[str, Any]:
         meta = job.metadata
         labels = {
             "batch.kubernetes.io/controller-uid": meta.uid,
@@ -148,9 +156,10 @@ class KubeJobController(KeyedController):
         if index is None:
             return pod_body(catalog.JOB, meta, template, labels=labels, generateName=f"{meta.name}-")
         text = str(index)
-        labels[jobplan.INDEX_KEY] = text
+        labels[INDEX_KEY] = text
         name = f"{meta.name}-{text}-{''.join(self._random.choices(_LETTERS, k=5))}"
-        body = pod_body(catalog.JOB, meta, template, labels=labels, annotations={jobplan.INDEX_KEY: text}, name=name)
+        annotations = {INDEX_KEY: text, **failure_annotations(job.spec, counted.failures.by_index, index)}
+        body = pod_body(catalog.JOB, meta, template, labels=labels, annotations=annotations, name=name)
         spec = body["spec"]
         spec.setdefault("hostname", f"{meta.name}-{text}")
         variable = {"name": "JOB_COMPLETION_INDEX", "value": text}
@@ -172,6 +181,7 @@ class KubeJobController(KeyedController):
             "failed": counted.failed or None,
             "startTime": format_time(started) if started is not None else None,
             "completedIndexes": jobplan.format_indexes(counted.indexes) or None,
+            "failedIndexes": self._failed_indexes(job, counted),
             "conditions": self._conditions(job, counted, ended, now),
         }
         if ended is not None and ended.complete:
@@ -200,6 +210,13 @@ class KubeJobController(KeyedController):
             reason = "Completed" if ended.complete else ended.reason
             self._recorder.event(job, kind, reason, "Job completed" if ended.complete else ended.message)
             self.queue.add(job.key)  # it may have to go after a while
+
+    @staticmethod
+    def _failed_indexes(job: Job, counted: Tally) -> str | None:
+        """Return them; empty, not absent, while none has failed of those that could."""
+        if job.spec.backoff_limit_per_index is None:
+            return None
+        return jobplan.format_indexes(counted.failures.indexes - counted.indexes)
 
     def _conditions(self, job: Job, counted: Tally, ended: JobVerdict | None, now: str) -> Sequence[dict[str, Any]]:
         conditions: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in job.status.conditions]
