@@ -45,6 +45,8 @@ class Kind:
     subresources: tuple[str, ...] = ()
     """Further subresources: ``binding``, ``log``."""
     columns: tuple[Column, ...] = ()
+    selectable_fields: tuple[str, ...] = ()
+    """Paths (``spec.colour``) that a definition lets field selectors ask for."""
     view: type[Object] = field(default=Object)
     """The typed partial read of this kind."""
     api_version: str = field(init=False)

@@ -116,7 +116,7 @@ class ApiServer(Handler):
         self._scale = Scale(self.state, self._writer)
         self._logs = PodLogs(self.state, None)
         self._streams = PodStreams(self.state)
-        self._custom = CustomKinds(self.state)
+        self._custom = CustomKinds(self.state, self._deleter)
         self._reviews = Reviews(authorizer, access.tokens)
         self._tokens = TokenRequests(self.state, access.tokens)
         if access.tokens is not None:
@@ -296,6 +296,8 @@ class ApiServer(Handler):
             return self._subresource_action(target, served, verb)
         if verb not in kind.verbs or (verb in _OBJECT_VERBS) is not bool(target.name):
             raise _not_allowed(served, verb)
+        if verb == "create" and served.is_terminating:
+            raise MethodNotAllowed("create not allowed while custom resource definition is terminating")
         if verb in _NAMESPACED_VERBS and kind.namespaced and not target.namespace:
             raise MethodNotAllowed(_NOT_ALLOWED)
         if kind is catalog.BINDING:

@@ -5,12 +5,14 @@ A definition that passes can be compiled and served: what this lets through, `Re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from strato.api import catalog, names
 from strato.api.patterns import InvalidPattern, compile_pattern
 from strato.api.status import (
+    TOO_MANY,
     duplicate,
     forbidden_field,
     invalid,
@@ -18,20 +20,24 @@ from strato.api.status import (
     not_supported,
     required,
 )
-from strato.clock import format_time
 from strato.errors import Cause, StratoError
+from strato.server import definitionstatus
 from strato.server.schema.structural import StructuralSchema
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_MOST_SELECTABLE = 8
+_PLAIN_PATH = re.compile(r"(?:\.[A-Za-z_]\w*)+", re.ASCII)
 _MAX_DEPTH = 100
 """Schemas nested deeper are refused; the walks over them are recursive."""
 
 Json = Mapping[str, Any]
 
 
-def prepare(crd: dict[str, Any], now: float, old: Json | None = None) -> None:
+def prepare(crd: dict[str, Any], now: float, old: Json | None = None, peers: Iterable[Json] = ()) -> None:
     """Fill in what the server decides about a definition, names, defaults and status, in place; then check it.
+
+    Its status is what there was, or what a client has written into it; ``peers`` are the definitions of its group.
 
     Raises:
         Invalid: It cannot be served; every cause is listed.
@@ -49,21 +55,8 @@ def prepare(crd: dict[str, Any], now: float, old: Json | None = None) -> None:
     if causes:
         raise invalid(catalog.CUSTOMRESOURCEDEFINITION, crd["metadata"].get("name", ""), causes)
     spec.setdefault("conversion", {"strategy": "None"})
-    stored = [version["name"] for version in spec["versions"] if version.get("storage")]
-    before = (old or {}).get("status", {})
-    when = format_time(now)
-    conditions = before.get("conditions") or [
-        {"type": kind, "status": "True", "lastTransitionTime": when, "reason": reason, "message": message}
-        for kind, reason, message in (
-            ("NamesAccepted", "NoConflicts", "no conflicts found"),
-            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        )
-    ]
-    crd["status"] = {
-        "acceptedNames": dict(names),
-        "conditions": conditions,
-        "storedVersions": list(dict.fromkeys([*before.get("storedVersions", ()), *stored])),
-    }
+    definitionstatus.note_storage_version(crd)
+    definitionstatus.accept_names(crd, peers, now)
 
 
 def problems(crd: Json) -> list[Cause]:
@@ -84,6 +77,7 @@ def update_problems(crd: Json, old: Json) -> list[Cause]:
     ):
         if value != before:
             found.append(invalid_value(field, value, "field is immutable"))
+    found += definitionstatus.stored_version_problems(crd)
     return found
 
 
@@ -151,6 +145,7 @@ def _one_version_problems(version: Json, index: int, prefix: str, *, alone: bool
         yield from _scale_problems(scale, f"{prefix}.subresources.scale")
     for at, column in enumerate(version.get("additionalPrinterColumns") or ()):
         yield from _column_problems(column, f"{prefix}.additionalPrinterColumns[{at}]")
+    yield from _selectable_problems(version.get("selectableFields") or (), schema or {}, f"{prefix}.selectableFields")
 
 
 def _scale_problems(scale: Json, field: str) -> Iterator[Cause]:
@@ -175,6 +170,31 @@ def _column_problems(column: Json, field: str) -> Iterator[Cause]:
         yield invalid_value(f"{field}.type", kind, f"must be one of {','.join(_COLUMN_TYPES)}")
     if not column.get("jsonPath"):
         yield required(f"{field}.JSONPath")
+
+
+def _selectable_problems(fields: Sequence[Json], schema: Json, field: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for at, selectable in enumerate(fields):
+        path, place = selectable.get("jsonPath") or "", f"{field}[{at}].jsonPath"
+        if not path:
+            yield required(place)
+            continue
+        found: Any = schema
+        for name in path.split(".")[1:] if _PLAIN_PATH.fullmatch(path) else ("",):
+            found = ((found or {}).get("properties") or {}).get(name)
+        if found is None:
+            yield invalid_value(place, path, "is an invalid path: does not refer to a valid field")
+            continue
+        if path.startswith(".metadata."):
+            yield invalid_value(place, path, "must not point to fields in metadata")
+        if found.get("type") not in ("string", "boolean", "integer"):
+            text = "must point to a field of type string, boolean or integer. Enum string fields and strings with "
+            yield invalid_value(place, path, text + "formats are allowed.")
+        if path in seen:
+            yield duplicate(place, path)
+        seen.add(path)
+    if len(seen) > _MOST_SELECTABLE:
+        yield Cause(TOO_MANY, f"Too many: {len(seen)}: must have at most {_MOST_SELECTABLE} items", field)
 
 
 def _schema_problems(schema: Json, field: str, *, has_status: bool) -> Iterator[Cause]:

@@ -70,7 +70,9 @@ class Filter:
         if length > _LONGEST:
             raise BadRequest(f"a selector may have {_LONGEST} characters at most")
         parse = _parsed if length <= SHORT_SELECTOR else _parsed.__wrapped__
-        self._labels, self._fields, self._decode = parse(kind.group, kind.plural, label_selector, field_selector)
+        self._labels, self._fields, self._decode = parse(
+            kind.group, kind.plural, frozenset(kind.selectable_fields), label_selector, field_selector
+        )
         self.everything = self._labels.is_empty and not self._fields.requirements
         """Whether nothing is filtered out."""
         self.name = self._fields.exact("metadata.name")
@@ -93,13 +95,15 @@ class Filter:
 
 
 @lru_cache(maxsize=512)
-def _parsed(group: str, plural: str, labels: str, fields: str) -> tuple[Selector, FieldSelector, Decode]:
+def _parsed(
+    group: str, plural: str, selectable: frozenset[str], labels: str, fields: str
+) -> tuple[Selector, FieldSelector, Decode]:
     try:
         selector, field_selector = parse_selector(labels), parse_field_selector(fields)
     except InvalidSelector as error:
         raise BadRequest(str(error)) from error
     renamed = _RENAMED.get((group, plural), {})
-    more = frozenset(renamed) or _FIELDS.get((group, plural))
+    more = frozenset(renamed) or _FIELDS.get((group, plural)) or selectable
     known = _EVERYWHERE | more if more else _EVERYWHERE
     for requirement in field_selector.requirements:
         if requirement.field not in known:
@@ -152,6 +156,6 @@ def _value(head: Any, field: str) -> str:
     value = head
     for part in field.split("."):
         value = getattr(value, part, None)
-    if field in _BOOLEANS:
+    if field in _BOOLEANS or isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from strato.api import catalog, crds
 from strato.api.crds.rules import without_rules
 from strato.api.forms import FORMS, Form
 from strato.api.kinds import Column, Kind
+from strato.server import definitionstatus
 from strato.server.schema.structural import StructuralSchema
+from strato.server.versions import Versions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +26,10 @@ class Served:
     """The schema as written in the CRD."""
     status: Served | None = None
     """The same kind with only the schema of its status: all that a write of the status needs to pass."""
+    versions: Versions | None = None
+    """How stored objects become objects of this version; None where they are already, as nearly always."""
+    is_terminating: bool = False
+    """Whether its definition is being deleted, so that nothing new is created."""
     form: Form | None = None
     """In which form objects of the kind are asked for; None: as they are stored."""
 
@@ -36,6 +42,11 @@ class Served:
     def is_custom(self) -> bool:
         """Whether a CustomResourceDefinition serves it."""
         return self.schema is not None
+
+    @property
+    def is_stored_as_served(self) -> bool:
+        """Whether what is written in this version is stored as it is."""
+        return self.versions is None or self.versions.storage == self.kind.api_version
 
 
 class Registry:
@@ -72,14 +83,13 @@ class Registry:
         return served.openapi if served is not None else None
 
     def serve_crd(self, crd: Mapping[str, Any]) -> None:
-        """Serve every served version of a CustomResourceDefinition, in place of what it served before."""
+        """Serve every served version of a CustomResourceDefinition, in place of what it served before.
+
+        One whose names are not accepted is not served.
+        """
         name = crd["metadata"]["name"]
         self._remove(name)
-        added = [
-            _from_version(crd["spec"], version, self._covered)
-            for version in crd["spec"]["versions"]
-            if version.get("served")
-        ]
+        added = _from_definition(crd, self._covered) if definitionstatus.is_true(crd, "Established") else []
         self._by_crd[name] = added
         for served in added:
             kind = served.kind
@@ -103,6 +113,17 @@ def _builtin(kind: Kind) -> Served:
     return Served(kind) if form is None else Served(form.stored, form=form)
 
 
+def _from_definition(crd: Mapping[str, Any], covered: frozenset[Kind]) -> list[Served]:
+    spec, metadata = crd["spec"], crd["metadata"]
+    versions = Versions.of(crd)
+    is_terminating = bool(metadata.get("deletionTimestamp"))
+    return [
+        replace(_from_version(spec, version, covered), versions=versions, is_terminating=is_terminating)
+        for version in spec["versions"]
+        if version.get("served")
+    ]
+
+
 def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any], covered: frozenset[Kind]) -> Served:
     names = spec["names"]
     subresources = version.get("subresources") or {}
@@ -124,6 +145,7 @@ def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any], covered: 
             if scale
             else None
         ),
+        selectable_fields=tuple(field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ()),
         columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ())
         or (Column("Age", ".metadata.creationTimestamp", "date"),),
     )

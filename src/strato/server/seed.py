@@ -60,6 +60,7 @@ def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> 
     elif kind is catalog.FLOWSCHEMA:
         obj["status"] = manifest["status"]
     elif kind is catalog.CUSTOMRESOURCEDEFINITION:
+        obj["status"] = {**(old or {}).get("status", {})}
         definitions.prepare(obj, state.clock.now(), old)
     if old is not None:
         metadata["uid"], metadata["creationTimestamp"] = old["metadata"]["uid"], old["metadata"]["creationTimestamp"]

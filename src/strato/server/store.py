@@ -162,6 +162,10 @@ class Bucket:
         found = self.pending.get(key) or self.objects.get(key)
         return None if found is None else found.body
 
+    def durable(self, key: str) -> Row | None:
+        """Return what readers see of an object."""
+        return self.objects.get(key)
+
     def keys(self, prefix: str = "") -> Sequence[str]:
         """Return the keys that begin with ``prefix`` in order."""
         keys, low, high = self.span(prefix)

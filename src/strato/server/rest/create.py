@@ -57,7 +57,8 @@ def _prepare(state: State, draft: Draft) -> None:
         obj["status"] = {"phase": "Active"}
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
     elif kind is catalog.CUSTOMRESOURCEDEFINITION:
-        definitions.prepare(obj, state.clock.now())
+        obj["status"] = {}
+        definitions.prepare(obj, state.clock.now(), None, state.definitions((obj.get("spec") or {}).get("group")))
     first_status = strategy_of(draft.served).first_status
     status = first_status(obj, obj["metadata"]["creationTimestamp"]) if first_status is not None else None
     if status is not None:

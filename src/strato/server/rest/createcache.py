@@ -287,4 +287,12 @@ def _inputs_of(state: State, served: Served) -> Inputs | None:
     version, name = encode(kind.api_version), encode(kind.name)
     head = b'{"apiVersion":' + version + b',"kind":' + name + b',"metadata":'
     generation = b',"generation":1' if strategy_of(served).counts_generations else b""
-    return Inputs(served, admission, tuple(map(state.bucket, admission.reads)), version, name, head, generation)
+    return Inputs(
+        served,
+        admission,
+        tuple(state.store.bucket(read.resource) for read in admission.reads),
+        version,
+        name,
+        head,
+        generation,
+    )

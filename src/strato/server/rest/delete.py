@@ -15,6 +15,7 @@ from strato.api.status import forbidden, invalid_value, not_found, not_supported
 from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import ApiError, BadRequest, Cause, Conflict, called
+from strato.server import definitionstatus
 from strato.server.bodies import read_body
 from strato.server.fields import Filter
 from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Steps, at_once
@@ -99,7 +100,7 @@ class Deleter:
         request, options = _read_options(request)
         revision, bucket = self._state.store.published, self._state.bucket(served.kind)
         prefix = f"{target.namespace}/" if target.namespace else ""
-        keys = bucket.snapshot(revision).keys(prefix)
+        keys = (key for key, _ in bucket.snapshot(revision).items(prefix))
         pending = [key for key, change in bucket.pending.items() if change.previous is None and key.startswith(prefix)]
         deletion = _Deletion(chain(keys, pending), wanted, list_limit(request), [])
 
@@ -147,6 +148,8 @@ class Deleter:
         key = object_key(kind, target.namespace, target.name)
         metadata = {**old["metadata"]}
         obj = {**old, "metadata": metadata}
+        if kind is catalog.CUSTOMRESOURCEDEFINITION and "deletionTimestamp" not in metadata:
+            definitionstatus.begin_deletion(obj, self._state.clock.now())
         _set_propagation(metadata, options, orphans=strategy_of_kind(kind).orphans)
         grace = _grace_seconds(kind, obj, options)
         now = self._state.clock.now()

@@ -112,7 +112,7 @@ def _member(state: State, served: Served, target: ResourcePath) -> bytes:
     kind = served.kind
     if kind is catalog.LEASE:
         return b"" if target.subresource or state.admission.has_rules(kind, "UPDATE") else SPEC
-    if served.is_custom and served.status is None:
+    if not served.is_stored_as_served or (served.is_custom and served.status is None):
         return b""
     if target.subresource == "status":
         # the conditions of definitions are the server's own

@@ -20,6 +20,7 @@ from strato.server.rest import continuetokens, representations
 from strato.server.rest.collections import Selection, answered, completed
 from strato.server.rest.state import State, object_key
 from strato.server.rest.watching import Asked, Watch, ended_with
+from strato.server.versions import VersionedBucket
 
 _MIN_WATCH_SECONDS = 1800
 
@@ -35,7 +36,7 @@ class Reader:
         kind = served.kind
         if request.query:
             self._revision_asked(request)
-        row = self._state.bucket(kind).objects.get(object_key(kind, target.namespace, target.name))
+        row = self._state.bucket(kind).durable(object_key(kind, target.namespace, target.name))
         if row is None:
             raise not_found(kind, target.name)
         now = self._state.clock.now()
@@ -155,7 +156,7 @@ class Reader:
             watcher, missed = store.watch(kind.resource, revision, uncommitted=request.uncommitted)
         except Gone as error:  # as a real server: the watch begins, and this is all there is on it
             return Response(200, stream=ended_with(error))
-        flows = self._state.flows
+        flows, bucket = self._state.flows, self._state.bucket(kind)
         watch = Watch(
             store,
             served.asked,
@@ -168,6 +169,7 @@ class Reader:
                 timeout_seconds=_integer(request, "timeoutSeconds") or self._default_timeout(request),
                 render=representations.rendering(request, served, self._state.clock),
                 render_bookmarks=representations.wants_metadata(request),
+                version=bucket.changed if isinstance(bucket, VersionedBucket) else None,
             ),
             missed=missed,
             initial=initial,

@@ -21,6 +21,7 @@ from strato.server.registry import Registry
 from strato.server.rest.rights import AllRights, Authorizer, WriteRights
 from strato.server.rest.stored import RecentObjects
 from strato.server.store import Bucket, Store
+from strato.server.versions import VersionedBucket
 from strato.server.webhookclient import WebhookClient
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
@@ -64,15 +65,19 @@ class AdmitAll:
         return Dependencies()
 
 
-class _Buckets(dict[Kind, Bucket]):
+class _Buckets(dict[Kind, "Bucket | VersionedBucket"]):
     """Buckets by kind."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, registry: Registry) -> None:
         super().__init__()
-        self._store = store
+        self._store, self._registry = store, registry
 
-    def __missing__(self, kind: Kind) -> Bucket:
-        bucket = self[kind] = self._store.bucket(kind.resource)
+    def __missing__(self, kind: Kind) -> Bucket | VersionedBucket:
+        bucket: Bucket | VersionedBucket = self._store.bucket(kind.resource)
+        served = self._registry.find(kind.group, kind.version, kind.plural)
+        if served is not None and served.versions is not None and isinstance(bucket, Bucket):
+            bucket = VersionedBucket(bucket, served.versions, kind.api_version)
+        self[kind] = bucket
         return bucket
 
 
@@ -101,8 +106,28 @@ class State:
         """What the rights of users let them write."""
         self.webhooks = WebhookClient(self)
         """Calls webhooks of admission and of conversion."""
-        self.bucket: Callable[[Kind], Bucket] = _Buckets(store).__getitem__
+        self._buckets = _Buckets(store, registry)
+        self.bucket: Callable[[Kind], Bucket | VersionedBucket] = self._buckets.__getitem__
         """Returns the bucket of a kind; all its versions share one. A look-up in C: each write asks ten times."""
+
+    def definition_changed(self) -> None:
+        """Look anew at how objects are stored and served."""
+        self._buckets.clear()
+
+    def write(self, kind: Kind, key: str, body: bytes | None, tombstone: bytes | None = None) -> None:
+        """Write an object as `Store.write` does, which is stored in the version that its definition says."""
+        bucket = self._buckets[kind]
+        if isinstance(bucket, VersionedBucket):
+            body, tombstone = bucket.stored(body), bucket.stored(tombstone)
+        self.store.write(kind.resource, key, body, tombstone)
+
+    def definitions(self, group: object) -> Iterator[Json]:
+        """Yield the newest state of the definitions of a group."""
+        bucket = self.bucket(catalog.CUSTOMRESOURCEDEFINITION)
+        for key in bucket.newest_keys():
+            body = bucket.latest(key) if key.partition(".")[2] == group else None
+            if body is not None:
+                yield _decode(body)
 
     def latest(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """Return the newest state of an object, decoded, whether durable or not."""
@@ -132,7 +157,9 @@ class State:
         """Yield all durable objects of a kind in key order."""
         bucket = self.bucket(kind)
         for key in bucket.keys(f"{namespace}/" if namespace else ""):
-            yield _decode(bucket.objects[key].body)
+            row = bucket.durable(key)
+            if row is not None:
+                yield _decode(row.body)
 
     def revision_of(self, kind: Kind) -> int:
         """Return a number that grows whenever objects of the kind change."""

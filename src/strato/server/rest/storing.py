@@ -109,7 +109,7 @@ def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> by
         raise preparation.too_large(kind, obj)
     if is_dry:
         return body
-    state.store.write(kind.resource, key, body)
+    state.write(kind, key, body)
     return body
 
 
@@ -125,7 +125,7 @@ def remove(state: State, request: Request, kind: Kind, key: str, obj: Json, *, l
         tombstone = body
         if last is not None:
             tombstone = encode({**last, "metadata": {**last["metadata"], "resourceVersion": revision}})
-        state.store.write(kind.resource, key, None, tombstone)
+        state.write(kind, key, None, tombstone)
     return body
 
 

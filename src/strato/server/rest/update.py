@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import conflict
@@ -59,7 +61,10 @@ def _count_generation(_state: State, draft: Draft) -> None:
 
 
 def _prepare_definition(state: State, draft: Draft) -> None:
-    definitions.prepare(draft.obj, state.clock.now(), draft.old)
+    obj = draft.obj
+    obj["status"] = copy.deepcopy(obj.get("status") or {})  # what was there is compared with
+    group = (obj.get("spec") or {}).get("group")
+    definitions.prepare(obj, state.clock.now(), draft.old, state.definitions(group))
 
 
 def _is_definition(_state: State, served: Served) -> bool:

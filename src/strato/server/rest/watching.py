@@ -83,6 +83,8 @@ class Asked:
     """The watch ends then; 0 is never."""
     render: Render | None = None
     render_bookmarks: bool = False
+    version: Callable[[Change], Change] | None = None
+    """Turns what is stored into the version that is asked for; None where that is the same."""
 
 
 class Watch:
@@ -293,9 +295,11 @@ class Watch:
         prefix, wanted = self._prefix, self._wanted
         if prefix:
             events = [event for event in events if event.key.startswith(prefix)]
+        if self._asked.version is not None:
+            events = [self._asked.version(event) for event in events]
         if not wanted.everything:
             return self._selected(events)
-        if prefix or self._render is not None:
+        if prefix or self._render is not None or self._asked.version is not None:
             return self._everything(events)
         return self._watcher.shared(events, lambda: self._everything(events))
 

@@ -96,6 +96,7 @@ class Writer:
             and not request.query
             and request.headers.get("content-type") == "application/json"
             and len(request.body) <= UNCOUNTED_BYTES
+            and served.is_stored_as_served
             and not self._state.rights.restrict(request.user, served.kind)
         )
 
