@@ -299,3 +299,50 @@ def test_a_quota_says_what_is_used() -> None:
         assert "services" not in seen.used
 
     play(scenario, enabled=("kube-resourcequota-controller", "kube-statefulset-controller"))
+
+
+# Adoption
+
+
+SETS = ("kube-replicaset-controller", "kube-statefulset-controller", "kube-daemonset-controller", "kube-job-controller")
+
+
+def test_orphans_are_adopted_and_strangers_released() -> None:
+    def bare(name: str) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Pod", **template(), "metadata": {"name": name, "labels": {"app": "a"}}}
+
+    async def owner_of(world: World, name: str) -> str:
+        controller = (await world.pods())[name].metadata.controller
+        return controller.name if controller is not None else ""
+
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.POD, bare("before"), "default")
+        await world.cluster.create(catalog.REPLICASET, workload("ReplicaSet", replicas=2), "default")
+        await world.settle()
+        assert await owner_of(world, "before") == "s"
+        assert len(await world.pods()) == 2
+        await world.cluster.patch(Pod, "before", "default", {"metadata": {"labels": {"app": "other"}}})
+        await world.settle()
+        assert await owner_of(world, "before") == ""
+        assert len(await world.pods()) == 3
+        await world.cluster.patch(catalog.REPLICASET, "s", "default", {"spec": {"replicas": 3}})
+        await world.cluster.patch(Pod, "before", "default", {"metadata": {"labels": {"app": "a"}}})
+        await world.settle()
+        assert await owner_of(world, "before") == "s"
+        assert len(await world.pods()) == 3
+
+    play(scenario, enabled=SETS)
+
+
+def test_a_stateful_set_adopts_only_pods_that_are_called_like_its_own() -> None:
+    async def scenario(world: World) -> None:
+        for name in ("s-0", "other-1"):
+            body = {"apiVersion": "v1", "kind": "Pod", **template(), "metadata": {"name": name, "labels": {"app": "a"}}}
+            await world.cluster.create(catalog.POD, body, "default")
+        await world.settle()
+        await world.cluster.create(catalog.STATEFULSET, workload("StatefulSet", serviceName="x"), "default")
+        await world.settle()
+        owners = {name: pod.metadata.controller is not None for name, pod in (await world.pods()).items()}
+        assert owners == {"s-0": True, "other-1": False}
+
+    play(scenario, enabled=SETS)

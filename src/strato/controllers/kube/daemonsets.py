@@ -193,6 +193,7 @@ class DaemonSetController(KeyedController):
         except NotFound:
             return None
         template = whole["spec"]["template"]
+        await self._owned.claim(wanted)
         revision = await self._revisions.ensure(meta, template, whole["spec"].get("selector") or {})
         planned = plan(wanted.spec.template.spec, self._nodes.list(), self._by_node(meta.uid))
         if planned.delete:

@@ -89,6 +89,7 @@ class KubeJobController(KeyedController):
         if jobplan.condition_true(job.status.conditions, *_OVER):
             return await self._remove_when_due(job)
         now, uid = self.clock.now(), job.metadata.uid
+        await self._owned.claim(job)
         counted = self._tally(job)
         started = self._started(job, now)
         ended = jobplan.decided(job.status) or jobplan.verdict(job, counted, now, started)

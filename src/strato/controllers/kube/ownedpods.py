@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from strato.api.core import Pod
 from strato.api.kinds import Kind
-from strato.api.meta import Key, ObjectMeta
+from strato.api.meta import Key, Object, ObjectMeta
 from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
+from strato.client.informer import Change, Informer, Informers
 from strato.clock import parse_time
 from strato.controllers.job.pods import revision_of
+from strato.controllers.kube.adoption import adopt_all, index_orphans, orphans, plan_ownership, release_all, selector_of
 from strato.controllers.owners import controller_reference
 from strato.controllers.parallel import for_each
 from strato.controllers.recorder import Recorder
@@ -61,7 +62,10 @@ class OwnedPods:
         """Pods that only our create vouches for, by uid of the owner."""
         self._deleted: dict[str, set[str]] = {}
         """Uids of pods whose deletion the watch has not shown, by uid of the owner."""
+        self._owners: Informer[Any] = informers.informer(kind.view)
+        index_orphans(self._pods)
         self._pods.add_owned_handler(kind, self._on_pod)
+        self._pods.add_handler(self._on_orphan, among=lambda changes: _unmanaged(changes) if len(self._owners) else ())
 
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = change.object
@@ -87,6 +91,31 @@ class OwnedPods:
         self._on_change(
             Key(pod.metadata.namespace, owner.name), len(self._owned.get(owner.uid, ())) * _DEBOUNCE_SECONDS_PER_POD
         )
+
+    def _on_orphan(self, change: Change[Pod]) -> None:
+        """Look at the owner that a pod has lost, or at those that select one nobody manages."""
+        pod, old = change.object, change.old
+        holder = old.metadata.controller if old is not None else None
+        if holder is not None:
+            self._owned.get(holder.uid, set()).discard(change.key)
+            if holder.kind == self._kind.name:
+                self._on_change(Key(change.key.namespace, holder.name), 0.0)
+        elif pod.metadata.labels and (old is None or old.metadata.labels != pod.metadata.labels):
+            for owner in self._owners.list():
+                if owner.metadata.namespace == change.key.namespace and selector_of(owner).matches(pod.metadata.labels):
+                    self._on_change(owner.key, 0.0)
+
+    async def claim(self, workload: Object, fits: Callable[[Pod], bool] = lambda _: True) -> None:
+        """Adopt the pods that a workload selects and nobody manages, and release those that it no longer selects."""
+        owner = workload.metadata
+        shown = (pod for key in self._owned.get(owner.uid, ()) if (pod := self._pods.get(key)) is not None)
+        unmanaged = (pod for pod in orphans(self._pods, owner.namespace) if fits(pod))
+        adopt, release = plan_ownership(owner, selector_of(workload), [*shown, *unmanaged])
+        for pod in await adopt_all(self._cluster, self._kind, owner, adopt) if adopt else ():
+            self._created.setdefault(owner.uid, {})[pod.key] = pod
+        await release_all(self._cluster, owner, release)
+        for pod in release:
+            self._owned[owner.uid].discard(pod.key)
 
     def _forget_deleted(self, owner: str, pod: str) -> None:
         gone = self._deleted.get(owner)
@@ -167,6 +196,17 @@ class OwnedPods:
         failures = await for_each([pod for pod in pods if not self.is_terminating(pod)], delete, _CONCURRENT)
         if failures:
             raise failures[0]
+
+
+def _unmanaged(changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
+    """Return the changes of pods that are there and have no owner at all, or none that manages them."""
+    return [
+        change
+        for change in changes
+        if (pod := change.new) is not None
+        and (not pod.metadata.owner_references or pod.metadata.controller is None)
+        and not pod.is_finished
+    ]
 
 
 def pod_body(kind: Kind, owner: ObjectMeta, template: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from strato.api.apps import ReplicaSet
 from strato.api.core import ReplicationController
 from strato.api.kinds import Kind
 from strato.api.meta import Condition, Key
-from strato.api.selectors import Selector, from_label_selector, from_labels
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.clock import Clock, format_time
+from strato.controllers.kube.adoption import selector_of
 from strato.controllers.kube.ownedpods import OwnedPods, available_count, deletion_order, pod_body
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.recorder import Recorder
@@ -64,6 +64,7 @@ class ReplicaSetController(KeyedController):
 
     async def _settle(self, wanted: Replicated) -> None:
         """Create what is missing, or delete what is too many."""
+        await self._owned.claim(wanted, lambda pod: not pod.is_finished)
         meta, live = wanted.metadata, self._owned.live(wanted.metadata.uid)
         missing = wanted.spec.replicas - len(live)
         if missing > 0:
@@ -76,7 +77,7 @@ class ReplicaSetController(KeyedController):
     async def _write_status(self, wanted: Replicated, failure: StratoError | None) -> float | None:
         live, old = self._owned.live(wanted.metadata.uid), wanted.status
         available, next_in = available_count(live, wanted.spec.min_ready_seconds, self.clock.now())
-        labelled = _selector(wanted)
+        labelled = selector_of(wanted)
         status: dict[str, Any] = {
             "replicas": len(live),
             "fullyLabeledReplicas": sum(labelled.matches(pod.metadata.labels) for pod in live),
@@ -121,12 +122,6 @@ class ReplicationControllerController(ReplicaSetController):
     name: ClassVar[str] = "kube-replicationcontroller-controller"
     kind: ClassVar[Kind] = catalog.REPLICATIONCONTROLLER
     view: ClassVar[type[ReplicaSet | ReplicationController]] = ReplicationController
-
-
-def _selector(wanted: Replicated) -> Selector:
-    if isinstance(wanted, ReplicationController):
-        return from_labels(wanted.spec.selector)
-    return from_label_selector(wanted.spec.selector)
 
 
 def _condition(condition: Condition) -> dict[str, Any]:

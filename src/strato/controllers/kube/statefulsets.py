@@ -95,6 +95,12 @@ def _outdated(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str
     return []
 
 
+def _ordinal(pod: Pod, name: str) -> int | None:
+    """Return the number of a pod of a set, None of a pod that is not called like one."""
+    parent, _, tail = pod.metadata.name.rpartition("-")
+    return int(tail) if parent == name and tail.isdecimal() else None
+
+
 class StatefulSetController(KeyedController):
     """See the module."""
 
@@ -125,6 +131,7 @@ class StatefulSetController(KeyedController):
         except NotFound:
             return None
         template = whole["spec"]["template"]
+        await self._owned.claim(wanted, lambda pod: _ordinal(pod, meta.name) is not None)
         update = await self._revisions.ensure(meta, template, whole["spec"].get("selector") or {})
         current = (wanted.status.current_revision or f"{meta.name}-{update}").removeprefix(f"{meta.name}-")
         slots, next_in = self._slots(wanted)
@@ -141,13 +148,13 @@ class StatefulSetController(KeyedController):
         slots: list[Slot] = []
         soonest: float | None = None
         for pod in self._owned.all_of(wanted.metadata.uid):
-            tail = pod.metadata.name.rpartition("-")[2]
-            if not tail.isdecimal():
+            ordinal = _ordinal(pod, wanted.metadata.name)
+            if ordinal is None:
                 continue
             is_terminating = self._owned.is_terminating(pod)
             available, left = available_count([pod], wanted.spec.min_ready_seconds, self.clock.now())
             healthy = pod.status.phase == "Running" and bool(available) and not is_terminating
-            slots.append(Slot(int(tail), pod, is_terminating, healthy))
+            slots.append(Slot(ordinal, pod, is_terminating, healthy))
             if left is not None:
                 soonest = left if soonest is None else min(soonest, left)
         return sorted(slots, key=lambda slot: slot.ordinal), soonest

@@ -1,0 +1,82 @@
+"""Objects that a workload's selector matches and nobody manages are adopted; those it no longer matches are released.
+
+Source: the ownership rules of Kubernetes' controllers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from strato.api.kinds import Kind
+from strato.api.meta import Object, ObjectMeta
+from strato.api.selectors import Selector, from_label_selector, from_labels
+from strato.api.shapes import LabelSelector
+from strato.client.cluster import Cluster, PatchType
+from strato.client.informer import Informer
+from strato.controllers.owners import controller_reference
+from strato.errors import Conflict, Invalid, NotFound
+
+V = TypeVar("V", bound=Object)
+_ORPHANS = "orphans"
+
+
+def index_orphans(informer: Informer[V]) -> None:
+    """Index what nobody manages, by namespace; it costs nothing before it is read."""
+    informer.add_index(_ORPHANS, lambda one: () if one.metadata.controller is not None else (one.metadata.namespace,))
+
+
+def orphans(informer: Informer[V], namespace: str) -> Iterable[V]:
+    """Return what nobody manages in a namespace."""
+    return informer.index(_ORPHANS, namespace)
+
+
+def selector_of(owner: Any) -> Selector:
+    """Return what a workload selects: a ReplicationController's selector is labels."""
+    selector = owner.spec.selector
+    return (
+        from_label_selector(selector)
+        if selector is None or isinstance(selector, LabelSelector)
+        else (from_labels(selector))
+    )
+
+
+def plan_ownership(owner: ObjectMeta, matcher: Selector, among: Iterable[V]) -> tuple[list[V], list[V]]:
+    """Return which of some objects an owner is to adopt and to release; what is being deleted stays as it is."""
+    adopt: list[V] = []
+    release: list[V] = []
+    for one in among:
+        holder, meta = one.metadata.controller, one.metadata
+        if meta.deletion_timestamp is not None or meta.namespace != owner.namespace:
+            continue
+        if holder is None and matcher.matches(meta.labels):
+            adopt.append(one)
+        elif holder is not None and holder.uid == owner.uid and not matcher.matches(meta.labels):
+            release.append(one)
+    return adopt, release
+
+
+async def adopt_all(cluster: Cluster, kind: Kind, owner: ObjectMeta, orphaned: Iterable[V]) -> list[V]:
+    """Make an owner the manager of objects; returns them as they are then, without those that others took."""
+    waiting = list(orphaned)
+    if waiting:  # an owner that is gone, or another of its name, must not adopt by what a cache shows
+        fresh = await cluster.get(kind.view, owner.name, owner.namespace)
+        if fresh.metadata.uid != owner.uid or fresh.metadata.deletion_timestamp is not None:
+            return []
+    reference = controller_reference(kind.api_version, kind.name, owner)
+    return [taken for one in waiting if (taken := await _refer(cluster, one, reference)) is not None]
+
+
+async def release_all(cluster: Cluster, owner: ObjectMeta, held: Iterable[V]) -> None:
+    """Take an owner's reference off objects that it no longer selects."""
+    for one in held:
+        await _refer(cluster, one, {"$patch": "delete", "uid": owner.uid})
+
+
+async def _refer(cluster: Cluster, one: V, reference: dict[str, Any]) -> V | None:
+    meta = one.metadata
+    body = {"metadata": {"uid": meta.uid, "ownerReferences": [reference]}}
+    try:
+        return await cluster.patch(type(one), meta.name, meta.namespace, body, patch_type=PatchType.STRATEGIC)
+    except (NotFound, Conflict, Invalid):
+        return None
