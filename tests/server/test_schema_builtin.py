@@ -112,3 +112,13 @@ def test_merge_keys(path: str, want: tuple[str | None, str]) -> None:
 
 def test_custom_kinds_have_no_merge_keys() -> None:
     assert builtin.merge_info(catalog.VCJOB) is None
+
+
+def test_unknown_and_repeated_fields_are_named_in_the_order_of_the_document() -> None:
+    body = b'{"a":{"new":{"x":1,"x":2},"new":1,"b":1,"b":2},"other":1}'
+    unknown = ['unknown field "other"', 'unknown field "a.new"']
+    assert builtin.in_document_order(body, unknown) == [
+        'unknown field "a.new"',
+        'duplicate field "a.b"',
+        'unknown field "other"',
+    ]

@@ -22,6 +22,8 @@ MAX_YAML_BYTES = 512 * 1024
 """Largest body of YAML; kubectl sends JSON."""
 MAX_PROTOBUF_BYTES = 3 * 512 * 1024
 """Largest body of protobuf; etcd would store no more of an object."""
+YAML_ERRORS = "yaml: unmarshal errors:\n"
+"""What the decoder of YAML begins a list of errors with, one a line."""
 INLINE_BYTES = 4096
 """YAML and protobuf up to this length are decoded at once."""
 _YAML_TYPES = frozenset(("application/yaml", "text/yaml", "application/apply-patch+yaml"))
@@ -77,7 +79,7 @@ def read_body(body: bytes, content_type: str) -> Any:
 def duplicate_keys(body: bytes, content_type: str) -> list[str]:
     """Return what Kubernetes' strict decoder says of keys that stand twice in a map of YAML."""
     found = body.duplicates if isinstance(body, ParsedBody) else _read_slow(body, media_type(content_type)).duplicates
-    return ["yaml: unmarshal errors:\n  " + "\n  ".join(found)] if found else []
+    return [f"{YAML_ERRORS}  " + "\n  ".join(found)] if found else []
 
 
 def is_json(content_type: str) -> bool:

@@ -16,7 +16,7 @@ from strato.api.wire import Request
 from strato.clock import Clock, format_time
 from strato.errors import BadRequest, Cause, TooLarge
 from strato.http.parser import MAX_BODY_BYTES
-from strato.server.bodies import read_body
+from strato.server.bodies import YAML_ERRORS, read_body
 from strato.server.registry import Served
 from strato.server.schema import builtin
 from strato.server.strategies import strategy_of
@@ -107,19 +107,38 @@ def check_fields(served: Served, obj: Json, mode: str) -> list[str]:
     """Drop unknown fields and return the warnings that ``fieldValidation`` asks for.
 
     Raises:
-        BadRequest: The mode is Strict and there are unknown fields, or a field has the wrong JSON type.
+        BadRequest: As `drop_unknown` and `strict` do.
+    """
+    return strict(drop_unknown(served, obj), mode)
+
+
+def drop_unknown(served: Served, obj: Json) -> list[str]:
+    """Drop unknown fields and name them; of custom kinds in order, those of embedded metadata last.
+
+    Raises:
+        BadRequest: A field has the wrong JSON type.
     """
     if served.schema is not None:
         unknown: list[str] = []
         served.schema.prune(obj, unknown)
-        unknown.sort()
-    else:
-        unknown, wrong = builtin.typed(served.kind, obj)
-        if wrong:
-            raise BadRequest(unhandled(served.kind, wrong[0]))
-    if unknown and mode == "Strict":
-        raise BadRequest(unhandled(served.kind, "strict decoding error: " + ", ".join(unknown)))
-    return unknown if mode != "Ignore" else []
+        return sorted(unknown, key=lambda text: (".metadata." in text, text))
+    unknown, wrong = builtin.typed(served.kind, obj)
+    if wrong:
+        raise BadRequest(unhandled(served.kind, wrong[0]))
+    return unknown
+
+
+def strict(problems: list[str], mode: str) -> list[str]:
+    """Return the warnings about unknown and repeated fields that ``fieldValidation`` asks for.
+
+    Raises:
+        BadRequest: The mode is Strict and there are problems; all of them are named.
+    """
+    if problems and mode == "Strict":
+        raise BadRequest("strict decoding error: " + ", ".join(problems))
+    if mode == "Ignore":
+        return []
+    return [line.strip() for text in problems for line in text.removeprefix(YAML_ERRORS).splitlines()]
 
 
 def unhandled(kind: Kind, reason: str) -> str:

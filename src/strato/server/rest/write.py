@@ -43,6 +43,10 @@ from strato.server.strategies import strategy_of
 _JSON_PATCH, _MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 _PATCH_TYPES = (_JSON_PATCH, _MERGE_PATCH, "application/strategic-merge-patch+json")
 
+_OPERATION = frozenset(("op", "path", "from", "value"))
+_LOOKING = ("Strict", "Warn")
+"""The modes of ``fieldValidation`` for which bodies are searched for what stands twice."""
+
 
 class Writer:
     """The writing verbs."""
@@ -212,7 +216,11 @@ class Writer:
         try:
             obj = preparation.check_type(asked, obj)
             preparation.check_namespace(kind, obj, target.namespace)
-            warnings = self._check_fields(request, asked, obj, status_part(asked, target, obj, old))
+            part = status_part(asked, target, obj, old)
+            checked = asked if part is None else asked.status or asked
+            unknown = preparation.drop_unknown(checked, obj if part is None else part)
+            problems = [*_repeated_in_patch(request, media, patch), *sorted(unknown)]
+            warnings = preparation.strict(problems, request.param("fieldValidation") or "Warn")
             warnings += preparation.unique_owners(obj["metadata"])
         except BadRequest as error:
             # The patch was fine, what it makes of the object is not: to Kubernetes that is another code.
@@ -233,31 +241,52 @@ class Writer:
         except BadRequest as error:
             raise preparation.unrecognized(kind, f"couldn't get version/kind; json parse error: {error}") from error
         mode = request.param("fieldValidation")
-        repeated: list[str] = []
-        # Looking costs as much as decoding; clients that people type for ask for it, programs do not.
-        if mode in ("Strict", "Warn") and is_json(content_type):
-            repeated = builtin.duplicate_fields(request.body, obj)
-            if repeated and mode == "Strict":
-                raise BadRequest(preparation.unhandled(kind, "strict decoding error: " + ", ".join(repeated)))
-            if repeated and not served.is_custom:
-                obj = builtin.merge_duplicates(request.body)
-        elif mode in ("Strict", "Warn") and is_yaml(content_type):
-            repeated = duplicate_keys(request.body, content_type)
-            if repeated and mode == "Strict":
-                raise BadRequest(preparation.unhandled(kind, "strict decoding error: " + ", ".join(repeated)))
+        repeated = _repeated(request, content_type, obj)
+        if repeated and is_json(content_type) and not served.is_custom:
+            obj = builtin.merge_duplicates(request.body)
         obj = preparation.check_type(asked, obj)
-        repeated += self._check_fields(request, asked, obj)
-        return _as_stored(served, obj), repeated
+        problems = preparation.drop_unknown(asked, obj)
+        if not served.is_custom and is_yaml(content_type):
+            problems.sort()
+        if repeated and problems and is_json(content_type) and not served.is_custom:
+            problems = builtin.in_document_order(request.body, problems)
+        else:
+            problems = [*repeated, *problems]
+        try:
+            return _as_stored(served, obj), preparation.strict(problems, mode or "Warn")
+        except BadRequest as error:
+            raise BadRequest(preparation.unhandled(kind, error.message)) from error
 
     def _looks_at_many(self, request: Request, target: ResourcePath, served: Served) -> bool:
         """Tell whether many objects are counted for a write over HTTPS, which is then done in slices."""
         return not request.uncommitted and quotas.looks_at_many(self._state, served.kind, target.namespace)
 
-    def _check_fields(self, request: Request, served: Served, obj: Json, status: Json | None = None) -> list[str]:
-        mode = request.param("fieldValidation") or "Warn"
-        if status is not None:
-            return preparation.check_fields(served.status or served, status, mode)
-        return preparation.check_fields(served, obj, mode)
+
+def _repeated(request: Request, content_type: str, read: Any) -> list[str]:
+    """Return what stands twice in a body that was read.
+
+    Looking costs as much as decoding; clients that people type for ask for it, programs do not.
+    """
+    if request.param("fieldValidation") not in _LOOKING:
+        return []
+    if is_json(content_type):
+        return builtin.duplicate_fields(request.body, read)
+    return duplicate_keys(request.body, content_type) if is_yaml(content_type) else []
+
+
+def _repeated_in_patch(request: Request, media: str, patch: Any) -> list[str]:
+    """Return what stands twice in a patch, and what operations have that is no part of any."""
+    repeated = _repeated(request, media, patch)
+    if media != _JSON_PATCH or not isinstance(patch, list) or request.param("fieldValidation") not in _LOOKING:
+        return repeated
+    unknown = [
+        f'unknown field "[{place}].{name}"'
+        for place, operation in enumerate(patch)
+        if isinstance(operation, dict)
+        for name in operation
+        if name not in _OPERATION
+    ]
+    return [f"json patch {text}" for text in builtin.in_document_order(request.body, unknown)]
 
 
 def _as_asked(served: Served) -> Served:

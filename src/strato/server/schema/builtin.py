@@ -193,6 +193,14 @@ def duplicate_fields(body: bytes, obj: Any = None) -> list[str]:
     return list(found)[:_MAX_REPORTS]
 
 
+def in_document_order(body: bytes, unknown: list[str]) -> list[str]:
+    """Return what is unknown and what stands twice in a body of JSON, as a decoder into types meets it."""
+    pairs = json.loads(body, object_pairs_hook=lambda pairs: _Pairs(pairs))
+    found: dict[str, None] = {}
+    _duplicates(pairs, "", found, frozenset(unknown))
+    return list(found)[:_MAX_REPORTS]
+
+
 _SPACED_COLON = re.compile(rb'"\s+:')
 
 
@@ -230,18 +238,21 @@ def _count_keys(value: Any) -> int:
     return count
 
 
-def _duplicates(value: Any, path: str, found: dict[str, None]) -> None:
+def _duplicates(value: Any, path: str, found: dict[str, None], unknown: frozenset[str] = frozenset()) -> None:
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for key, inner in value:
             inner_path = f"{path}.{key}" if path else key
+            if (text := f'unknown field "{inner_path}"') in unknown:
+                found[text] = None  # its value is skipped
+                continue
             if key in seen:
                 found[f'duplicate field "{inner_path}"'] = None
             seen.add(key)
-            _duplicates(inner, inner_path, found)
+            _duplicates(inner, inner_path, found, unknown)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _duplicates(item, f"{path}[{index}]", found)
+            _duplicates(item, f"{path}[{index}]", found, unknown)
 
 
 # ── merge keys ────────────────────────────────────────────────────────────────────────────────────────────────────
