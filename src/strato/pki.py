@@ -26,6 +26,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _SKEW = timedelta(minutes=5)
 """Certificates begin this long before now, for machines whose clock is behind."""
 
+_PURPOSES = {
+    "any": ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
+    "client auth": ExtendedKeyUsageOID.CLIENT_AUTH,
+    "code signing": ExtendedKeyUsageOID.CODE_SIGNING,
+    "email protection": ExtendedKeyUsageOID.EMAIL_PROTECTION,
+    "ocsp signing": ExtendedKeyUsageOID.OCSP_SIGNING,
+    "s/mime": ExtendedKeyUsageOID.EMAIL_PROTECTION,
+    "server auth": ExtendedKeyUsageOID.SERVER_AUTH,
+    "timestamping": ExtendedKeyUsageOID.TIME_STAMPING,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
@@ -88,6 +99,48 @@ class Authority:
     def client(self, name: str, groups: Sequence[str], *, now_seconds: float, days: float) -> KeyPair:
         """Issue a client's certificate: the groups are its organizations."""
         return self._issue(name, groups, (), ExtendedKeyUsageOID.CLIENT_AUTH, now_seconds, days)
+
+    def sign(
+        self, request: x509.CertificateSigningRequest, usages: Sequence[str], *, now_seconds: float, seconds: float
+    ) -> bytes:
+        """Return a certificate (PEM) for a request whose signature was checked: its subject and alternative names.
+
+        Args:
+            request: Who asks, and with what key.
+            usages: Kubernetes' words for what it is good for.
+            now_seconds: Unix time.
+            seconds: How long it lasts, but no longer than the authority.
+        """
+        key = request.public_key()
+        begin, end = _date(now_seconds) - _SKEW, _date(now_seconds + seconds)
+        builder = x509.CertificateBuilder().subject_name(request.subject).issuer_name(self.certificate.subject)
+        builder = builder.public_key(key).serial_number(x509.random_serial_number())
+        builder = builder.not_valid_before(begin).not_valid_after(min(end, self.certificate.not_valid_after_utc))
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        agrees = "key agreement" in usages
+        usage = x509.KeyUsage(
+            digital_signature="digital signature" in usages or "signing" in usages,
+            content_commitment="content commitment" in usages,
+            key_encipherment="key encipherment" in usages,
+            data_encipherment="data encipherment" in usages,
+            key_agreement=agrees,
+            key_cert_sign=False,  # a leaf signs no certificates
+            crl_sign="crl sign" in usages,
+            encipher_only=agrees and "encipher only" in usages,
+            decipher_only=agrees and "decipher only" in usages,
+        )
+        builder = builder.add_extension(usage, critical=True)
+        purposes = [_PURPOSES[word] for word in usages if word in _PURPOSES]
+        if purposes:
+            builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = builder.add_extension(issuer_key, critical=False)
+        try:
+            names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+            builder = builder.add_extension(names.value, critical=names.critical)
+        except x509.ExtensionNotFound:
+            pass
+        return builder.sign(self.key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
     def vouches_for(self, pair: KeyPair, hosts: Sequence[str], *, now_seconds: float, days: float) -> bool:
         """Whether we issued a server's certificate, for at least these hosts, and it lasts ``days`` more."""

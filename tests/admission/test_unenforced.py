@@ -26,7 +26,8 @@ DONE: Mapping[str, str] = {
     "SubjectAccessReview ClusterRole ClusterRoleBinding Role RoleBinding FlowSchema PriorityLevelConfiguration Lease",
     "admission": "LimitRange ResourceQuota RuntimeClass",
     "controllers": "DaemonSet Deployment ReplicaSet ReplicationController StatefulSet CronJob Job "
-    "ControllerRevision Endpoints EndpointSlice PodDisruptionBudget Service Command JobFlow JobTemplate HyperNode",
+    "ControllerRevision Endpoints EndpointSlice CertificateSigningRequest "
+    "PodDisruptionBudget Service Command JobFlow JobTemplate HyperNode",
     "scheduler": "Queue PodGroup PriorityClass Node Numatopology NodeShard DeviceClass ResourceClaim ResourceSlice "
     "CSINode CSIStorageCapacity StorageClass PersistentVolume PersistentVolumeClaim",
     "nodes": "Pod ConfigMap Secret",

@@ -12,6 +12,7 @@ from typing import TypedDict, Unpack
 from strato.api import (
     apps,
     batch,
+    certificates,
     coordination,
     core,
     discovery,
@@ -175,6 +176,15 @@ CUSTOMRESOURCEDEFINITION = _kind(
 APISERVICE = _kind(
     "apiregistration.k8s.io", "v1", unread.APIService, namespaced=False, categories=_EXTENSIONS, has_status=True
 )
+CERTIFICATESIGNINGREQUEST = _kind(
+    "certificates.k8s.io",
+    "v1",
+    certificates.CertificateSigningRequest,
+    "csr",
+    namespaced=False,
+    has_status=True,
+    subresources=("approval",),
+)
 _ADMISSION = "admissionregistration.k8s.io"
 MUTATINGWEBHOOKCONFIGURATION = _kind(
     _ADMISSION, "v1", unread.MutatingWebhookConfiguration, namespaced=False, categories=_EXTENSIONS
@@ -325,6 +335,7 @@ BUILTIN: tuple[Kind, ...] = (
     HORIZONTALPODAUTOSCALER,
     CRONJOB,
     JOB,
+    CERTIFICATESIGNINGREQUEST,
     LEASE,
     ENDPOINTSLICE,
     EVENTS_EVENT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 from strato.api.meta import Key
@@ -44,6 +45,8 @@ class ControllerSettings:
     """Whether PodGroups of plain pods take over annotations of what owns the pods."""
     local_volumes: LocalVolumes | None = None
     """Where claims get volumes on this machine; None where nobody mounts them."""
+    signing_folder: Path | None = None
+    """Holds ``ca.crt`` and ``ca.key`` of the authority that signs certificate requests; None signs none."""
     smtp_server: str = ""
     """``HOST:PORT`` of the relay that takes mail about jobs; empty sends none."""
     mail_from: str = ""

@@ -325,7 +325,7 @@ class ApiServer(Handler):
 
     def _subresource_action(self, target: ResourcePath, served: Served, verb: str) -> Action:
         kind, sub = served.kind, target.subresource
-        if sub == "status" and kind.has_status:
+        if (sub == "status" and kind.has_status) or (sub == "approval" and sub in kind.subresources):
             match verb:
                 case "get":
                     return self._reader.get

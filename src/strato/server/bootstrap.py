@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from strato.api import certificates
 from strato.api.claims import LOCAL_PROVISIONER
 from strato.api.wire import User
 
@@ -172,7 +173,25 @@ def _basic_roles() -> list[Json]:
             ],
         ),
         _bind("system:monitoring", "system:monitoring", ("Group", "system:monitoring")),
+        *_certificate_roles(),
     ]
+
+
+def _certificate_roles() -> list[Json]:
+    """Return who may ask for a kubelet's certificate, and who may approve requests to which signer."""
+    group, prefix = "certificates.k8s.io", "system:certificates.k8s.io"
+    approvers = [
+        _role(f"{prefix}:{name}-approver", [{**_rule(("approve",), group, "signers"), "resourceNames": [signer]}])
+        for signer in (certificates.CLIENT, certificates.KUBELET_CLIENT, certificates.KUBELET_SERVING)
+        for name in [signer.rpartition("/")[2]]
+    ]
+    requests = "certificatesigningrequests"
+    asking = [
+        _role(f"{prefix}:{requests}:{part}", [_rule(("create",), group, f"{requests}/{part}")])
+        for part in ("nodeclient", "selfnodeclient")
+    ]
+    bootstrapper = _rule(("create", "get", "list", "watch"), group, requests)
+    return [*approvers, *asking, _role("system:node-bootstrapper", [bootstrapper])]
 
 
 def _user_roles() -> list[Json]:
@@ -274,6 +293,8 @@ def _component_roles() -> list[Json]:
                 ),
             ),
             _rule(("create",), "", ("pods/eviction", "serviceaccounts/token")),
+            _rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
+            _rule(("approve", "sign"), "certificates.k8s.io", "signers"),
             _rule(("create",), ("apps", "batch", "discovery.k8s.io", "networking.k8s.io"), "*"),
             _rule(("create",), _VOLCANO, "*"),
         ],

@@ -39,6 +39,7 @@ _FIELDS: Mapping[tuple[str, str], frozenset[str]] = {
         [f"involvedObject.{part}" for part in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion")]
         + ["involvedObject.fieldPath", "reason", "reportingComponent", "source", "type"]
     ),
+    ("certificates.k8s.io", "certificatesigningrequests"): frozenset(("spec.signerName",)),
     ("apps", "replicasets"): frozenset(("status.replicas",)),
     ("batch", "jobs"): frozenset(("status.successful",)),
 }

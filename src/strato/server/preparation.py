@@ -336,7 +336,7 @@ def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) ->
         if isinstance(obj.get("status"), dict):
             keep_class(kind, obj["status"], old.get("status") or {})
         return
-    if kind.has_status:
+    if kind.has_status and subresource not in _ABOUT_MORE:
         if "status" in old:
             obj["status"] = old["status"]
         else:
@@ -363,6 +363,8 @@ def _drop_empty(metadata: Json) -> None:
 
 
 _COLLECTIONS = ("labels", "annotations", "finalizers", "ownerReferences")
+_ABOUT_MORE = frozenset(("approval",))
+"""Subresources that are a part of the status; what else they keep is up to their kind."""
 _ABOUT_STATUS = frozenset(("apiVersion", "kind", "metadata", "status"))
 
 

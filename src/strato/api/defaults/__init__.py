@@ -98,6 +98,7 @@ _INITIAL_STATUS: dict[Kind, dict[str, Any]] = {
     catalog.DEPLOYMENT: {},
     catalog.JOB: {},
     catalog.CRONJOB: {},
+    catalog.CERTIFICATESIGNINGREQUEST: {},
     catalog.RESOURCEQUOTA: {},
     catalog.INGRESS: {"loadBalancer": {}},
     catalog.PODDISRUPTIONBUDGET: {

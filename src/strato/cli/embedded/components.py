@@ -130,6 +130,7 @@ def build(
         metrics=metrics,
         settings=ControllerSettings(
             local_volumes=_local_volumes(options),
+            signing_folder=options.home.pki,
             smtp_server=options.mail.smtp_server,
             mail_from=options.mail.mail_from,
         ),

@@ -9,6 +9,7 @@ from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.controllers.context import ControllerContext, Factory
 from strato.controllers.cron import KubeCronController
+from strato.controllers.kube.certificates import CertificateController
 from strato.controllers.kube.daemonsets import DaemonSetController
 from strato.controllers.kube.deployments import DeploymentController
 from strato.controllers.kube.disruptions import DisruptionController
@@ -54,6 +55,11 @@ def _volumes(context: ControllerContext) -> Controller:
     )
 
 
+def _certificates(context: ControllerContext) -> Controller:
+    folder = context.settings.signing_folder
+    return CertificateController(context.cluster, context.informers, context.clock, folder)
+
+
 KUBE: Mapping[str, Factory] = {
     **{
         controller.name: _simple(controller)
@@ -81,6 +87,7 @@ KUBE: Mapping[str, Factory] = {
         )
     },
     KubeJobController.name: _job,
+    CertificateController.name: _certificates,
     VolumeController.name: _volumes,
 }
 """Stock controllers by name."""

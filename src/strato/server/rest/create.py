@@ -12,7 +12,7 @@ from strato.http.parser import MAX_BODY_BYTES
 from strato.server import definitions, preparation
 from strato.server.preparation import encode
 from strato.server.registry import Served
-from strato.server.rest import pipeline, storing
+from strato.server.rest import certificaterequests, pipeline, storing
 from strato.server.rest.pipeline import AGAIN, KINDS, METADATA, NEW, REST, STATUS, Draft, Row
 from strato.server.rest.state import State
 from strato.server.rest.stored import Stored
@@ -116,6 +116,7 @@ CREATION = (
     Row(pipeline.validate, frozenset((METADATA, *_MEMBERS))),
     Row(_check_namespace_is_open, frozenset((METADATA, NEW, AGAIN))),
     Row(pipeline.admit, _ADMITTED, pipeline.has_rules("CREATE")),
+    Row(certificaterequests.begin, frozenset((METADATA, REST, NEW)), certificaterequests.concerns),
     Row(_prepare, _ADMITTED, _is_prepared),
     Row(pipeline.count_quotas, frozenset((*_MEMBERS, NEW))),
     Row(_find_key, frozenset((METADATA, NEW))),

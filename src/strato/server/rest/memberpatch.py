@@ -60,6 +60,9 @@ class _Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     value: Any = None
 
 
+_RULED = frozenset((catalog.CUSTOMRESOURCEDEFINITION, catalog.CERTIFICATESIGNINGREQUEST))
+"""Kinds that have rules about their status: conditions of definitions are the server's own, who signs needs a right."""
+
 _read_status_patch = msgspec.json.Decoder(_StatusPatch).decode
 _read_lease_patch = msgspec.json.Decoder(_LeasePatch).decode
 _read_operations = msgspec.json.Decoder(list[_Operation]).decode
@@ -115,8 +118,7 @@ def _member(state: State, served: Served, target: ResourcePath) -> bytes:
     if not served.is_stored_as_served or (served.is_custom and served.status is None):
         return b""
     if target.subresource == "status":
-        # the conditions of definitions are the server's own
-        return b"" if kind is catalog.CUSTOMRESOURCEDEFINITION else STATUS
+        return b"" if kind in _RULED else STATUS
     # Without the subresource a status counts as what is wanted, and makes a new generation; not a pod group's.
     is_group = kind is catalog.PODGROUP and not kind.has_status and not target.subresource
     return STATUS if is_group and not state.admission.has_rules(kind, "UPDATE") else b""

@@ -11,7 +11,7 @@ from strato.server import definitions, preparation
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
-from strato.server.rest import pipeline, storing
+from strato.server.rest import certificaterequests, pipeline, storing
 from strato.server.rest.largewrites import Changed
 from strato.server.rest.pipeline import AGAIN, KINDS, METADATA, NEW, REST, STATUS, Draft, Row
 from strato.server.rest.state import State
@@ -131,6 +131,7 @@ UPDATE = (
     Row(_find_status, _OBJECT),
     Row(_fill_defaults, frozenset((REST, STATUS))),
     Row(_carry_over, _OBJECT),
+    Row(certificaterequests.change, _ALL, certificaterequests.concerns),
     Row(_finalize, _OBJECT, lambda _, served: served.kind is catalog.NAMESPACE),
     Row(pipeline.check_rights, _ALL),
     Row(pipeline.mutate, _ALL, pipeline.has_rules("UPDATE")),

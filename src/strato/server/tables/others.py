@@ -21,6 +21,7 @@ from strato.server.tables.columns import (
     since,
     table_format,
 )
+from strato.units import human_duration
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 _MODES = {
@@ -299,6 +300,16 @@ def _pod_template(obj: Obj, now: float) -> list[Any]:
     return [name(obj), *containers(template), pairs(part(template, "metadata", "labels"))]
 
 
+def _certificate_request(obj: Obj, now: float) -> list[Any]:
+    spec: Obj = obj.get("spec") or {}
+    seconds = spec.get("expirationSeconds")
+    shown = [one.get("type") for one in part(obj, "status", "conditions") or ()]
+    shown = [type_ for type_ in ("Approved", "Denied") if type_ in shown] + (["Failed"] if "Failed" in shown else [])
+    shown = (shown or ["Pending"]) + (["Issued"] if part(obj, "status", "certificate") else [])
+    lasts = NONE if seconds is None else human_duration(seconds)
+    return [name(obj), age(obj, now), spec.get("signerName"), spec.get("username"), lasts, ",".join(map(str, shown))]
+
+
 def _controller_revision(obj: Obj, now: float) -> list[Any]:
     owners = part(obj, "metadata", "ownerReferences") or ()
     controller = next((owner for owner in owners if owner.get("controller")), None)
@@ -342,6 +353,9 @@ FORMATS: Mapping[str, TableFormat] = {
     "csinodes.storage.k8s.io": table_format("Name|#Drivers|Age", _csi_node),
     "podtemplates": table_format("Name|Containers|Images|Pod Labels", _pod_template),
     "controllerrevisions.apps": table_format("Name|Controller|Revision|Age", _controller_revision),
+    "certificatesigningrequests.certificates.k8s.io": table_format(
+        "Name|Age|SignerName|Requestor|RequestedDuration|Condition", _certificate_request
+    ),
     "leases.coordination.k8s.io": table_format("Name|Holder|Age", _plain(("spec", "holderIdentity"))),
     "priorityclasses.scheduling.k8s.io": table_format(
         "Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class
