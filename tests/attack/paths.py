@@ -30,9 +30,9 @@ from pathlib import Path
 
 from strato.node import beneath
 from strato.node.beneath import Scope
-from strato.node.layers import unpack
+from strato.node.images.layers import unpack
+from strato.node.images.rootwriter import BadImage, Budget
 from strato.node.removal import remove_tree
-from strato.node.rootwriter import BadImage, Budget
 from strato.node.sandbox import linux
 from strato.node.sandbox.atomicwriter import File, write_payload
 from strato.node.sandbox.environment import ConfigProblem

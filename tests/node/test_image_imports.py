@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from strato.node import layers, rootwriter
-from strato.node.images import ImageProblem, ImageStore
+from strato.node.images import layers, rootwriter
+from strato.node.images.store import ImageProblem, ImageStore
 
 DIRECTORY, LINK, HARD, DEVICE = tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE
 
@@ -217,7 +217,7 @@ def test_an_import_that_was_refused_leaves_the_former_image(place: Path) -> None
     found = store.find("i")
     assert found is not None
     assert os.listdir(found.root) == ["old"]
-    assert sorted(os.listdir(place / "node" / "images")) == [".lock", "i%3Alatest"]
+    assert sorted(os.listdir(place / "node" / "images")) == [".lock", ".roots", "i%3Alatest"]
 
 
 def test_a_copied_directory_has_no_set_user_id_either(place: Path) -> None:

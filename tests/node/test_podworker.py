@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -11,13 +12,14 @@ import pytest
 
 from strato.api.core import Container, Pod
 from strato.clock import VirtualClock, run_virtual
+from strato.node.images.store import Image
 from strato.node.podstatus import phase_of
 from strato.node.records import record_of
 from strato.node.sandbox.containerworker import NodeServices
 from strato.node.sandbox.environment import ConfigProblem
+from strato.node.sandbox.imagemanager import ImageUnavailable
 from strato.node.sandbox.podworker import PodWorker
 from strato.node.sandbox.runtime import Ended, Launch, Run, RuntimeProblem
-from strato.node.sandbox.sandbox import ImageMissing
 from strato.node.sandbox.settings import NodePeriods
 
 
@@ -35,7 +37,7 @@ class FakeMachine:
         self.starts: list[tuple[str, float]] = []
         self.signals: list[tuple[str, bool, float]] = []
         self.stubborn = False
-        self.missing = False
+        self.missing = ""
         self.released = False
         self.volumes = self
         self.attempts: dict[str, Run] = {}
@@ -84,12 +86,18 @@ class FakeMachine:
     def update(self, pod: Pod) -> None:
         self.labels_seen.append(dict(pod.metadata.labels or {}))
 
-    def launch(self, container: Container, attempt: int) -> tuple[Launch, bool]:
+    async def ensure(self, pod: Pod, container: Container, commands: object, event: object) -> Image:
         if self.missing:
-            raise ImageMissing("image 'x' is not in the local store")
+            raise ImageUnavailable(self.missing, "it is not there")
+        return Image("strato/host", "")
+
+    async def wait_for(self, container: Container, seconds: float) -> None:
+        await self.clock.sleep(seconds)
+
+    def launch(self, container: Container, attempt: int, image: Image) -> Launch:
         if self.refused is not None:
             raise self.refused
-        return Launch(f"{container.name}/{attempt}", "", ["x"], {}, "h"), False
+        return Launch(f"{container.name}/{attempt}", "", ["x"], {}, "h")
 
     async def start(self, launch: Launch) -> Run:
         name, attempt = launch.directory.split("/")
@@ -131,9 +139,6 @@ class FakeMachine:
     def unenforced_limits(self, container: Container) -> list[str]:
         return self.unenforced
 
-    def note_substitution(self) -> None:
-        pass
-
     def give_back_gpus(self) -> None:
         self.gpus_back_at.append(self.clock.monotonic())
 
@@ -162,6 +167,7 @@ def live(story: Story, plans: dict[str, list[tuple[float, int]]], *, confirm_sec
                 submit=lambda: machine.submitted(worker),
                 confirm=lambda: clock.sleep(confirm_seconds),
                 event=lambda _kind, reason, message: machine.events.append((reason, message)),
+                images=machine,
             ),
             NodePeriods(),
         )
@@ -272,12 +278,35 @@ def test_gpus_go_back_with_the_last_container_before_anybody_hears_of_the_end() 
 
 def test_a_missing_image_is_waited_for() -> None:
     async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
-        machine.missing = True
+        machine.missing = "ErrImageNeverPull"
         await clock.sleep(5)
         assert worker.record.containers[0].reason == "ErrImageNeverPull"
-        machine.missing = False
-        await clock.sleep(5)
+        assert machine.events == [("Failed", "Error: ErrImageNeverPull")]
+        machine.missing = ""
+        await clock.sleep(10)
         assert phase_of(worker.record) == "Succeeded"
+
+    live(story, {"main": [(1.0, 0)]}, restartPolicy="Never")
+
+
+def test_a_pull_that_fails_is_backed_off_twice_as_long_each_time() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.missing = "ErrImagePull"
+        record, seen = worker.record.containers[0], []
+        await clock.sleep(0.5)
+        for _ in range(400):
+            seen.append(record.reason)
+            await clock.sleep(1)
+        runs = [(reason, len(list(group))) for reason, group in groupby(seen)]
+        pulls, waits = zip(*zip(runs[::2], runs[1::2], strict=False), strict=True)
+        assert {reason for reason, _ in pulls} == {"ErrImagePull"}
+        assert [seconds for _, seconds in waits][:5] == [8, 18, 38, 78, 158]
+        assert record.message == 'Back-off pulling image "x": ErrImagePull: it is not there'
+        assert machine.events[:3] == [
+            ("Failed", "Error: ErrImagePull"),
+            ("BackOff", 'Back-off pulling image "x"'),
+            ("Failed", "Error: ImagePullBackOff"),
+        ]
 
     live(story, {"main": [(1.0, 0)]}, restartPolicy="Never")
 
@@ -527,7 +556,6 @@ def test_every_step_of_a_container_is_an_event_and_a_status() -> None:
         record = worker.record.containers[0]
         where = "container main in pod p_ns(u)"
         assert machine.events == [
-            ("Pulled", "Container image 'x' already present on machine"),
             ("Created", "Created container: main"),
             ("Started", "Started container main"),
             ("BackOff", f"Back-off restarting failed {where}"),

@@ -260,15 +260,15 @@ async def test_the_deadline_kills_and_says_so(world: World) -> None:
 async def test_unknown_images_run_on_the_machine_or_wait_with_advice(world: World) -> None:
     command = {"name": "main", "image": "busybox", "command": ["true"]}
     world.api.create_pod("ok", "here", containers=[command])
-    world.api.create_pod("bad", "here", containers=[{"name": "main", "image": "busybox"}])
+    world.api.create_pod("bad", "here", containers=[{"name": "main", "image": "registry.invalid/busybox"}])
     await world.finished("ok")
 
     def waiting() -> dict[str, Any]:
         statuses = world.api.objects["/api/v1/namespaces/default/pods/bad"]["status"].get("containerStatuses", [{}])
         return statuses[0].get("state", {}).get("waiting", {})
 
-    await until(lambda: waiting().get("reason") == "ErrImageNeverPull")
-    assert "strato image import busybox" in waiting()["message"]
+    await until(lambda: waiting().get("reason") == "ImagePullBackOff")
+    assert "strato image import registry.invalid/busybox" in waiting()["message"]
     assert any(reason == "ImageSubstituted" for reason, _ in await world.events())
     assert world.node.summary().substituted_containers == 1
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from strato.cli.imageoptions import image_options
 from strato.cli.quantities import QUANTITY
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,7 +25,7 @@ def machine_options(command: F) -> F:
         click.option(
             "--node-memory", default="", type=QUANTITY, help="Memory this machine's node offers instead of its own."
         ),
-        click.option("--strict-images", is_flag=True, help="Never run an unknown image on this machine's own root."),
+        image_options,
         click.option(
             "--pod-network",
             type=click.Choice(["nat", "isolated", "host"]),

@@ -13,6 +13,7 @@ from strato.cli.auditing import AuditOptions, audit_options
 from strato.cli.connect import home_of
 from strato.cli.home import GRACE_SECONDS, Stop
 from strato.cli.homelock import STOPPING, HomeLock, Interruption
+from strato.cli.imageoptions import ImageOptions
 from strato.cli.machine import machine_options
 from strato.cli.mailing import MailOptions, mail_options
 from strato.cli.quantities import QUANTITY
@@ -63,7 +64,7 @@ def up(
     sandbox: bool,
     cpus: str,
     node_memory: str,
-    strict_images: bool,
+    images: ImageOptions,
     pod_network: str,
     pod_users: str,
     gpus: str,
@@ -101,7 +102,7 @@ def up(
         sandbox=sandbox,
         sandbox_cpus=cpus,
         sandbox_memory=node_memory,
-        strict_images=strict_images,
+        images=images,
         pod_network=pod_network,
         pod_users=pod_users,
         gpus=gpus,

@@ -9,9 +9,10 @@ takes 71, and a scheduler sends two requests for every pod.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import httptools
 
@@ -314,17 +315,22 @@ class Origin(NamedTuple):
     """Name to expect in the certificate; empty is the host."""
 
 
-async def connect(origin: Origin) -> Connection:
+async def connect(origin: Origin, through: socket.socket | None = None) -> Connection:
     """Open a connection.
+
+    Args:
+        origin: Where it goes.
+        through: A socket that leads there already.
 
     Raises:
         OSError: It cannot be opened, or not in time.
     """
     name = (origin.server_name or origin.host) if origin.tls is not None else None
+    where: dict[str, Any] = {"host": origin.host, "port": origin.port} if through is None else {"sock": through}
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, connection = await asyncio.get_running_loop().create_connection(
-                Connection, origin.host, origin.port, ssl=origin.tls, server_hostname=name
+                Connection, ssl=origin.tls, server_hostname=name, **where
             )
     except TimeoutError as error:
         raise TimeoutError(f"no connection within {_CONNECT_SECONDS:g} s") from error

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
 
 from strato import __version__
 from strato.http.client import Answer, BadAnswer, Origin, Unsendable, connect, header
+from strato.http.proxies import Proxy, basic, tunnel
 from strato.http.tls import client_context
 
 _MOST_REDIRECTS = 5
@@ -35,6 +35,7 @@ async def fetch(
     headers: Headers = (),
     body: bytes = b"",
     tls: ssl.SSLContext | None = None,
+    proxy: Proxy | None = None,
     limit_bytes: int,
     seconds: float | None = None,
 ) -> Fetched:
@@ -46,6 +47,7 @@ async def fetch(
         headers: Besides the usual ones, which they replace. Only the first server gets ``authorization``.
         body: Sent with its length.
         tls: Whom to trust; None trusts the system's authorities.
+        proxy: What it goes through.
         limit_bytes: The largest body that is read.
         seconds: How long all of it may take.
 
@@ -54,18 +56,54 @@ async def fetch(
         Unsendable: The URL or a header cannot be sent.
     """
     try:
-        async with asyncio.timeout(seconds):
-            for _ in range(_MOST_REDIRECTS):
-                async with exchange(url, method, headers=headers, body=body, tls=tls) as answer:
-                    target = answer.headers.get("location")
-                    if not target or not _repeats(answer.status, method):
-                        return Fetched(answer.status, await limited(answer, limit_bytes))
-                target = urljoin(url, target)
-                if urlsplit(target)[:2] != urlsplit(url)[:2]:
-                    headers = [(name, value) for name, value in headers if name.lower() != "authorization"]
-                url = target
+        async with (
+            asyncio.timeout(seconds),
+            follow(url, method, headers=headers, body=body, tls=lambda _: tls, proxy=lambda _: proxy) as (answer, _),
+        ):
+            return Fetched(answer.status, await limited(answer, limit_bytes))
     except TimeoutError as error:
         raise TimeoutError(str(error) or f"it did not end its answer within {seconds:g} s") from error
+
+
+@asynccontextmanager
+async def follow(
+    url: str,
+    method: str = "GET",
+    *,
+    headers: Headers = (),
+    body: bytes = b"",
+    tls: Callable[[str], ssl.SSLContext | None] = lambda _: None,
+    proxy: Callable[[str], Proxy | None] = lambda _: None,
+    idle_seconds: float | None = None,
+) -> AsyncIterator[tuple[Answer, str]]:
+    """Send a request as `exchange` does, follow redirects that repeat it, and yield the answer and whose it is.
+
+    Args:
+        url: Absolute.
+        method: What to do with it.
+        headers: As of `fetch`.
+        body: Sent with its length, to every server.
+        tls: Whom to trust, by URL.
+        proxy: What the request goes through, by URL.
+        idle_seconds: How long a server may stand still.
+
+    Raises:
+        OSError: There is no answer, or a redirect too many.
+        Unsendable: The URL or a header cannot be sent.
+    """
+    for _ in range(_MOST_REDIRECTS):
+        ask = exchange(
+            url, method, headers=headers, body=body, tls=tls(url), proxy=proxy(url), idle_seconds=idle_seconds
+        )
+        async with ask as answer:
+            target = answer.headers.get("location")
+            if not target or not _repeats(answer.status, method):
+                yield answer, url
+                return
+        target = urljoin(url, target)
+        if urlsplit(target)[:2] != urlsplit(url)[:2]:
+            headers = [(name, value) for name, value in headers if name.lower() != "authorization"]
+        url = target
     raise BadAnswer(f"it redirects more than {_MOST_REDIRECTS} times")
 
 
@@ -91,25 +129,46 @@ async def limited(answer: Answer, limit_bytes: int) -> bytes:
 
 @asynccontextmanager
 async def exchange(
-    url: str, method: str = "GET", *, headers: Headers = (), body: bytes = b"", tls: ssl.SSLContext | None = None
+    url: str,
+    method: str = "GET",
+    *,
+    headers: Headers = (),
+    body: bytes = b"",
+    tls: ssl.SSLContext | None = None,
+    proxy: Proxy | None = None,
+    idle_seconds: float | None = None,
 ) -> AsyncIterator[Answer]:
     """Send a request and yield its answer when the head is there; the connection ends with the block.
+
+    Args:
+        url: Absolute.
+        method: What to do with it.
+        headers: As of `fetch`.
+        body: Sent with its length.
+        tls: Whom to trust; None trusts the system's authorities.
+        proxy: What the connection goes through.
+        idle_seconds: How long the server may stand still; None is for ever.
 
     Raises:
         OSError: There is no answer.
         Unsendable: The URL or a header cannot be sent.
     """
-    asked = message(url, method, headers=[("Connection", "close"), *headers], body=body)
+    asked = message(url, method, headers=[("Connection", "close"), *headers], body=body, proxy=proxy)
     secure = asked.secure
     if secure and tls is None:
         tls = await asyncio.to_thread(client_context, asked.host)  # it reads files
     origin = Origin(asked.host, asked.port, tls if secure else None)
+    through = None
     try:
-        connection = await connect(origin)
+        if proxy is not None and secure:
+            through = await tunnel(proxy, origin.host, origin.port)
+        elif proxy is not None:
+            origin = Origin(proxy.host, proxy.port, None)
+        connection = await connect(origin, through)
     except UnicodeError as error:  # a host that is no name
         raise Unsendable(f"{url!r}: {error}") from error
     try:
-        yield await connection.ask(asked.data, None, stream=True)
+        yield await connection.ask(asked.data, idle_seconds, stream=True)
     finally:
         connection.abort()
 
@@ -123,7 +182,9 @@ class Message(NamedTuple):
     data: bytes
 
 
-def message(url: str, method: str = "GET", *, headers: Headers = (), body: bytes = b"") -> Message:
+def message(
+    url: str, method: str = "GET", *, headers: Headers = (), body: bytes = b"", proxy: Proxy | None = None
+) -> Message:
     """Return a request with the usual headers, which ``headers`` replace.
 
     Raises:
@@ -139,12 +200,15 @@ def message(url: str, method: str = "GET", *, headers: Headers = (), body: bytes
     usual = {"Host": parts.netloc.rpartition("@")[2], "User-Agent": f"strato/{__version__}", "Accept": "*/*"}
     if parts.username:
         pair = unquote_to_bytes(parts.username) + b":" + unquote_to_bytes(parts.password or "")
-        usual["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        usual["Authorization"] = basic(pair)
     if body or method != "GET":
         usual["Content-Length"] = str(len(body))
+    secure = parts.scheme == "https"
+    target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_SAFE)
+    if proxy is not None and not secure:
+        target = f"http://{usual['Host']}{target}"
+        usual |= proxy.headers
     given = {name.lower() for name, _ in headers}
     lines = [*((name, value) for name, value in usual.items() if name.lower() not in given), *headers]
-    target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_SAFE)
     head = f"{method} {target} HTTP/1.1\r\n{''.join(header(name, value) for name, value in lines)}\r\n"
-    secure = parts.scheme == "https"
     return Message(parts.hostname, port or (443 if secure else 80), secure, head.encode() + body)

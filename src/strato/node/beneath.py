@@ -146,11 +146,16 @@ def open_regular(path: str) -> int:
     """
     found = os.open(path, _STEP)
     try:
-        if not stat.S_ISREG(os.fstat(found).st_mode):
-            raise _error(errno.ENOENT, path)
-        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
+        return reopen_regular(found, path)
     finally:
         os.close(found)
+
+
+def reopen_regular(found: int, path: str) -> int:
+    """Open a regular file for reading that was found (O_PATH) at a path; FileNotFoundError when it is anything else."""
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        raise _error(errno.ENOENT, path)
+    return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def read_regular(path: str, limit: int, *, from_end: bool = False) -> bytes:

@@ -198,7 +198,7 @@ def _sandbox_node(
         isolation=PodIsolation(
             network=PodNetwork(options.pod_network),
             own_users=options.pod_users == "own",
-            strict_images=options.strict_images,
+            images=options.images.policy(),
             hidden=[options.home.path, options.data_dir],
         ),
     )

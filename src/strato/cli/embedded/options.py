@@ -11,6 +11,7 @@ import msgspec
 
 from strato.cli.auditing import AuditOptions
 from strato.cli.home import Home, Stop
+from strato.cli.imageoptions import ImageOptions
 from strato.cli.mailing import MailOptions
 from strato.cli.storage import StorageOptions
 
@@ -35,7 +36,7 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_cpus: str
     sandbox_memory: str
     """Quantities; empty is what the machine has."""
-    strict_images: bool
+    images: ImageOptions
     pod_network: str
     """``nat``, ``isolated`` or ``host``; see ``strato up --help``."""
     pod_users: str

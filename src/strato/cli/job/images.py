@@ -16,9 +16,9 @@ def warn_about_images(ctx: click.Context, job: Json) -> None:
     ready, owner = home.ready(), home.owner()
     if owner is None or not ready.get("node") or kubeconfig_paths(ctx) != [home.kubeconfig]:
         return
-    from strato.node.images import ImageStore
+    from strato.node.images.store import ImageStore
 
-    strict = bool(owner.options.get("strict_images"))
+    strict = bool((owner.options.get("images") or {}).get("strict_images"))
     store = ImageStore(home.node)
     for image, runs in dict(_containers(job)).items():
         if store.find(image) is not None:

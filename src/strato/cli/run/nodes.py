@@ -12,6 +12,7 @@ from strato.api import catalog
 from strato.cli.connect import connect, home_of
 from strato.cli.goflags import GoCommand
 from strato.cli.home import node_name as default_name
+from strato.cli.imageoptions import ImageOptions
 from strato.cli.machine import machine_options
 from strato.cli.quantities import QUANTITY
 from strato.cli.run.common import Common, Member, component_options, serve
@@ -62,7 +63,7 @@ def node(
     name: str,
     cpus: str,
     node_memory: str,
-    strict_images: bool,
+    images: ImageOptions,
     pod_network: str,
     pod_users: str,
     gpus: str,
@@ -116,7 +117,7 @@ def node(
                 isolation=PodIsolation(
                     network=PodNetwork(pod_network),
                     own_users=pod_users == "own",
-                    strict_images=strict_images,
+                    images=images.policy(),
                     hidden=[home.path],
                 ),
             )

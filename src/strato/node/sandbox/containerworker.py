@@ -15,9 +15,10 @@ from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, OOM_KILLED, Cont
 from strato.node.restarts import ALWAYS, Backoff, should_restart
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.hooks import NO_LIMIT_SECONDS, HookFailed, run_hook
+from strato.node.sandbox.imagemanager import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, Images, ImageUnavailable, quoted
 from strato.node.sandbox.probes import Prober
 from strato.node.sandbox.runtime import Ended, Run, Runtime, RuntimeProblem
-from strato.node.sandbox.sandbox import MESSAGE_BYTES, ImageMissing, PodSandbox
+from strato.node.sandbox.sandbox import MESSAGE_BYTES, PodSandbox
 
 CONFIG_RETRY_SECONDS = 2.0
 """Between two looks for what a pod refers to and is not there."""
@@ -40,6 +41,8 @@ class NodeServices:
     deletion ends them."""
     event: Callable[[str, str, str], None]
     """Records an event of the pod: type, reason, message."""
+    images: Images
+    """Where its images come from."""
 
 
 class ContainerWorker:
@@ -173,41 +176,62 @@ class ContainerWorker:
 
     async def _launch(self, attempt: int) -> Run:
         """Start the container's process; waits as long as something it needs is missing."""
-        reported = ""
+        reported, wait = "", 0.0
         while True:
+            self._changed.clear()
             try:
-                launch, substituted = self._sandbox.launch(self._spec, attempt)
+                image = await self._node.images.ensure(self._pod, self._spec, self._sandbox, self._node.event)
+                wait = 0.0
+                launch = self._sandbox.launch(self._spec, attempt, image)
                 run = await self._runtime.start(launch)
+            except ImageUnavailable as err:
+                wait = self._backoff.next_wait(wait, 0.0)
+                await self._wait_for_image(err, wait)
+                continue
             except (ConfigProblem, RuntimeProblem, OSError) as err:
-                reason = "CreateContainerConfigError"
-                if isinstance(err, ImageMissing):
-                    reason = "ErrImageNeverPull"
-                elif not isinstance(err, ConfigProblem):
-                    reason = "CreateContainerError"
+                reason = "CreateContainerConfigError" if isinstance(err, ConfigProblem) else "CreateContainerError"
                 text = one_line(err)
                 self.record.wait(reason, text)
                 self._node.submit()
                 if reported != text:
                     reported = text
-                    self._node.event("Warning", reason if reason == "ErrImageNeverPull" else "Failed", f"Error: {text}")
+                    self._node.event("Warning", "Failed", f"Error: {text}")
                 await self._clock.sleep(CONFIG_RETRY_SECONDS)
                 continue
             self.record.image = self._spec.image
-            self.record.image_id = launch.base or "strato/host"
-            self._report_start(run, substituted)
+            self.record.image_id = image.reference
+            self._report_start(run)
             return run
 
-    def _report_start(self, run: Run, substituted: bool) -> None:
+    async def _wait_for_image(self, problem: ImageUnavailable, wait: float) -> None:
+        """Say what is wrong with the image, then that its pull is backed off, as a kubelet does."""
+        self.record.wait(problem.reason, str(problem))
+        self._node.event("Warning", "Failed", f"Error: {problem.reason}")
+        self._node.submit()
+        if problem.reason != ERR_IMAGE_PULL:
+            await self._wait(wait)
+            return
+        shown = min(CONFIG_RETRY_SECONDS, wait / 2)
+        await self._clock.sleep(shown)
+        message = f"Back-off pulling image {quoted(self._spec.image)}"
+        self._node.event("Normal", "BackOff", message)
+        self._node.event("Warning", "Failed", f"Error: {IMAGE_PULL_BACK_OFF}")
+        self.record.wait(IMAGE_PULL_BACK_OFF, f"{message}: {ERR_IMAGE_PULL}: {problem}")
+        self._node.submit()
+        await self._wait(wait - shown)
+
+    async def _wait(self, seconds: float) -> None:
+        """Return after so long, or as soon as the image has come otherwise or the container is to have another."""
+        ways: list[asyncio.Task[Any]] = [asyncio.create_task(self._node.images.wait_for(self._spec, seconds))]
+        ways.append(asyncio.create_task(self._changed.wait()))
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+
+    def _report_start(self, run: Run) -> None:
         spec, event = self._spec, self._node.event
-        if substituted:
-            self._sandbox.note_substitution()
-            message = (
-                f"Image {spec.image!r} is not in the local store; container {spec.name} runs on this machine's own "
-                f"root (strato/host, read-only); `strato image import {spec.image} DIR|TAR` adds it"
-            )
-            event("Warning", "ImageSubstituted", message)
-        else:
-            event("Normal", "Pulled", f"Container image {spec.image!r} already present on machine")
         event("Normal", "Created", f"Created container: {spec.name}")
         if run.ended.done() and run.ended.result().never_started:
             event("Warning", "Failed", f"Error: {run.ended.result().error}")

@@ -7,7 +7,7 @@ import shutil
 import sys
 
 from strato.client.cluster import Cluster
-from strato.node.images import ImageStore
+from strato.node.images.store import ImageStore
 from strato.node.sandbox import capabilities, linux
 from strato.node.sandbox.cgroups import Cgroups
 from strato.node.sandbox.gpudriver import Driver
@@ -72,7 +72,7 @@ class Machine:
         """Directories of the machine that no container on its root sees."""
         self.pressures: frozenset[str] = frozenset()
         """Conditions in which it takes no new pods."""
-        self.strict_images = isolation.strict_images
+        self.image_policy = isolation.images
         self.substituted = 0
         """Containers that ran on the machine's root instead of their image."""
 

@@ -19,7 +19,7 @@ from strato.client.informer import Change, Informer, Informers
 from strato.clock import Clock
 from strato.errors import ApiError, NotFound
 from strato.node.heartbeats import Heartbeats
-from strato.node.images import ImageStore
+from strato.node.images.store import ImageStore
 from strato.node.nodesync import NodeSync
 from strato.node.records import record_of
 from strato.node.registration import NodeFacts, pressure_reason, register_node
@@ -29,6 +29,7 @@ from strato.node.sandbox.containerworker import KILL_TIMEOUT_SECONDS, NodeServic
 from strato.node.sandbox.evictionmanager import EvictionManager
 from strato.node.sandbox.gpus import LABELS, RESOURCES
 from strato.node.sandbox.hostsfiles import HostsFiles
+from strato.node.sandbox.imagemanager import ImageManager
 from strato.node.sandbox.logs import DiskLogs
 from strato.node.sandbox.machine import Machine
 from strato.node.sandbox.paths import NodePaths
@@ -117,6 +118,7 @@ class SandboxNode:
         self._recorder = EventRecorder(cluster, clock, "kubelet")
         self._remover = TreeRemover()
         self._machine = Machine(cluster, self._runtime, NodePaths(directory, self._remover.remove), offer, isolation)
+        self._image_manager = ImageManager(self._machine, clock)
         self._setup = MachineSetup(self._machine, self._runtime, offer, isolation)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -330,6 +332,7 @@ class SandboxNode:
                 submit=lambda: self._writer.submit(worker),
                 confirm=lambda: self._confirm(pod),
                 event=lambda kind, reason, message: self._recorder.event(pod, kind, reason, message),
+                images=self._image_manager,
             ),
             self._periods,
         )

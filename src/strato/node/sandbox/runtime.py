@@ -98,6 +98,8 @@ class Launch:
     stdin_once: bool = False
     """Whether its input ends with the first of them."""
     tty: bool = False
+    stop_signal: int = signal.SIGTERM
+    """What asks its process to end."""
 
 
 class Runtime(Protocol):
@@ -309,6 +311,7 @@ class ProcessRuntime:
             "stdin": launch.stdin,
             "stdinOnce": launch.stdin_once,
             "tty": launch.tty,
+            "stopSignal": int(launch.stop_signal),
         }
         descriptor = os.open(os.path.join(launch.directory, "spec.json"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w") as file:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import shutil
 from collections.abc import Set as AbstractSet
 
 from strato.api import quantity
 from strato.api.core import Container, Pod
 from strato.node import beneath
-from strato.node.images import choose
+from strato.node.images.store import Image
 from strato.node.sandbox.cgroups import Limits
 from strato.node.sandbox.environment import ConfigProblem, command_line
 from strato.node.sandbox.gpudriver import CONTROL_DEVICES
 from strato.node.sandbox.gpupool import Grant, variables
 from strato.node.sandbox.hosts import hostname_of
+from strato.node.sandbox.imageconfig import stop_signal, user_of
 from strato.node.sandbox.interpretermounts import interpreter_mounts
 from strato.node.sandbox.logs import last_lines
 from strato.node.sandbox.machine import Machine
@@ -37,10 +39,6 @@ IMAGE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """``PATH`` of containers on an image, as of container runtimes."""
 PROCESSES = max(4096, 512 * (os.cpu_count() or 1))
 """Processes and threads a container may have."""
-
-
-class ImageMissing(ConfigProblem):
-    """No root file system for a container; it waits with ErrImageNeverPull."""
 
 
 class PodSandbox:
@@ -178,37 +176,48 @@ class PodSandbox:
         """Return which limits of a container that was launched the kernel does not hold it to."""
         return self._machine.cgroups.unenforced(f"{self._pod.metadata.uid}/{container.name}", _limits(container))
 
-    def launch(self, container: Container, attempt: int) -> tuple[Launch, bool]:
-        """Decide how a container is run; also whether its image was substituted.
+    def machines_command(self, container: Container) -> str:
+        """Return the program a container names when this machine has it, else nothing.
 
         Raises:
             ConfigProblem: A reference cannot be followed.
-            ImageMissing: There is nothing to run it on.
+        """
+        own = self.volumes.variables(container)
+        argv = command_line(container, own, (), ())
+        found = argv and shutil.which(argv[0], path=(self._variables_of_machine | own)["PATH"])
+        return argv[0] if found else ""
+
+    @property
+    def _variables_of_machine(self) -> dict[str, str]:
+        return {"PATH": self._machine.path, "HOSTNAME": self.hostname, "HOME": "/tmp"}
+
+    def launch(self, container: Container, attempt: int, image: Image) -> Launch:
+        """Decide how a container is run on an image.
+
+        Raises:
+            ConfigProblem: A reference cannot be followed, or the image cannot be used.
         """
         machine, pod = self._machine, self._pod
         own = self.volumes.variables(container)
-        on_machine = {"PATH": machine.path, "HOSTNAME": self.hostname, "HOME": "/tmp"}
-        env = on_machine | own
-        argv = command_line(container, own, (), ())
-        choice = choose(machine.images, container.image, argv[0] if argv else "", env, strict=machine.strict_images)
-        if choice.image is None:
-            raise ImageMissing(choice.problem)
+        says = image.config
+        argv = command_line(container, own, says.entrypoint, says.command)
         if not argv:
-            raise ImageMissing(f"container {container.name!r} names no command and image {container.image!r} has none")
-        if choice.image.root and machine.runtime.isolation == "plain":
+            raise ConfigProblem(f"container {container.name!r} names no command and image {container.image!r} has none")
+        if image.root and machine.runtime.isolation == "plain":
             raise ConfigProblem(f"image {container.image!r} cannot be used: this machine allows no namespaces")
-        security = decide(pod, container, self.level, machine.profiles)
+        security = decide(pod, container, self.level, machine.profiles, user_of(image))
         mounts = self._mounts(container, own, attempt)
-        if choice.image.root:
-            env = {"PATH": IMAGE_PATH, "HOSTNAME": self.hostname} | own
-        if choice.image.is_host:
+        env = self._variables_of_machine | own
+        if image.root:
+            env = {"PATH": IMAGE_PATH, "HOSTNAME": self.hostname} | says.variables | own
+        if image.is_host:
             taken = {mount.target for mount in mounts}
             mounts += interpreter_mounts(taken)
             mounts += self._shadow_mounts(taken)
         grant = machine.gpus.grant(pod, container)
         if machine.has_gpus:
-            env = self._gpu_variables(grant, own_root=bool(choice.image.root)) | env
-        if grant.gpus and choice.image.root:
+            env = self._gpu_variables(grant, own_root=bool(image.root)) | env
+        if grant.gpus and image.root:
             mounts += machine.driver.mounts()
         key = f"{pod.metadata.uid}/{container.name}"
         return Launch(
@@ -217,8 +226,8 @@ class PodSandbox:
             argv=argv,
             env=env,
             hostname=self.hostname,
-            working_dir=container.working_dir or "/",
-            base=choice.image.root,
+            working_dir=container.working_dir or says.working_dir or "/",
+            base=image.root,
             mounts=mounts,
             namespaces=[
                 path
@@ -236,7 +245,8 @@ class PodSandbox:
             stdin=container.stdin,
             stdin_once=container.stdin_once,
             tty=container.tty,
-        ), choice.substituted
+            stop_signal=stop_signal(image),
+        )
 
     @property
     def _process_namespace(self) -> str:

@@ -197,7 +197,19 @@ def _first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
 
 
-def decide(pod: Pod, container: Container, level: Level, profiles: str) -> Security:
+@dataclass(frozen=True, slots=True)
+class ImageUser:
+    """Who an image's containers run as when the pod does not say."""
+
+    uid: int | None = None
+    gid: int | None = None
+    name: str = ""
+    """As the image writes it, when that is no number."""
+
+
+def decide(
+    pod: Pod, container: Container, level: Level, profiles: str, image_user: ImageUser = ImageUser()
+) -> Security:
     """Return what a container may do.
 
     Args:
@@ -205,13 +217,16 @@ def decide(pod: Pod, container: Container, level: Level, profiles: str) -> Secur
         container: Of the pod.
         level: What the machine allows.
         profiles: Directory of the seccomp profiles that pods may name.
+        image_user: What its image says.
 
     Raises:
         ConfigProblem: It says two things that do not go together, or names a profile that is not there.
     """
     own, whole = container.security_context, pod.spec.security_context
     uid, gid = _user(pod, container)
-    _check_non_root(pod, container, uid, level)
+    _check_non_root(pod, container, uid, image_user, level)
+    if uid is None:
+        uid, gid = image_user.uid, _first(gid, image_user.gid)
     privileged = bool(own and own.privileged)
     granted = _capabilities(container, privileged=privileged)
     escalates = bool(own and own.allow_privilege_escalation) or privileged or "SYS_ADMIN" in granted
@@ -242,7 +257,7 @@ def _fs_group(pod: Pod) -> tuple[int, ...]:
     return (security.fs_group,) if security is not None and security.fs_group is not None else ()
 
 
-def _check_non_root(pod: Pod, container: Container, uid: int | None, level: Level) -> None:
+def _check_non_root(pod: Pod, container: Container, uid: int | None, image: ImageUser, level: Level) -> None:
     own, whole = container.security_context, pod.spec.security_context
     wanted = own.run_as_non_root if own is not None else None
     if wanted is None:
@@ -253,7 +268,10 @@ def _check_non_root(pod: Pod, container: Container, uid: int | None, level: Leve
     where = f'(pod: "{meta.name}_{meta.namespace}({meta.uid})", container: {container.name})'
     if uid == 0:
         raise ConfigProblem(f"container's runAsUser breaks non-root policy {where}")
-    if uid is None and not (level.isolation == "plain" and level.uid != 0):
+    if uid is None and image.name:
+        message = f"container has runAsNonRoot and image has non-numeric user ({image.name}), cannot verify user is"
+        raise ConfigProblem(f"{message} non-root {where}")
+    if uid is None and not image.uid and not (level.isolation == "plain" and level.uid != 0):
         raise ConfigProblem(f"container has runAsNonRoot and image will run as root {where}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from strato.node.images.registry import RegistrySettings
 from strato.node.restarts import Backoff
 from strato.node.sandbox.gpupool import Offer
 from strato.node.sandbox.pressure import TRANSITION_SECONDS
@@ -40,6 +41,15 @@ class NodeOffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImagePolicy:
+    """Where the images of containers come from."""
+
+    strict: bool = False
+    """Never run a container on the machine's root in place of its image."""
+    registries: RegistrySettings = field(default_factory=RegistrySettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodIsolation:
     """How far pods are kept from the machine and from one another."""
 
@@ -48,8 +58,8 @@ class PodIsolation:
     network: PodNetwork = PodNetwork.NAT
     own_users: bool = True
     """Give pods user namespaces by default, where the machine and they allow it."""
-    strict_images: bool = False
-    """Never run a container on the machine's root in place of its image."""
+    images: ImagePolicy = field(default_factory=ImagePolicy)
+    """Where the images of containers come from."""
     hidden: Sequence[str | os.PathLike[str]] = ()
     """Directories of the machine that no container on its root may see, beside the node's own: the cluster's."""
 

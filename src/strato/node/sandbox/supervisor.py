@@ -7,7 +7,7 @@ time, written before the container may run) and ``exit.json``. Standard library 
 Three processes take part. The supervisor stays outside of all the container's namespaces, for it holds descriptors of
 the machine's. A child of it, PID 1 of the container's process namespace, builds the root file system, then gives up
 every descriptor and capability and only waits for orphans. The next child is the container's process (`container`).
-The supervisor passes SIGTERM on to that, and kills everything on SIGUSR1.
+The supervisor passes SIGTERM on to that, as the signal its image wants, and kills everything on SIGUSR1.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Supervisor:
         if number == KILL_SIGNAL:
             self._kill_all()
         elif self._status is None:
-            os.kill(self._child, number)
+            os.kill(self._child, self._spec["stopSignal"] if number == signal.SIGTERM else number)
 
     def _kill_all(self) -> None:
         """Kill every process of the container."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import hashlib
+import importlib
 import lzma
 import os
+import stat
 import tarfile
 import zlib
+from collections.abc import Callable, Iterator
 from typing import IO, BinaryIO, cast
 
 from strato.errors import one_line
-from strato.node.rootwriter import Attributes, BadImage, Budget, RootWriter, clean
+from strato.node.images.rootwriter import Attributes, BadImage, Budget, RootWriter, clean
 
 _MAX_READ_BYTES = 4 << 20
 """Of one read: no header of an archive is larger, whatever it says of itself."""
@@ -24,8 +28,8 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 _BROKEN = (tarfile.TarError, EOFError, ValueError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
 
 
-def unpack(source: BinaryIO, directory: str, budget: Budget, *, layer: bool = False) -> None:
-    """Unpack an archive, compressed or not, over what is in a directory.
+def unpack(source: BinaryIO, directory: str, budget: Budget, *, layer: bool = False) -> str:
+    """Unpack an archive, compressed or not, over what is in a directory; return its digest, decompressed.
 
     Args:
         source: The archive, at its beginning.
@@ -38,9 +42,11 @@ def unpack(source: BinaryIO, directory: str, budget: Budget, *, layer: bool = Fa
     """
     try:
         with RootWriter(directory, budget) as writer:
-            with tarfile.open(fileobj=cast("IO[bytes]", _Bounded(source, budget)), mode="r:") as archive:
+            content = _Bounded(source, budget)
+            with tarfile.open(fileobj=cast("IO[bytes]", content), mode="r:") as archive:
                 _write_all(archive, writer, is_layer=layer)
             writer.close_directories()
+            return content.digest()
     except OverflowError as err:
         raise BadImage(f"an entry has a number that is out of range: {err}") from err
     except _BROKEN as err:
@@ -104,25 +110,42 @@ class _Bounded:
     def __init__(self, source: BinaryIO, budget: Budget) -> None:
         head = source.read(6)
         source.seek(0)
-        if head.startswith(_ZSTD):
-            raise BadImage("zstd compression cannot be read; recompress it with gzip")
-        opener = next((opener for magic, opener in _COMPRESSIONS if head.startswith(magic)), None)
+        opener = (
+            _zstd()
+            if head.startswith(_ZSTD)
+            else next((o for magic, o in _COMPRESSIONS if head.startswith(magic)), None)
+        )
         self._file = cast("BinaryIO", opener(source)) if opener is not None else source
         self._limit = budget.max_bytes - budget.used_bytes + _SLACK_BYTES
+        self._hash = hashlib.sha256()
+        self._hashed_bytes = 0
 
     def read(self, size: int = -1) -> bytes:
         """Read; never all at once."""
         if size < 0 or size > _MAX_READ_BYTES:
             raise tarfile.ReadError(f"a header of {size} bytes")
         data = self._file.read(size)
-        self._check(self._file.tell())
+        position = self._file.tell()
+        self._check(position)
+        if position > self._hashed_bytes:
+            self._hash.update(data[self._hashed_bytes - position :])
+            self._hashed_bytes = position
         return data
 
-    def seek(self, position: int, whence: int = os.SEEK_SET) -> int:
-        """Go on to a position."""
-        if whence == os.SEEK_SET:
-            self._check(position)
-        return self._file.seek(position, whence)
+    def seek(self, position: int) -> int:
+        """Go on to a position, reading all before it."""
+        self._check(position)
+        self._file.seek(min(position, self._hashed_bytes))
+        while self._file.tell() < position and self.read(min(position - self._file.tell(), _MAX_READ_BYTES)):
+            pass
+        return self._file.tell()
+
+    def digest(self) -> str:
+        """Read to the end and return the digest of all of it."""
+        self._file.seek(self._hashed_bytes)
+        while self.read(_MAX_READ_BYTES):
+            pass
+        return f"sha256:{self._hash.hexdigest()}"
 
     def tell(self) -> int:
         """Return the position."""
@@ -131,6 +154,49 @@ class _Bounded:
     def _check(self, position: int) -> None:
         if position > self._limit:
             raise BadImage("the archive is larger than an image may be; see --max-size")
+
+
+def _zstd() -> Callable[[BinaryIO], IO[bytes]]:
+    """Return what opens zstd archives: the standard library from Python 3.14 on, else the same as a package."""
+    for name in ("compression.zstd", "backports.zstd"):
+        with contextlib.suppress(ImportError):
+            return cast("Callable[[BinaryIO], IO[bytes]]", importlib.import_module(name).open)
+    raise BadImage("it is compressed with zstd, which needs: pip install 'strato[zstd]'; or recompress it with gzip")
+
+
+def link_tree(source: int, target: int, budget: Budget) -> None:
+    """Give all of one tree that `unpack` wrote names in another, which is empty; files are not copied.
+
+    A file that the other tree replaces later stays in this one: `RootWriter` never writes into one that is there.
+
+    Args:
+        source: Descriptor of the directory.
+        target: Descriptor of the other.
+        budget: Counts what is linked.
+    """
+    with os.scandir(source) as entries:
+        for entry in entries:
+            budget.link()
+            if not entry.is_dir(follow_symlinks=False):
+                os.link(entry.name, entry.name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+                continue
+            os.mkdir(entry.name, 0o700, dir_fd=target)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            with _opened(entry.name, flags, source) as below, _opened(entry.name, flags, target) as made:
+                link_tree(below, made, budget)
+    found = os.fstat(source)
+    os.fchown(target, found.st_uid, found.st_gid)
+    os.fchmod(target, stat.S_IMODE(found.st_mode))
+    os.utime(target, ns=(found.st_mtime_ns, found.st_mtime_ns))
+
+
+@contextlib.contextmanager
+def _opened(name: str, flags: int, parent: int) -> Iterator[int]:
+    descriptor = os.open(name, flags, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def digest_of(source: BinaryIO) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, field
-from typing import BinaryIO, Self
+from typing import Protocol, Self
 
 from strato.node import beneath
 from strato.node.beneath import Scope
@@ -14,8 +14,17 @@ from strato.node.removal import remove_tree
 MAX_BYTES = 32 << 30
 """Of an image, unpacked."""
 MAX_ENTRIES = 1_000_000
+MAX_LINKS = 10 * MAX_ENTRIES
+"""Names that layers with many entries cost, when each has a tree of its own."""
 _CHUNK_BYTES = 1 << 20
 _MAX_ID = (1 << 32) - 2
+
+
+class Readable(Protocol):
+    """What the content of a file is read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most so many bytes, none at its end."""
 
 
 class BadImage(Exception):
@@ -30,6 +39,19 @@ class Budget:
     max_entries: int = MAX_ENTRIES
     used_bytes: int = 0
     entries: int = 0
+    links: int = 0
+    is_cancelled: bool = False
+    """Set by who does not want the image any more."""
+
+    def link(self) -> None:
+        """Count a name that a tree of an earlier layer's gives to this one.
+
+        Raises:
+            BadImage: There are too many.
+        """
+        self.links += 1
+        if self.links > MAX_LINKS:
+            raise BadImage(f"the image's layers have more than {MAX_LINKS} entries in all")
 
     def take(self, name: str, size: int) -> None:
         """Count an entry.
@@ -37,6 +59,8 @@ class Budget:
         Raises:
             BadImage: The image is larger than allowed.
         """
+        if self.is_cancelled:
+            raise BadImage("it was given up")
         self.entries += 1
         self.used_bytes += size
         if self.used_bytes > self.max_bytes:
@@ -108,7 +132,7 @@ class RootWriter:
                 os.close(parent)
         self._directories["/".join(parts) or "."] = attributes
 
-    def write_file(self, name: str, source: BinaryIO, size: int, attributes: Attributes) -> None:
+    def write_file(self, name: str, source: Readable, size: int, attributes: Attributes) -> None:
         """Write a regular file."""
         self.budget.take(name, size)
         parent, last = self._parent(clean(name))

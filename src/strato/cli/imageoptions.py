@@ -1,0 +1,104 @@
+"""Options of where images come from."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+
+if TYPE_CHECKING:
+    from strato.node.images.registry import RegistrySettings
+    from strato.node.sandbox.settings import ImagePolicy
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ImageOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where images come from."""
+
+    strict_images: bool = False
+    registry_mirror: tuple[tuple[str, str], ...] = ()
+    """Registry and URL, in the order in which they are asked."""
+    insecure_registry: tuple[str, ...] = ()
+
+    def registries(self) -> RegistrySettings:
+        """Return how registries are reached: by these options and this process's environment."""
+        from strato.node.images.registry import RegistrySettings
+
+        mirrors: dict[str, list[str]] = {}
+        for registry, url in self.registry_mirror:
+            mirrors.setdefault(registry, []).append(url)
+        return RegistrySettings(mirrors, frozenset(self.insecure_registry), dict(os.environ))
+
+    def policy(self) -> ImagePolicy:
+        """Return what a node takes of them."""
+        from strato.node.sandbox.settings import ImagePolicy
+
+        return ImagePolicy(strict=self.strict_images, registries=self.registries())
+
+
+class _MirrorType(click.ParamType[tuple[str, str]]):
+    name = "registry=url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Check the text."""
+        registry, _, url = value.partition("=")
+        parts = urlsplit(url)
+        if not registry or parts.scheme not in ("http", "https") or not parts.hostname:
+            self.fail(
+                f"{value!r} is no REGISTRY=URL; write for example docker.io=https://mirror.example.org", param, ctx
+            )
+        return registry, url
+
+
+def registry_options(command: F) -> F:
+    """Add how registries are reached to a command, which takes it as ``images``."""
+
+    @functools.wraps(command)
+    def wrapper(
+        *args: Any,
+        registry_mirror: Sequence[tuple[str, str]],
+        insecure_registry: Sequence[str],
+        strict_images: bool = False,
+        **others: Any,
+    ) -> Any:
+        images = ImageOptions(
+            strict_images=strict_images,
+            registry_mirror=tuple(registry_mirror),
+            insecure_registry=tuple(insecure_registry),
+        )
+        return command(*args, images=images, **others)
+
+    for option in reversed(_OPTIONS):
+        option(wrapper)
+    return wrapper  # type: ignore[return-value]  # click calls it with the options' names
+
+
+def image_options(command: F) -> F:
+    """Add all that a node takes of images to a command, as ``images``."""
+    return _STRICT(registry_options(command))  # type: ignore[no-any-return]  # as above
+
+
+_STRICT: Callable[[Any], Any] = click.option(
+    "--strict-images", is_flag=True, help="Never run an unknown image on this machine's own root."
+)
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--registry-mirror",
+        multiple=True,
+        type=_MirrorType(),
+        metavar="REGISTRY=URL",
+        help="Ask URL for REGISTRY's images first (* for all registries'); without REGISTRY's credentials.",
+    ),
+    click.option(
+        "--insecure-registry",
+        multiple=True,
+        metavar="HOST[:PORT]",
+        help="Do not check this registry's certificate; it may speak plain HTTP. This machine's own always may.",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Images: what their names mean, how they come from registries and archives, and their store."""

@@ -1,0 +1,202 @@
+"""Pull images into the store, and push them from files: from mirrors and registries, with each of the credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from strato.errors import StateError, one_line
+from strato.node.images.archives import BlobFolder, ImageSource
+from strato.node.images.credentials import Credential
+from strato.node.images.documents import (
+    OCI_CONFIG,
+    OCI_LAYER,
+    Descriptor,
+    Manifest,
+    config_of,
+    digest_of_bytes,
+    manifest_body,
+)
+from strato.node.images.references import ImageReference
+from strato.node.images.registry import Progress, RegistryProblem, RegistrySettings, Repository, endpoints
+from strato.node.images.rootwriter import MAX_BYTES, BadImage, Budget
+from strato.node.images.store import Image, ImageStore
+
+_LAYERS_AT_ONCE = 3
+_ATTEMPTS = 3
+"""Downloads of one blob, when connections break."""
+_REFUSED = (401, 403)
+
+
+class PullFailed(StateError):
+    """An image cannot be pulled; the message says why, of each place that was asked."""
+
+
+@dataclass(slots=True)
+class _Pull:
+    """A pull under way, and how many wait for it."""
+
+    task: asyncio.Task[Image]
+    waiting: int = 0
+
+
+class ImagePuller:
+    """Pulls images; who asks for one that is being pulled waits for the same pull.
+
+    Args:
+        store: Where they go.
+        settings: How registries are reached.
+        max_bytes: Larger images, unpacked, are refused.
+    """
+
+    def __init__(self, store: ImageStore, settings: RegistrySettings, max_bytes: int = MAX_BYTES) -> None:
+        self._store = store
+        self._settings = settings
+        self._max_bytes = max_bytes
+        self._pulls: dict[tuple[ImageReference, tuple[Credential, ...]], _Pull] = {}
+
+    async def pull(
+        self, reference: ImageReference, credentials: Sequence[Credential] = (), progress: Progress = lambda *_: None
+    ) -> Image:
+        """Bring an image into the store, or up to date there; layers that are there are not fetched again.
+
+        Args:
+            reference: Which.
+            credentials: One after the other is tried; without any, nobody in particular asks.
+            progress: Of who asks first.
+
+        Raises:
+            PullFailed: Nobody gives it, or what comes cannot be used.
+        """
+        key = (reference, tuple(credentials))
+        pull = self._pulls.get(key)
+        if pull is None:
+            pull = self._pulls[key] = _Pull(asyncio.create_task(self._pull(reference, credentials, progress)))
+            pull.task.add_done_callback(lambda _: self._pulls.pop(key, None))
+        pull.waiting += 1
+        try:
+            return await asyncio.shield(pull.task)
+        finally:
+            pull.waiting -= 1
+            if not pull.waiting and not pull.task.done():
+                self._pulls.pop(key, None)
+                pull.task.cancel()
+                await asyncio.gather(pull.task, return_exceptions=True)
+
+    async def _pull(self, reference: ImageReference, credentials: Sequence[Credential], progress: Progress) -> Image:
+        problems: list[str] = []
+        for endpoint in endpoints(reference.registry, self._settings):
+            # a mirror is another's: it gets no credentials of the registry
+            asking: Sequence[Credential | None] = credentials if credentials and not endpoint.is_mirror else (None,)
+            for credential in asking:
+                repository = Repository(endpoint, reference, credential, self._settings)
+                try:
+                    return await self._pull_from(repository, reference, progress)
+                except (RegistryProblem, BadImage, OSError) as err:
+                    problems.append(one_line(err))
+                    if not (isinstance(err, RegistryProblem) and err.status in _REFUSED):
+                        break
+        raise PullFailed("; ".join(problems))
+
+    async def _pull_from(self, repository: Repository, reference: ImageReference, progress: Progress) -> Image:
+        digest, manifest = await repository.resolve()
+        if sum(layer.size for layer in manifest.layers) > self._max_bytes:
+            raise BadImage(f"its layers are larger than {self._max_bytes} bytes; see --max-size")
+        with ExitStack() as stack:
+            folder = await asyncio.to_thread(stack.enter_context, self._store.scratch())
+            blobs = _Pulled(folder, manifest)
+            os.makedirs(os.path.dirname(blobs.path(manifest.config.digest)))
+            await self._download(repository, blobs, manifest.config, progress)
+            _, diff_ids = config_of(blobs.document(manifest.config), len(manifest.layers))
+            missing = dict.fromkeys(manifest.layers[await asyncio.to_thread(self._store.has_layers, diff_ids) :])
+            slots = asyncio.Semaphore(_LAYERS_AT_ONCE)
+
+            async def fetch(layer: Descriptor) -> None:
+                async with slots:
+                    await self._download(repository, blobs, layer, progress)
+
+            fetching = [asyncio.create_task(fetch(layer)) for layer in missing]
+            try:
+                await asyncio.gather(*fetching)
+            finally:
+                for task in fetching:
+                    task.cancel()
+                await asyncio.gather(*fetching, return_exceptions=True)
+            return await self._unpack(reference, blobs, f"{reference.name}@{digest}")
+
+    async def _download(self, repository: Repository, blobs: BlobFolder, blob: Descriptor, progress: Progress) -> None:
+        for attempt in range(_ATTEMPTS):
+            with open(blobs.path(blob.digest), "wb") as file:
+                try:
+                    await repository.download(blob, file, progress)
+                    return
+                except RegistryProblem as err:
+                    if attempt == _ATTEMPTS - 1 or err.status:
+                        raise
+
+    async def _unpack(self, reference: ImageReference, blobs: ImageSource, repo_digest: str) -> Image:
+        budget = Budget(self._max_bytes)
+
+        def add() -> Image:
+            with self._store.alone():
+                return self._store.add(reference.familiar, blobs, budget, repo_digest)
+
+        unpacking = asyncio.create_task(asyncio.to_thread(add))
+        try:
+            return await asyncio.shield(unpacking)
+        except asyncio.CancelledError:
+            budget.is_cancelled = True  # the thread uses the blobs, which go with this function
+            await asyncio.gather(unpacking, return_exceptions=True)
+            raise
+
+
+class _Pulled(BlobFolder):
+    """What was fetched of an image."""
+
+    def __init__(self, directory: str, manifest: Manifest) -> None:
+        super().__init__(directory)
+        self._manifest = manifest
+
+    def manifest(self) -> Manifest:
+        """Return what the registry said."""
+        return self._manifest
+
+
+async def push(
+    reference: ImageReference,
+    source: ImageSource,
+    credentials: Sequence[Credential],
+    settings: RegistrySettings,
+    progress: Progress,
+) -> str:
+    """Give a registry an image from files; return the digest of its manifest.
+
+    Raises:
+        PullFailed: The registry does not take it.
+        BadImage: It cannot be read.
+    """
+    manifest = source.manifest()
+    layers = tuple(replace(layer, media_type=layer.media_type or OCI_LAYER) for layer in manifest.layers)
+    text = manifest_body(
+        Manifest(replace(manifest.config, media_type=manifest.config.media_type or OCI_CONFIG), layers)
+    )
+    problems: list[str] = []
+    for endpoint in endpoints(reference.registry, settings, mirrors=False):
+        asking: Sequence[Credential | None] = credentials or (None,)
+        for credential in asking:
+            repository = Repository(endpoint, reference, credential, settings, "pull,push")
+            try:
+                for blob in dict.fromkeys((manifest.config, *manifest.layers)):
+                    with source.open(blob) as file:
+                        await repository.upload(blob, file, progress)
+                await repository.put_manifest(text)
+            except RegistryProblem as err:
+                problems.append(one_line(err))
+                if err.status not in _REFUSED:
+                    break
+            else:
+                return digest_of_bytes(text)
+    raise PullFailed("; ".join(problems))
