@@ -59,7 +59,7 @@ BANNED = {
     "whoever": "every user",
     "unseen": "not observed",
 }
-ELSEWHERE = {"tell": {"node/layers.py": "file objects have a method of that name"}}
+ELSEWHERE = {"tell": {"node/images/layers.py": "file objects have a method of that name"}}
 """Where a banned word is somebody else's name, and whose."""
 
 WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")

@@ -136,10 +136,10 @@ class Repository:
         accept = ", ".join(MANIFEST_TYPES)
         async with self._ask("GET", f"manifests/{version}", headers=[("Accept", accept)]) as (answer, url):
             text = await limited(answer, MAX_DOCUMENT_BYTES)
-            told = answer.headers.get("docker-content-digest", "")
+            reported = answer.headers.get("docker-content-digest", "")
         digest = digest_of_bytes(text)
-        if digest not in (version, told) and (version.startswith("sha256:") or told.startswith("sha256:")):
-            raise BadImage(f"{url} has the digest {digest}, not {version if ':' in version else told}")
+        if digest not in (version, reported) and (version.startswith("sha256:") or reported.startswith("sha256:")):
+            raise BadImage(f"{url} has the digest {digest}, not {version if ':' in version else reported}")
         return text
 
     async def download(self, blob: Descriptor, target: BinaryIO, progress: Progress) -> None:
@@ -292,7 +292,7 @@ def _problem(status: int, text: bytes) -> str:
     """Return what an answer says is wrong, in one line."""
     try:
         errors = json.loads(text)["errors"]
-        told = "; ".join(f"{one['code']}: {one.get('message', '')}" for one in errors[:3])
+        reported = "; ".join(f"{one['code']}: {one.get('message', '')}" for one in errors[:3])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        told = text.decode(errors="replace")
-    return f"{status} {' '.join(told.split())[:300]}".rstrip()
+        reported = text.decode(errors="replace")
+    return f"{status} {' '.join(reported.split())[:300]}".rstrip()
