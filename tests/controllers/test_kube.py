@@ -12,7 +12,7 @@ from strato.api.coordination import Lease
 from strato.api.core import ConfigMap, Endpoints, Namespace, Node, Pod, ReplicationController, ServiceAccount
 from strato.api.discovery import EndpointSlice
 from strato.clock import format_micro_time
-from strato.controllers.kube.deployments import Scale, plan_scales, resolve_bounds
+from strato.controllers.kube.rolloutplan import Scale, plan_scales, resolve_bounds
 from strato.errors import NotFound
 from tests.controllers.world import World, play
 

@@ -104,14 +104,7 @@ _VCJOB: Final[Tree] = {"tasks": Each({"template": _TEMPLATE})}
 FIELDS: Final[Mapping[Kind, Tree]] = {
     catalog.POD: {"spec": _POD},
     catalog.PODTEMPLATE: {"template": _TEMPLATE},
-    catalog.DEPLOYMENT: {
-        "spec": {
-            "template": _TEMPLATE,
-            "progressDeadlineSeconds": Field(
-                "a rollout that does not get on is not reported as failed", lambda value: value not in (600, 2**31 - 1)
-            ),
-        }
-    },
+    catalog.DEPLOYMENT: {"spec": {"template": _TEMPLATE}},
     catalog.REPLICASET: {"spec": {"template": _TEMPLATE}},
     catalog.REPLICATIONCONTROLLER: {"spec": {"template": _TEMPLATE}},
     catalog.STATEFULSET: {

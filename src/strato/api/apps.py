@@ -38,6 +38,12 @@ class DeploymentSpec(View, frozen=True, kw_only=True):
     progress_deadline_seconds: int = 600
 
 
+class DeploymentCondition(Condition, frozen=True, kw_only=True):
+    """``status.conditions[]``; when it was last written is what a rollout's deadline is counted from."""
+
+    last_update_time: str | None = None
+
+
 class DeploymentStatus(View, frozen=True, kw_only=True):
     """``status``."""
 
@@ -48,7 +54,7 @@ class DeploymentStatus(View, frozen=True, kw_only=True):
     available_replicas: int = 0
     unavailable_replicas: int = 0
     terminating_replicas: int | None = None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[DeploymentCondition, ...] = ()
     collision_count: int | None = None
 
 

@@ -23,9 +23,9 @@ from strato.api.selectors import Requirement, Selector
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.clock import Clock
-from strato.controllers.kube.deployments import resolve_bounds
 from strato.controllers.kube.ownedpods import OwnedPods, available_count, pod_body
 from strato.controllers.kube.revisions import REVISION_LABEL, Revisions
+from strato.controllers.kube.rolloutplan import resolve_bounds
 from strato.controllers.kube.taints import tolerates
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.recorder import Recorder

@@ -1,6 +1,6 @@
 """Deployments: one ReplicaSet per template, and an orderly change from one to the next.
 
-`plan_scales` decides how many pods each ReplicaSet should have now; every change of a ReplicaSet's status asks again
+`rolloutplan` decides how many pods each ReplicaSet should have now; every change of a ReplicaSet's status asks again
 until the new one has them all.
 
 Source: apps/v1 Deployment.
@@ -10,17 +10,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
+
+import msgspec
 
 from strato.api import catalog
 from strato.api.apps import Deployment, ReplicaSet
-from strato.api.meta import Key
+from strato.api.meta import Key, ObjectMeta, OwnerReference
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
-from strato.clock import Clock, format_time
+from strato.clock import Clock
+from strato.controllers.kube.adoption import (
+    adopt_all,
+    index_orphans,
+    orphans,
+    plan_ownership,
+    release_all,
+    selector_of,
+)
+from strato.controllers.kube.rolloutplan import (
+    Scale,
+    condition,
+    plan_progress,
+    plan_resize,
+    plan_scales,
+    resolve_bounds,
+)
 from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.recorder import Recorder
@@ -28,71 +44,36 @@ from strato.errors import AlreadyExists, NotFound
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
+DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
+MOST: Final = "deployment.kubernetes.io/max-replicas"
+HISTORY: Final = "deployment.kubernetes.io/revision-history"
+_OWN: Final = frozenset(
+    (
+        REVISION,
+        DESIRED,
+        MOST,
+        HISTORY,
+        "kubectl.kubernetes.io/last-applied-configuration",
+    )
+)
+"""Annotations that a Deployment and its ReplicaSets do not share."""
+_LONGEST_HISTORY: Final = 100
+_COUNTS: Final = {
+    "observedGeneration": "observed_generation",
+    "replicas": "replicas",
+    "updatedReplicas": "updated_replicas",
+    "readyReplicas": "ready_replicas",
+    "availableReplicas": "available_replicas",
+    "unavailableReplicas": "unavailable_replicas",
+}
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """A ReplicaSet in a rollout."""
-
-    name: str
-    replicas: int
-    """Pods asked of it."""
-    available: int
-    current: int
-    """Pods it has."""
-
-
-def template_hash(template: Mapping[str, Any]) -> str:
-    """Return the name part that stands for a pod template."""
-    digest = hashlib.sha256(json.dumps(template, sort_keys=True, separators=(",", ":")).encode()).digest()
+def template_hash(template: Mapping[str, Any], collisions: int = 0) -> str:
+    """Return the name part that stands for a pod template; another one after each collision."""
+    text = json.dumps(template, sort_keys=True, separators=(",", ":")) + (str(collisions) if collisions else "")
+    digest = hashlib.sha256(text.encode()).digest()
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:10])
-
-
-def resolve_bounds(replicas: int, surge: int | str | None, unavailable: int | str | None) -> tuple[int, int]:
-    """Return maxSurge (rounded up) and maxUnavailable (rounded down) in pods; at least one of them is positive."""
-    most = _portion("25%" if surge is None else surge, replicas, up=True)
-    least = _portion("25%" if unavailable is None else unavailable, replicas, up=False)
-    if most == 0 and least == 0:
-        least = 1
-    return most, min(least, replicas)
-
-
-def _portion(value: int | str, whole: int, *, up: bool) -> int:
-    if isinstance(value, int):
-        return value
-    exact = whole * int(value.rstrip("%") or 0) / 100
-    return math.ceil(exact) if up else math.floor(exact)
-
-
-def plan_scales(
-    replicas: int, new: Scale, old: Sequence[Scale], *, recreate: bool, surge: int, unavailable: int
-) -> dict[str, int]:
-    """Decide the replicas of the new and the old ReplicaSets (oldest first); only differences are returned."""
-    wanted: dict[str, int] = {}
-    if recreate:
-        wanted.update((scale.name, 0) for scale in old)
-        if not any(scale.current for scale in old):
-            wanted[new.name] = replicas
-        return _differences(wanted, (new, *old))
-    total = new.replicas + sum(scale.replicas for scale in old)
-    room = replicas + surge - total
-    if new.replicas > replicas or not old:
-        wanted[new.name] = replicas
-    elif room > 0:
-        wanted[new.name] = min(replicas, new.replicas + room)
-    spare = sum(s.available for s in old) + min(new.available, replicas) - (replicas - unavailable)
-    for scale in old:
-        idle = max(0, scale.replicas - scale.available)  # pods that serve nobody go first and cost nothing
-        drop = min(scale.replicas, idle + max(0, min(spare, scale.available)))
-        spare -= max(0, drop - idle)
-        wanted[scale.name] = scale.replicas - drop
-    return _differences(wanted, (new, *old))
-
-
-def _differences(wanted: Mapping[str, int], scales: Sequence[Scale]) -> dict[str, int]:
-    present = {scale.name: scale.replicas for scale in scales}
-    return {name: count for name, count in wanted.items() if present[name] != count}
 
 
 class DeploymentController(KeyedController):
@@ -109,6 +90,7 @@ class DeploymentController(KeyedController):
         self._sets.add_index(
             "owner", lambda item: [o.uid for o in item.metadata.owner_references or () if o.controller]
         )
+        index_orphans(self._sets)
         self._deployments.add_handler(self._on_deployment)
         self._sets.add_handler(self._on_set)
 
@@ -117,9 +99,21 @@ class DeploymentController(KeyedController):
             self.queue.add(change.key)
 
     def _on_set(self, change: Change[ReplicaSet]) -> None:
-        owner = change.object.metadata.controller
-        if owner is not None and owner.kind == "Deployment":
-            self.queue.add(Key(change.key.namespace, owner.name))
+        item, old = change.object, change.old
+        holders = {one.metadata.controller for one in (item, old) if one is not None}
+        self.queue_owners(change.key.namespace, holders)
+        if item.metadata.controller is None:
+            for deployment in self._deployments.list():
+                if deployment.metadata.namespace == change.key.namespace and selector_of(deployment).matches(
+                    item.metadata.labels
+                ):
+                    self.queue.add(deployment.key)
+
+    def queue_owners(self, namespace: str, holders: Iterable[OwnerReference | None]) -> None:
+        """Look at the Deployments among some owners."""
+        for holder in holders:
+            if holder is not None and holder.kind == "Deployment":
+                self.queue.add(Key(namespace, holder.name))
 
     async def reconcile(self, key: Key) -> float | None:
         """Take one step of the rollout and report where it stands."""
@@ -130,28 +124,51 @@ class DeploymentController(KeyedController):
             whole = await self._cluster.get(catalog.DEPLOYMENT, key.name, key.namespace)
         except NotFound:
             return None
-        owned = sorted(
-            self._sets.index("owner", deployment.metadata.uid), key=lambda s: (_revision(s), s.metadata.name)
-        )
-        name = f"{key.name}-{template_hash(whole['spec']['template'])}"
-        new = next((item for item in owned if item.metadata.name == name), None)
-        old = [item for item in owned if item.metadata.name != name]
-        if new is None:
-            if deployment.spec.paused and owned:
-                await self._write_status(deployment, None, old)
-                return None
-            new = await self._create_set(deployment, whole, name, old)
-        elif not deployment.spec.paused and _revision(new) <= max(map(_revision, old), default=0):
-            await self._set_revision(new, max(map(_revision, old)) + 1)
+        owned = await self._claim(deployment)
+        new = await self._matching(deployment, whole, owned)
+        old = [item for item in owned if new is None or item.metadata.name != new.metadata.name]
+        if new is None and not (deployment.spec.paused and owned):
+            new = await self._create_set(deployment, whole, old)
+            if new is None:
+                return 0.0
+        elif new is not None and not deployment.spec.paused:
+            await self._annotate(deployment, new, old)
         await self._scale(deployment, new, old)
-        await self._write_status(deployment, new, old)
+        wait = await self._write_status(deployment, new, old)
         await self._forget_old(deployment, old)
+        return wait
+
+    async def _claim(self, deployment: Deployment) -> list[ReplicaSet]:
+        """Adopt and release ReplicaSets; returns those that are owned then, by revision."""
+        meta = deployment.metadata
+        owned = list(self._sets.index("owner", meta.uid))
+        among = [*owned, *orphans(self._sets, meta.namespace)]
+        adopt, release = plan_ownership(meta, selector_of(deployment), among)
+        adopted = await adopt_all(self._cluster, catalog.DEPLOYMENT, meta, adopt)
+        await release_all(self._cluster, meta, release)
+        gone = {one.metadata.uid for one in release}
+        kept = [item for item in owned if item.metadata.uid not in gone]
+        return sorted([*kept, *adopted], key=lambda s: (_revision(s), s.metadata.name))
+
+    async def _matching(
+        self, deployment: Deployment, whole: Mapping[str, Any], owned: Sequence[ReplicaSet]
+    ) -> ReplicaSet | None:
+        """Return the ReplicaSet of the present template: called like it, or adopted and of the same content."""
+        name = _set_name(deployment, whole)
+        for item in owned:
+            if item.metadata.name == name:
+                return item
+        for item in owned:
+            found = await self._cluster.get(catalog.REPLICASET, item.metadata.name, item.metadata.namespace)
+            if _content(found["spec"]["template"]) == _content(whole["spec"]["template"]):
+                return item
         return None
 
     async def _create_set(
-        self, deployment: Deployment, whole: Mapping[str, Any], name: str, old: Sequence[ReplicaSet]
-    ) -> ReplicaSet:
-        meta, spec = deployment.metadata, whole["spec"]
+        self, deployment: Deployment, whole: Mapping[str, Any], old: Sequence[ReplicaSet]
+    ) -> ReplicaSet | None:
+        """Create the ReplicaSet of a new template; None when its name is another's, and another is to be tried."""
+        meta, spec, name = deployment.metadata, whole["spec"], _set_name(deployment, whole)
         digest = name.removeprefix(f"{meta.name}-")
         template = dict(spec["template"])
         metadata = dict(template.get("metadata") or {})
@@ -167,8 +184,9 @@ class DeploymentController(KeyedController):
                 "namespace": meta.namespace,
                 "labels": labels,
                 "annotations": {
+                    **_passed_on(meta),
                     REVISION: str(max(map(_revision, old), default=0) + 1),
-                    "deployment.kubernetes.io/desired-replicas": str(deployment.spec.replicas),
+                    **self._sizes(deployment),
                 },
                 "ownerReferences": [controller_reference("apps/v1", "Deployment", meta)],
             },
@@ -182,94 +200,103 @@ class DeploymentController(KeyedController):
         try:
             return await self._cluster.create(ReplicaSet, body, meta.namespace)
         except AlreadyExists:
-            return await self._cluster.get(ReplicaSet, name, meta.namespace)
+            found = await self._cluster.get(ReplicaSet, name, meta.namespace)
+        holder = found.metadata.controller
+        if holder is not None and holder.uid == meta.uid:
+            return found
+        status = {"collisionCount": (deployment.status.collision_count or 0) + 1}
+        await self._cluster.patch(Deployment, meta.name, meta.namespace, {"status": status}, subresource="status")
+        return None
 
-    async def _set_revision(self, item: ReplicaSet, revision: int) -> None:
-        meta = item.metadata
-        change = {"metadata": {"annotations": {REVISION: str(revision)}}}
-        await self._cluster.patch(ReplicaSet, meta.name, meta.namespace, change)
+    @staticmethod
+    def _sizes(deployment: Deployment) -> dict[str, str]:
+        """Return the annotations by which a later resize finds each ReplicaSet's share."""
+        replicas = deployment.spec.replicas
+        return {DESIRED: str(replicas), MOST: str(replicas + _bounds(deployment)[0])}
 
-    async def _scale(self, deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> None:
-        spec = deployment.spec
-        rolling = spec.strategy.rolling_update
-        surge, unavailable = resolve_bounds(
-            spec.replicas,
-            rolling.max_surge if rolling is not None else None,
-            rolling.max_unavailable if rolling is not None else None,
-        )
+    async def _annotate(self, deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> None:
+        """Give the ReplicaSet of the present template the highest revision, and the Deployment's annotations."""
+        changes = {k: v for k, v in _passed_on(deployment.metadata).items() if new.metadata.annotation(k) != v}
+        latest = max(map(_revision, old), default=0)
+        if _revision(new) <= latest or not _revision(new):
+            changes[REVISION] = str(latest + 1)
+            if before := new.metadata.annotation(REVISION):
+                history = [*filter(None, new.metadata.annotation(HISTORY).split(",")), before]
+                changes[HISTORY] = ",".join(history[-_LONGEST_HISTORY:])
+        if changes:
+            change = {"metadata": {"annotations": changes}}
+            await self._cluster.patch(ReplicaSet, new.metadata.name, new.metadata.namespace, change)
+
+    async def _scale(self, deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> None:
+        spec, sizes = deployment.spec, self._sizes(deployment)
+        surge, unavailable = _bounds(deployment)
         live = [item for item in old if item.spec.replicas or item.status.replicas]
-        changes = plan_scales(
-            spec.replicas,
-            _scale_of(new),
-            [_scale_of(item) for item in live],
-            recreate=spec.strategy.type == "Recreate",
-            surge=surge,
-            unavailable=unavailable,
-        )
-        present = {item.metadata.name: item.spec.replicas for item in (new, *old)}
-        for name, count in changes.items():
-            await self._cluster.patch(ReplicaSet, name, deployment.metadata.namespace, {"spec": {"replicas": count}})
-            direction = "up" if count > present[name] else "down"
-            message = f"Scaled {direction} replica set {name} from {present[name]} to {count}"
-            self._recorder.event(deployment, "Normal", "ScalingReplicaSet", message)
+        every = [*live, *([new] if new is not None else [])]
+        asked = {item.metadata.annotation(DESIRED) for item in every if item.spec.replicas} - {"", sizes[DESIRED]}
+        recreate = spec.strategy.type == "Recreate"
+        resized = spec.paused or new is None or (bool(asked) and not recreate)
+        scales = [_scale_of(item) for item in live]
+        if resized or new is None:
+            changes = plan_resize(spec.replicas, _scale_of(new) if new is not None else None, scales, surge=surge)
+        else:
+            changes = plan_scales(
+                spec.replicas, _scale_of(new), scales, recreate=recreate, surge=surge, unavailable=unavailable
+            )
+        for item in every:
+            name, before = item.metadata.name, item.spec.replicas
+            count = changes.get(name, before)
+            stale = resized and any(item.metadata.annotation(key) != value for key, value in sizes.items())
+            if count == before and not stale:
+                continue
+            body = {"metadata": {"annotations": sizes}, "spec": {"replicas": count}}
+            await self._cluster.patch(ReplicaSet, name, deployment.metadata.namespace, body)
+            if count != before:
+                direction = "up" if count > before else "down"
+                message = f"Scaled {direction} replica set {name} from {before} to {count}"
+                self._recorder.event(deployment, "Normal", "ScalingReplicaSet", message)
 
-    async def _write_status(self, deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> None:
+    async def _write_status(
+        self, deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]
+    ) -> float | None:
         every = [*old, *([new] if new is not None else [])]
-        wanted = deployment.spec.replicas
-        replicas = sum(item.status.replicas for item in every)
-        updated = new.status.replicas if new is not None else 0
+        meta, status, wanted, now = deployment.metadata, deployment.status, deployment.spec.replicas, self.clock.now()
         available = sum(item.status.available_replicas for item in every)
-        _, unavailable = resolve_bounds(wanted, 0, _max_unavailable(deployment))
-        enough = available >= wanted - unavailable
-        complete = updated == wanted and replicas == wanted and available >= wanted
-        conditions = [
-            _condition(
-                deployment,
-                "Available",
-                "True" if enough else "False",
-                "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-                "Deployment has minimum availability." if enough else "Deployment does not have minimum availability.",
-                self.clock.now(),
-            ),
-            _condition(
-                deployment,
-                "Progressing",
-                "True",
-                "NewReplicaSetAvailable" if complete else "ReplicaSetUpdated",
-                f'ReplicaSet "{new.metadata.name if new is not None else ""}" '
-                f"{'has successfully progressed' if complete else 'is progressing'}.",
-                self.clock.now(),
-            ),
-        ]
         counts = {
-            "observedGeneration": deployment.metadata.generation,
-            "replicas": replicas,
-            "updatedReplicas": updated,
+            "observedGeneration": meta.generation,
+            "replicas": sum(item.status.replicas for item in every),
+            "updatedReplicas": new.status.replicas if new is not None else 0,
             "readyReplicas": sum(item.status.ready_replicas for item in every),
             "availableReplicas": available,
             "unavailableReplicas": max(0, wanted - available),
         }
-        status = deployment.status
-        present = {
-            "observedGeneration": status.observed_generation,
-            "replicas": status.replicas,
-            "updatedReplicas": status.updated_replicas,
-            "readyReplicas": status.ready_replicas,
-            "availableReplicas": status.available_replicas,
-            "unavailableReplicas": status.unavailable_replicas,
-        }
-        known = {c.type: (c.status, c.reason) for c in status.conditions}
-        if counts == present and all(known.get(c["type"]) == (c["status"], c["reason"]) for c in conditions):
-            return
-        meta = deployment.metadata
-        body = {"status": {**counts, "conditions": conditions}}
-        try:
-            await self._cluster.patch(Deployment, meta.name, meta.namespace, body, subresource="status")
-            if new is not None and meta.annotation(REVISION) != (number := str(_revision(new))):
-                change = {"metadata": {"annotations": {REVISION: number}}}
-                await self._cluster.patch(Deployment, meta.name, meta.namespace, change)
-        except NotFound:
-            return
+        enough = available >= wanted - _bounds(deployment)[1]
+        conditions = [
+            condition(
+                next((c for c in status.conditions if c.type == "Available"), None),
+                "Available",
+                "True" if enough else "False",
+                "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
+                "Deployment has minimum availability." if enough else "Deployment does not have minimum availability.",
+                now,
+            )
+        ]
+        progress, wait = plan_progress(deployment, counts, new.metadata.name if new is not None else "", now)
+        conditions += [progress] if progress is not None else []
+        for failed in (c for item in every for c in item.status.conditions if c.type == "ReplicaFailure"):
+            known = next((c for c in status.conditions if c.type == failed.type), None)
+            conditions.append(condition(known, failed.type, failed.status, failed.reason, failed.message, now))
+            break
+        before = {name: getattr(status, field) for name, field in _COUNTS.items()}
+        if counts != before or conditions != [msgspec.to_builtins(one) for one in status.conditions]:
+            body = {"status": {**counts, "conditions": conditions}}
+            try:
+                await self._cluster.patch(Deployment, meta.name, meta.namespace, body, subresource="status")
+            except NotFound:
+                return None
+        if new is not None and (number := new.metadata.annotation(REVISION)) != meta.annotation(REVISION) and number:
+            change = {"metadata": {"annotations": {REVISION: number}}}
+            await self._cluster.patch(Deployment, meta.name, meta.namespace, change)
+        return wait
 
     async def _forget_old(self, deployment: Deployment, old: Sequence[ReplicaSet]) -> None:
         """Delete empty ReplicaSets beyond the history limit, oldest first."""
@@ -284,31 +311,42 @@ class DeploymentController(KeyedController):
 
 
 def _scale_of(item: ReplicaSet) -> Scale:
-    return Scale(item.metadata.name, item.spec.replicas, item.status.available_replicas, item.status.replicas)
+    most = item.metadata.annotation(MOST)
+    return Scale(
+        item.metadata.name,
+        item.spec.replicas,
+        item.status.available_replicas,
+        item.status.replicas,
+        int(most) if most.isdecimal() else 0,
+    )
+
+
+def _set_name(deployment: Deployment, whole: Mapping[str, Any]) -> str:
+    digest = template_hash(whole["spec"]["template"], deployment.status.collision_count or 0)
+    return f"{deployment.metadata.name}-{digest}"
+
+
+def _content(template: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pod template without the label that says which one it is."""
+    metadata = dict(template.get("metadata") or {})
+    labels = {name: value for name, value in (metadata.pop("labels", None) or {}).items() if name != HASH_LABEL}
+    return {**template, "metadata": {**metadata, "labels": labels}}
+
+
+def _passed_on(meta: ObjectMeta) -> dict[str, str]:
+    """Return the annotations of a Deployment that its ReplicaSet has too, such as the cause of a change."""
+    return {name: value for name, value in (meta.annotations or {}).items() if name not in _OWN}
+
+
+def _bounds(deployment: Deployment) -> tuple[int, int]:
+    """Return how many pods a rollout may have more, and how many fewer."""
+    rolling = deployment.spec.strategy.rolling_update
+    if deployment.spec.strategy.type == "Recreate":
+        return 0, 0
+    surge, unavailable = (rolling.max_surge, rolling.max_unavailable) if rolling is not None else (None, None)
+    return resolve_bounds(deployment.spec.replicas, surge, unavailable)
 
 
 def _revision(item: ReplicaSet) -> int:
     text = item.metadata.annotation(REVISION)
     return int(text) if text.isdecimal() else 0
-
-
-def _max_unavailable(deployment: Deployment) -> int | str | None:
-    rolling = deployment.spec.strategy.rolling_update
-    return rolling.max_unavailable if rolling is not None else None
-
-
-def _condition(
-    deployment: Deployment, type_: str, status: str, reason: str, message: str, now: float
-) -> dict[str, str]:
-    """Return a condition; its time of transition stays while its status does."""
-    known = next((c for c in deployment.status.conditions if c.type == type_), None)
-    time = format_time(now)
-    since = known.last_transition_time if known is not None and known.status == status else None
-    return {
-        "type": type_,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastUpdateTime": time,
-        "lastTransitionTime": since or time,
-    }
