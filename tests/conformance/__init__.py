@@ -1,0 +1,1 @@
+"""The conformance suite of Kubernetes against `strato up`: build it, run it, report it. `make conformance`."""
