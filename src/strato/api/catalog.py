@@ -93,14 +93,14 @@ POD = _core(
     "po",
     categories=_ALL,
     has_status=True,
-    subresources=("attach", "binding", "eviction", "exec", "log", "portforward"),
+    subresources=("attach", "binding", "eviction", "exec", "log", "portforward", "proxy"),
 )
 PODTEMPLATE = _core(core.PodTemplate)
 REPLICATIONCONTROLLER = _core(core.ReplicationController, "rc", categories=_ALL, has_status=True, scale_paths=_SCALE)
 RESOURCEQUOTA = _core(core.ResourceQuota, "quota", has_status=True)
 SECRET = _core(core.Secret)
 SERVICEACCOUNT = _core(core.ServiceAccount, "sa", subresources=("token",))
-SERVICE = _core(core.Service, "svc", categories=_ALL, has_status=True)
+SERVICE = _core(core.Service, "svc", categories=_ALL, has_status=True, subresources=("proxy",))
 
 # ── apps/v1, batch/v1, autoscaling/v2, policy/v1 ────────────────────────────────────────────────────────────────
 

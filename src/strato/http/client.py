@@ -337,6 +337,23 @@ async def connect(origin: Origin, through: socket.socket | None = None) -> Conne
     return connection
 
 
+async def over(sock: socket.socket, tls: ssl.SSLContext | None) -> Connection:
+    """Return a connection over a connected socket; TLS expects no name in the certificate.
+
+    Raises:
+        OSError: TLS fails, or not in time.
+    """
+    name = "" if tls is not None else None
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                Connection, sock=sock, ssl=tls, server_hostname=name
+            )
+    except TimeoutError as error:
+        raise TimeoutError(f"no connection within {_CONNECT_SECONDS:g} s") from error
+    return connection
+
+
 def header(name: str, value: str) -> str:
     """Return a header as it is sent.
 

@@ -29,6 +29,7 @@ from strato.server.rest.binding import Binder
 from strato.server.rest.delete import Deleter
 from strato.server.rest.evict import Evictor
 from strato.server.rest.logs import PodLogs
+from strato.server.rest.proxy import Proxy
 from strato.server.rest.read import Reader
 from strato.server.rest.reviews import Reviews
 from strato.server.rest.rights import ANONYMOUS, Attributes, Authorizer, WriteRights, attributes_of, authorize
@@ -116,6 +117,7 @@ class ApiServer(Handler):
         self._scale = Scale(self.state, self._writer)
         self._logs = PodLogs(self.state, None)
         self._streams = PodStreams(self.state)
+        self._proxy = Proxy(self.state, self._streams)
         self._custom = CustomKinds(self.state, self._deleter)
         self._reviews = Reviews(authorizer, access.tokens)
         self._tokens = TokenRequests(self.state, access.tokens)
@@ -227,7 +229,7 @@ class ApiServer(Handler):
                         verb = ""
                         raise NotFound("the server could not find the requested resource")
                     resource = served_there.kind.plural
-                    if request.method == "HEAD":  # Kubernetes has routes for GET alone
+                    if request.method == "HEAD" and path.subresource != "proxy":  # Kubernetes has routes for GET alone
                         raise MethodNotAllowed(_NOT_ALLOWED)
                     action = self._action(path, served_there, verb)
                     subresource = path.subresource  # one that there is
@@ -325,6 +327,8 @@ class ApiServer(Handler):
 
     def _subresource_action(self, target: ResourcePath, served: Served, verb: str) -> Action:
         kind, sub = served.kind, target.subresource
+        if sub == "proxy" and kind in (catalog.POD, catalog.SERVICE):
+            return self._proxy.handle
         if (sub == "status" and kind.has_status) or (sub == "approval" and sub in kind.subresources):
             match verb:
                 case "get":
@@ -344,13 +348,6 @@ class ApiServer(Handler):
                 return self._evictor.evict
             if sub in _STREAMS and verb in ("get", "create"):
                 return self._streams.connect
-            if sub == "proxy" or sub.startswith("proxy/"):
-                raise ApiError(
-                    "pods/proxy is not served by the embedded API server; use port-forward, or the pod IP on the "
-                    "node's machine",
-                    reason="NotImplemented",
-                    code=501,
-                )
         elif sub == "token" and verb == "create" and kind is catalog.SERVICEACCOUNT:
             return self._tokens.create
         elif kind.group == "" and kind.plural == "namespaces" and sub == "finalize" and verb == "update":

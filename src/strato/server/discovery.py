@@ -32,6 +32,7 @@ _SUBRESOURCE_KINDS = {
     "exec": ("PodExecOptions", "", "", ("create", "get")),
     "portforward": ("PodPortForwardOptions", "", "", ("create", "get")),
     "eviction": ("Eviction", "policy", "v1", ("create",)),
+    "proxy": ("{}ProxyOptions", "", "", ("create", "delete", "get", "patch", "update")),
     "token": ("TokenRequest", "authentication.k8s.io", "v1", ("create",)),
 }
 """Kind, group, version and verbs of subresources that are not of their parent's kind."""
@@ -188,7 +189,8 @@ def _subresources(kind: Kind) -> list[tuple[str, str, str, str, tuple[str, ...]]
     found: list[tuple[str, str, str, str, tuple[str, ...]]] = []
     for name in kind.subresources:
         if name in _SUBRESOURCE_KINDS:
-            found.append((name, *_SUBRESOURCE_KINDS[name]))
+            named, group, version, verbs = _SUBRESOURCE_KINDS[name]
+            found.append((name, named.format(kind.name), group, version, verbs))
         elif name == "log":
             found.append((name, kind.name, "", "", ("get",)))
         elif name not in ("status", "scale"):

@@ -24,7 +24,7 @@ def parse_path(path: str) -> ResourcePath | None:
         if count >= 5 and parts[2] == "namespaces" and (count > 5 or parts[4] not in ("status", "finalize")):
             # by far the most frequent form: an object of the core group in a namespace
             name = parts[5] if count > 5 else ""
-            return ResourcePath("", parts[1], parts[4], parts[3], name, "/".join(parts[6:]) if count > 6 else "")
+            return ResourcePath("", parts[1], parts[4], parts[3], name, _subresource(parts[6:]) if count > 6 else "")
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and count >= 4:
         group, version, rest = parts[1], parts[2], parts[3:]
@@ -36,8 +36,12 @@ def parse_path(path: str) -> ResourcePath | None:
         namespace, rest = rest[1], rest[2:]
     plural = rest[0]
     name = rest[1] if len(rest) > 1 else ""
-    subresource = "/".join(rest[2:])
-    return ResourcePath(group, version, plural, namespace, name, subresource)
+    return ResourcePath(group, version, plural, namespace, name, _subresource(rest[2:]))
+
+
+def _subresource(parts: list[str]) -> str:
+    """Return the subresource; what follows ``proxy`` is a path of whoever the request is passed on to."""
+    return "proxy" if parts[:1] == ["proxy"] else "/".join(parts)
 
 
 def verb_of(method: str, has_name: bool, is_watch: bool) -> str:

@@ -93,7 +93,7 @@ class PodStreams:
         if target.subresource == "exec" and not command:
             raise BadRequest("you must specify a command")
         container = container_of(pod, target.name, request.param("container"))
-        source = self._source_of(pod)
+        source = self.source_of(pod)
 
         async def begin(protocol: str) -> Opened:
             uid = pod["metadata"]["uid"]
@@ -115,7 +115,7 @@ class PodStreams:
         self, request: Request, target: ResourcePath, pod: Json
     ) -> tuple[Sequence[str], Callable[[str], Coroutine[Any, Any, Opened]]]:
         """Return how ports are forwarded."""
-        source = self._source_of(pod)
+        source = self.source_of(pod)
         ports = PodPort(source, pod["metadata"]["uid"], target.name)
 
         async def begin(protocol: str) -> Opened:
@@ -125,7 +125,12 @@ class PodStreams:
 
         return (TUNNEL, *LEGACY), begin
 
-    def _source_of(self, pod: Json) -> StreamSource:
+    def source_of(self, pod: Json) -> StreamSource:
+        """Return what reaches a pod.
+
+        Raises:
+            BadRequest: Nothing of it runs.
+        """
         name, spec, phase = pod["metadata"]["name"], pod["spec"], (pod.get("status") or {}).get("phase")
         if not spec.get("nodeName"):
             raise BadRequest(f"pod {name} does not have a host assigned")

@@ -1,0 +1,214 @@
+"""``pods/proxy`` and ``services/proxy``: pass an HTTP request on to a port of a pod.
+
+The connection is made in the pod's own network by whatever runs it (`StreamSource.connect`), so that nobody reaches
+through here what is no pod: an endpoint that names none is refused.
+
+Source: k8s.io/apimachinery/pkg/util/proxy for what of a request and an answer is changed on the way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from urllib.parse import quote, urlencode, urlsplit
+
+from strato.api import catalog
+from strato.api.wire import Request, Response
+from strato.errors import BadRequest, TooManyRequests, Unavailable, one_line
+from strato.http.client import Answer, Connection, over
+from strato.http.fetch import message
+from strato.http.tls import client_context
+from strato.server.path import ResourcePath
+from strato.server.preparation import Json
+from strato.server.registry import Served
+from strato.server.rest.state import State
+from strato.server.rest.streams import PodStreams
+
+MOST_PROXIED = 256
+"""Requests that are being passed on at a time; each holds a connection."""
+IDLE_SECONDS = 300.0
+"""How long a pod may be silent in the middle of an answer."""
+_PAGE_BYTES = 1 << 20
+"""Of a page whose links are rewritten; those of a larger one stay."""
+_PREFIX_PARTS = 7  # api, v1, namespaces, NAMESPACE, pods, NAME, proxy
+_OF_ONE_CONNECTION = frozenset(
+    ("connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
+)
+_NOT_PASSED_ON = _OF_ONE_CONNECTION | {"authorization", "content-encoding", "expect", "host", "proxy-authorization"}
+"""Headers of one connection, credentials, and the encoding of a body, which has been unpacked."""
+_NOT_PASSED_BACK = _OF_ONE_CONNECTION | {"content-type", "date", "proxy-authenticate"}
+_LINK = re.compile(
+    r"""(?P<before>\s(?:action|background|cite|codebase|data|formaction|href|longdesc|manifest|poster|profile|src|usemap)
+    \s*=\s*(?P<quote>["']))(?P<path>/[^"'/][^"']*|/)(?P=quote)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+class Proxy:
+    """Passes requests on.
+
+    Args:
+        state: Where pods and endpoints are looked up.
+        streams: Knows what reaches the pods.
+    """
+
+    def __init__(self, state: State, streams: PodStreams) -> None:
+        self._state = state
+        self._streams = streams
+        self._open = 0
+
+    async def handle(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Answer with what the pod answers.
+
+        Raises:
+            ApiError: There is no such pod or port, or it does not answer.
+        """
+        parts = request.path.lstrip("/").split("/")
+        prefix, rest = "/" + "/".join(parts[:_PREFIX_PARTS]), "/".join(parts[_PREFIX_PARTS:])
+        scheme, name, port = _split_name(target.name)
+        if served.kind is catalog.POD:
+            pod, number = self._pod_port(target.namespace, name, port)
+        else:
+            pod, number = self._endpoint(target.namespace, name, port)
+        query = urlencode(request.query, doseq=True)
+        if len(parts) == _PREFIX_PARTS and request.method in ("GET", "HEAD"):
+            location = quote(prefix) + "/" + (f"?{query}" if query else "")
+            return Response(301, b"", "text/html; charset=utf-8", {"Location": location})
+        url = f"{scheme}://{name}:{number}/{quote(rest)}" + (f"?{query}" if query else "")
+        if self._open >= MOST_PROXIED:
+            raise TooManyRequests(
+                f"{MOST_PROXIED} requests are being passed on to pods; try again", retry_after_seconds=1
+            )
+        self._open += 1
+        try:
+            connection, answer = await self._ask(request, url, pod, number)
+        except BaseException:
+            self._open -= 1
+            raise
+        return self._passed_back(request, prefix, connection, answer)
+
+    async def _ask(self, request: Request, url: str, pod: Json, port: int) -> tuple[Connection, Answer]:
+        headers = [(name, value) for name, value in request.headers.items() if name not in _NOT_PASSED_ON]
+        sent = message(url, request.method, headers=[*headers, ("Connection", "close")], body=request.body)
+        source = self._streams.source_of(pod)
+        try:
+            connection = await over(
+                await source.connect(pod["metadata"]["uid"], port),
+                client_context(insecure=True) if sent.secure else None,
+            )
+            return connection, await connection.ask(sent.data, IDLE_SECONDS, stream=True)
+        except OSError as error:
+            raise Unavailable(f"error trying to reach service: {one_line(error)}") from error
+
+    def _passed_back(self, request: Request, prefix: str, connection: Connection, answer: Answer) -> Response:
+        headers = {name: value for name, value in answer.headers.items() if name not in _NOT_PASSED_BACK}
+        if "location" in headers:
+            headers["location"] = _relocated(headers["location"], prefix)
+        content_type = answer.headers.get("content-type", "application/octet-stream")
+        if request.method == "HEAD" or answer.status in (204, 304):
+            self._end(connection)
+            return Response(answer.status, b"", content_type, headers)
+        is_page = content_type.startswith("text/html") and "content-encoding" not in headers
+        stream = _Body(answer.chunks(), lambda: self._end(connection), prefix if is_page else "")
+        return Response(answer.status, b"", content_type, headers, stream)
+
+    def _end(self, connection: Connection) -> None:
+        connection.abort()
+        self._open -= 1
+
+    def _pod_port(self, namespace: str, name: str, port: str) -> tuple[Json, int]:
+        pod = self._state.require(catalog.POD, namespace, name)
+        if port:
+            return pod, _number(port)
+        declared = (one for container in pod["spec"]["containers"] for one in container.get("ports") or ())
+        return pod, next((one["containerPort"] for one in declared if one.get("protocol", "TCP") == "TCP"), 80)
+
+    def _endpoint(self, namespace: str, name: str, port: str) -> tuple[Json, int]:
+        """Return a pod behind a service, and its port; any one of those that are ready."""
+        service = self._state.require(catalog.SERVICE, namespace, name)
+        if port.isdigit():
+            named = [one.get("name", "") for one in service["spec"].get("ports") or () if str(one["port"]) == port]
+            if not named:
+                raise Unavailable(f'no service port {port} found for service "{name}"')
+            port = named[0]
+        endpoints = self._state.latest(catalog.ENDPOINTS, namespace, name) or {}
+        found = list(_addresses(endpoints, port))
+        if not found:
+            raise Unavailable(f'no endpoints available for service "{name}"')
+        address, number = self._state.rng.choice(found)
+        reference = address.get("targetRef") or {}
+        pod = self._state.latest(catalog.POD, namespace, reference.get("name", ""))
+        if reference.get("kind") != "Pod" or pod is None:
+            raise Unavailable(f'the endpoint {address.get("ip")} of service "{name}" is no pod of this cluster')
+        return pod, number
+
+
+def _addresses(endpoints: Json, port: str) -> Iterator[tuple[Json, int]]:
+    for subset in endpoints.get("subsets") or ():
+        for one in subset.get("ports") or ():
+            if one.get("name", "") == port:
+                for address in subset.get("addresses") or ():
+                    yield address, one["port"]
+
+
+def _split_name(text: str) -> tuple[str, str, str]:
+    """Return scheme, name and port of ``[SCHEME:]NAME[:PORT]``.
+
+    Raises:
+        BadRequest: It is not of that form.
+    """
+    parts = text.split(":")
+    scheme, name, port = {1: ("", text, ""), 2: ("", *parts), 3: parts}.get(len(parts), ("?", "", ""))
+    if scheme not in ("", "http", "https") or not name:
+        raise BadRequest(f"invalid request {text!r}: write NAME, NAME:PORT or SCHEME:NAME:PORT with http or https")
+    return scheme or "http", name, port
+
+
+def _number(port: str) -> int:
+    if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        raise BadRequest(f"port {port!r} is no number from 1 to 65535")
+    return int(port)
+
+
+def _relocated(location: str, prefix: str) -> str:
+    """Return where a redirect of the pod's to a path of its own leads from outside."""
+    parts = urlsplit(location)
+    return location if parts.netloc or not parts.path.startswith("/") else prefix + location
+
+
+class _Body(AsyncIterator[bytes]):
+    """The body of an answer, also where nobody ever reads it; links of a page to its server lead through the proxy.
+
+    Args:
+        chunks: What arrives.
+        end: Frees what is behind it.
+        prefix: Of the links' new paths; empty leaves the body as it is, and so stays a large page.
+    """
+
+    def __init__(self, chunks: AsyncIterator[bytes], end: Callable[[], None], prefix: str) -> None:
+        self._chunks, self._prefix = chunks, prefix
+        self._end: Callable[[], None] | None = end
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await self._page() if self._prefix else await anext(self._chunks)
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    async def _page(self) -> bytes:
+        prefix, self._prefix = self._prefix, ""
+        page = b""
+        async for chunk in self._chunks:
+            page += chunk
+            if len(page) > _PAGE_BYTES:
+                return page
+        text = page.decode("latin-1")
+        return _LINK.sub(lambda found: f"{found['before']}{prefix}{found['path']}{found['quote']}", text).encode(
+            "latin-1"
+        )
