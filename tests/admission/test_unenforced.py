@@ -23,7 +23,9 @@ from tests.server.asking import MERGE, Client
 DONE: Mapping[str, str] = {
     "server": "Binding ComponentStatus Namespace Event PodTemplate ServiceAccount CustomResourceDefinition APIService "
     "SelfSubjectReview TokenReview LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview "
-    "SubjectAccessReview ClusterRole ClusterRoleBinding Role RoleBinding FlowSchema PriorityLevelConfiguration Lease",
+    "SubjectAccessReview ClusterRole ClusterRoleBinding Role RoleBinding FlowSchema PriorityLevelConfiguration Lease "
+    "MutatingWebhookConfiguration ValidatingWebhookConfiguration ValidatingAdmissionPolicy "
+    "ValidatingAdmissionPolicyBinding",
     "admission": "LimitRange ResourceQuota RuntimeClass",
     "controllers": "DaemonSet Deployment ReplicaSet ReplicationController StatefulSet CronJob Job "
     "ControllerRevision Endpoints EndpointSlice CertificateSigningRequest "

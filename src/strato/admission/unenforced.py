@@ -19,10 +19,6 @@ _MOST: Final = 12
 """Warnings of one answer."""
 
 KINDS: Final[Mapping[Kind, str]] = {
-    catalog.MUTATINGWEBHOOKCONFIGURATION: "webhooks are not called on this cluster",
-    catalog.VALIDATINGWEBHOOKCONFIGURATION: "webhooks are not called on this cluster",
-    catalog.VALIDATINGADMISSIONPOLICY: "admission policies are not evaluated on this cluster",
-    catalog.VALIDATINGADMISSIONPOLICYBINDING: "admission policies are not evaluated on this cluster",
     catalog.HORIZONTALPODAUTOSCALER: "nothing scales workloads on this cluster; use kubectl scale",
     catalog.NETWORKPOLICY: "nothing enforces it on this cluster: pods reach one another",
     catalog.INGRESS: "no ingress controller runs on this cluster; connect to the pods' addresses",

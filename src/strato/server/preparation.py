@@ -241,6 +241,19 @@ def identify(served: Served, metadata: Json, clock: Clock, rng: random.Random) -
         metadata.pop("generation", None)
 
 
+def begin_again(served: Served, obj: Json, before: Json) -> None:
+    """Take from a new object what admission may not set; what the server gave it (``before``) stays."""
+    metadata = obj["metadata"]
+    metadata.pop("resourceVersion", None)
+    begin_metadata(metadata)
+    for member in ("uid", "creationTimestamp", "generation"):
+        if member in before["metadata"]:
+            metadata[member] = before["metadata"][member]
+        else:
+            metadata.pop(member, None)
+    begin_status(served, obj)
+
+
 def begin_status(served: Served, obj: Json) -> None:
     """Give a new object the status it begins with."""
     if not served.is_custom:

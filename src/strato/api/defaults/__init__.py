@@ -23,6 +23,8 @@ from strato.api.defaults.others import (
     default_network_policy,
     default_node,
     default_persistent_volume,
+    default_policy,
+    default_policy_binding,
     default_priority_class,
     default_quota,
     default_role_binding,
@@ -79,6 +81,8 @@ _DEFAULTS: dict[Kind, Default] = {
     catalog.NETWORKPOLICY: default_network_policy,
     catalog.MUTATINGWEBHOOKCONFIGURATION: default_webhooks,
     catalog.VALIDATINGWEBHOOKCONFIGURATION: default_webhooks,
+    catalog.VALIDATINGADMISSIONPOLICY: default_policy,
+    catalog.VALIDATINGADMISSIONPOLICYBINDING: default_policy_binding,
 }
 
 _INITIAL_STATUS: dict[Kind, dict[str, Any]] = {

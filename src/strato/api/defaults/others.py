@@ -199,6 +199,32 @@ def default_network_policy(obj: Json) -> None:
                 port["protocol"] = "TCP"
 
 
+def default_policy(obj: Json) -> None:
+    """Default a ValidatingAdmissionPolicy."""
+    spec = obj.get("spec")
+    if spec is None:
+        return
+    if spec.get("failurePolicy") is None:
+        spec["failurePolicy"] = "Fail"
+    _default_match(spec.get("matchConstraints"))
+
+
+def default_policy_binding(obj: Json) -> None:
+    """Default a ValidatingAdmissionPolicyBinding."""
+    _default_match((obj.get("spec") or {}).get("matchResources"))
+
+
+def _default_match(resources: Json | None) -> None:
+    if resources is None:
+        return
+    for name, value in (("matchPolicy", "Equivalent"), ("namespaceSelector", {}), ("objectSelector", {})):
+        if resources.get(name) is None:
+            resources[name] = value
+    for rule in (*(resources.get("resourceRules") or ()), *(resources.get("excludeResourceRules") or ())):
+        if rule.get("scope") is None:
+            rule["scope"] = "*"
+
+
 def default_webhooks(obj: Json) -> None:
     """Default webhook configurations."""
     for hook in obj.get("webhooks") or ():

@@ -12,7 +12,15 @@ from typing import Any
 from strato.api import catalog, certificates, names
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
-from strato.api.validation import flowcontrol, others, persistentvolumes, pod, runtimeclasses, workloads
+from strato.api.validation import (
+    admissionregistration,
+    flowcontrol,
+    others,
+    persistentvolumes,
+    pod,
+    runtimeclasses,
+    workloads,
+)
 from strato.api.validation.metadata import NameCheck, validate_metadata, validate_metadata_update
 from strato.errors import Cause
 
@@ -58,6 +66,10 @@ _CREATE: dict[Kind, Create] = {
     catalog.CERTIFICATESIGNINGREQUEST: certificates.validate,
     catalog.FLOWSCHEMA: flowcontrol.validate_flow_schema,
     catalog.PRIORITYLEVELCONFIGURATION: flowcontrol.validate_priority_level,
+    catalog.MUTATINGWEBHOOKCONFIGURATION: admissionregistration.validate_webhooks,
+    catalog.VALIDATINGWEBHOOKCONFIGURATION: admissionregistration.validate_webhooks,
+    catalog.VALIDATINGADMISSIONPOLICY: admissionregistration.validate_policy,
+    catalog.VALIDATINGADMISSIONPOLICYBINDING: admissionregistration.validate_policy_binding,
 }
 _FIXED_SELECTOR = workloads.fixed_selector(workloads.validate_workload)
 _UPDATE: dict[Kind, Update] = {

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
@@ -137,6 +137,21 @@ class Divisible(Generic[T]):
     def __call__(self) -> T:
         """Return the result, made in one go."""
         return self._whole()
+
+
+class Elsewhere(Generic[T]):
+    """What others compute, a webhook say: awaited between two steps, while nothing else of the loop waits for it.
+
+    Args:
+        ask: Begins to wait; what it may raise ends the work.
+    """
+
+    def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
+        self.ask = ask
+
+    def __call__(self) -> T:
+        """Refuse: who is asked elsewhere cannot be waited for at once."""
+        raise AssertionError("an answer from elsewhere is waited for between steps")
 
 
 def divided(steps: Steps[T]) -> Steps[T]:
@@ -292,7 +307,10 @@ class Dispatcher:
 
         while not ended:
             computation = await self.run(flow, step)
-            given = None if computation is None else await self._computed(flow, computation)
+            if isinstance(computation, Elsewhere):
+                given = await computation.ask()
+            else:
+                given = None if computation is None else await self._computed(flow, computation)
         return ended[0]
 
     async def finish_seated(self, flow: Flow, steps: Steps[T]) -> T:

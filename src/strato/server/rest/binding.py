@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Awaitable, Callable
+from functools import lru_cache, partial
 from typing import Literal
 
 import msgspec
@@ -16,11 +16,13 @@ from strato.errors import BadRequest, Conflict
 from strato.http.parser import MAX_BODY_BYTES
 from strato.server import preparation
 from strato.server.bodies import read_body
+from strato.server.flowcontrol.dispatch import Steps
 from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.path import ResourcePath
 from strato.server.preparation import encode
 from strato.server.registry import Served
 from strato.server.rest import stored, storing
+from strato.server.rest.largewrites import in_slices
 from strato.server.rest.state import State, object_key
 from strato.server.rest.stored import SPEC, STATUS, Stored, read_object
 from strato.server.rest.storing import check_options
@@ -58,8 +60,26 @@ class Binder:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def bind(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def bind(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Set the pod's node, merge the binding's annotations and labels and mark the pod scheduled."""
+        if self._state.dynamic.concerns(served.kind, "CREATE", "binding"):
+            begin = partial(self._admitting, request, target, served)
+            return in_slices(self._state, request, served.kind, target.name, begin)
+        return self._bind(request, target, served)
+
+    def _admitting(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
+        """Bind once webhooks and policies admit it."""
+        target = target._replace(subresource="binding")
+        binding = preparation.read_typed(catalog.BINDING, request)
+        asked = storing.admission_request(request, target, served.kind, "CREATE", binding, None)
+        yield from self._state.dynamic.admit(asked, storing.options(asked))
+        headers = {**request.headers, "content-type": "application/json"}
+        changed = Request(
+            request.method, request.path, request.query, headers, preparation.encode(asked.object), request.user
+        )
+        return storing.with_warnings(self._bind(changed, target, served), asked.warnings)
+
+    def _bind(self, request: Request, target: ResourcePath, served: Served) -> Response:
         kind, state = served.kind, self._state
         if state.rights.restrict(request.user, kind):
             state.rights.check(storing.admission_request(request, target, kind, "CREATE", None, None), target.name)
@@ -97,7 +117,7 @@ class Binder:
         state.recent.note(result, bound, body)
         return Response(201, _SUCCESS)
 
-    def create(self, request: Request, target: ResourcePath, pods: Served) -> Response:
+    def create(self, request: Request, target: ResourcePath, pods: Served) -> Response | Awaitable[Response]:
         """Bind the pod that a binding posted to ``bindings`` is named after."""
         binding = read_body(request.body, request.headers.get("content-type", ""))
         metadata = binding.get("metadata") if isinstance(binding, dict) else None

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from strato.admission import AdmissionRequest
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import forbidden, invalid_value, not_found, not_supported
@@ -57,11 +58,11 @@ class Deleter:
     def delete(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Delete an object, now or once its finalizers and its grace period allow."""
         body = self._state.bucket(served.kind).latest(object_key(served.kind, target.namespace, target.name))
-        if body is None or len(body) <= UNCOUNTED_BYTES:
+        calls = self._state.dynamic.concerns(served.kind, "DELETE")
+        if not calls and (body is None or len(body) <= UNCOUNTED_BYTES):
             return at_once(self._deleting(request, target, served))
-        return largewrites.answered(
-            self._state, request, served, target.name, body, lambda: self._deleting(request, target, served)
-        )
+        begin = partial(self._deleting, request, target, served)
+        return largewrites.answered(self._state, request, served, target.name, body, begin, calls=calls)
 
     def _deleting(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
         kind = served.kind
@@ -76,13 +77,23 @@ class Deleter:
         check_preconditions(kind, target.name, options, old)
         if kind is catalog.NAMESPACE and target.name in _PROTECTED_NAMESPACES:
             raise forbidden(kind, target.name, "this namespace may not be deleted")
+        admission_request = self._admission_request(request, target, kind, old)
+        yield from self._state.dynamic.admit(admission_request, _as_sent(options))
+        if bucket.latest(key) is not stored:
+            raise largewrites.Changed
+        body, gone = self.remove(request, kind, target, old, options)
+        if gone and not strategy_of(served).returns_deleted:
+            answer = Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
+        else:
+            answer = shown(request, served, body, now=self._state.clock.now())
+        return storing.with_warnings(answer, admission_request.warnings)
+
+    def _admission_request(self, request: Request, target: ResourcePath, kind: Kind, old: Json) -> AdmissionRequest:
+        """Return what admission is asked about a deletion, once our own rules admit it."""
         admission_request = storing.admission_request(request, target, kind, "DELETE", None, old)
         self._state.rights.check(admission_request, target.name)
         self._state.admission.validate(admission_request, self._state)
-        body, gone = self.remove(request, kind, target, old, options)
-        if gone and not strategy_of(served).returns_deleted:
-            return Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
-        return shown(request, served, body, now=self._state.clock.now())
+        return admission_request
 
     def delete_collection(
         self, request: Request, target: ResourcePath, served: Served
@@ -110,9 +121,12 @@ class Deleter:
         def done() -> Response:
             return self._reader.listed(request, served, deletion.found, revision)
 
+        flows = self._state.flows
+        if self._state.dynamic.concerns(served.kind, "DELETE"):
+            steps = self._deleting_some(request, target, served, options, deletion, done)
+            return flows.dispatcher.finish_seated(flows.flow_of(request), steps)
         if step():
             return done()
-        flows = self._state.flows
         return completed(flows.dispatcher, flows.flow_of(request), step, done)
 
     def _delete_some(
@@ -127,9 +141,7 @@ class Deleter:
             if deletion.wanted.matches(body):
                 old = _decode(body)
                 one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
-                admission_request = storing.admission_request(request, one, kind, "DELETE", None, old)
-                self._state.rights.check(admission_request, one.name)
-                self._state.admission.validate(admission_request, self._state)
+                self._admission_request(request, one, kind, old)
                 self.remove(request, kind, one, old, options)
                 deletion.found.append(body)
                 if len(deletion.found) == deletion.limit:
@@ -140,6 +152,39 @@ class Deleter:
             if left <= 0:
                 return False
         return True
+
+    def _deleting_some(
+        self,
+        request: Request,
+        target: ResourcePath,
+        served: Served,
+        options: Json,
+        deletion: _Deletion,
+        done: Callable[[], Response],
+    ) -> Steps[Response]:
+        """Delete all selected objects, each once webhooks and policies admit that."""
+        bucket, warnings = self._state.bucket(served.kind), {}
+        for key in deletion.keys:
+            body = bucket.latest(key)
+            if body is None or not deletion.wanted.matches(body):
+                continue
+            while body is not None:
+                old = yield from stored_steps(body)
+                one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
+                admission_request = self._admission_request(request, one, served.kind, old)
+                yield from self._state.dynamic.admit(admission_request, _as_sent(options))
+                before, body = body, bucket.latest(key)
+                if body is before:
+                    break
+            else:
+                continue
+            warnings.update(dict.fromkeys(admission_request.warnings))
+            self.remove(request, served.kind, one, old, options)
+            deletion.found.append(body)
+            yield None
+            if len(deletion.found) == deletion.limit:
+                break
+        return storing.with_warnings(done(), list(warnings))
 
     def remove(
         self, request: Request, kind: Kind, target: ResourcePath, old: Json, options: Json
@@ -198,6 +243,11 @@ def _read_options(request: Request) -> tuple[Request, Json]:
     elif request.query.get("dryRun"):
         storing.check_options(request, "DeleteOptions")
     return request, options
+
+
+def _as_sent(options: Json) -> Json:
+    """Return delete options as webhooks are sent them."""
+    return {**options, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
 
 
 def _is_number(text: str) -> bool:

@@ -61,6 +61,7 @@ class Evictor:
             body,
             lambda: self._evicting(request, target, served),
             looks_at_many=bool(budgets) and are_many(self._state, served.kind, target.namespace),
+            calls=self._state.dynamic.concerns(served.kind, "CREATE", "eviction"),
         )
 
     def _evicting(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
@@ -80,6 +81,8 @@ class Evictor:
             raise not_found(kind, target.name)
         pod = yield from stored_steps(body)
         self._state.rights.check(storing.admission_request(request, target, kind, "CREATE", eviction, pod), target.name)
+        asked = storing.admission_request(request, target, kind, "CREATE", eviction, None)
+        yield from self._state.dynamic.admit(asked, storing.options(asked))
         phase = pod.get("status", {}).get("phase")
         if phase not in (*FINISHED, "Pending") and not pod["metadata"].get("deletionTimestamp"):
             yield from self._check_budgets(target.namespace, pod)
@@ -90,7 +93,7 @@ class Evictor:
             self._mark(request, kind, target, pod)
         self._deleter.remove(request, kind, target, pod, options)
         done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-        return Response(201, encode(done))
+        return storing.with_warnings(Response(201, encode(done)), asked.warnings)
 
     def _mark(self, request: Request, kind: Kind, target: ResourcePath, pod: Json) -> None:
         """Say on the pod why it will be gone: its owner may treat disruptions unlike failures."""

@@ -40,6 +40,7 @@ def answered(
     begin: Callable[[], Steps[Response]],
     *,
     looks_at_many: bool = False,
+    calls: bool = False,
 ) -> Response | Awaitable[Response]:
     """Answer a write: at once when all it looks at is small and its rules cost little, otherwise in turn with others.
 
@@ -51,10 +52,11 @@ def answered(
         stored: The object as it is.
         begin: Begins to work the answer out; `Changed` makes it begin anew.
         looks_at_many: Whether it depends on many other objects.
+        calls: Whether webhooks or policies may be about it.
     """
     kind = served.kind
-    if isinstance(request.body, ParsedBody):
-        return _in_slices(state, request, kind, name, begin)
+    if calls or isinstance(request.body, ParsedBody):
+        return in_slices(state, request, kind, name, begin)
     is_long = looks_at_many or (stored is not None and len(stored) > UNCOUNTED_BYTES)
     if is_long and not request.uncommitted:
         return _with_seat(state, request, kind, name, begin)
@@ -86,12 +88,17 @@ async def _with_seat(
     state: State, request: Request, kind: Kind, name: str, begin: Callable[[], Steps[Response]]
 ) -> Response:
     async with state.flows.dispatcher.seat(state.flows.flow_of(request)):
-        return await _in_slices(state, request, kind, name, begin)
+        return await in_slices(state, request, kind, name, begin)
 
 
-async def _in_slices(
+async def in_slices(
     state: State, request: Request, kind: Kind, name: str, begin: Callable[[], Steps[Response]]
 ) -> Response:
+    """Answer a write step by step, and anew where the object was written meanwhile.
+
+    Raises:
+        Conflict: That happened again and again.
+    """
     flows = state.flows
     for _ in range(_ATTEMPTS):
         try:

@@ -8,7 +8,7 @@ place, and of several errors the same one is reported whatever is known. Here ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from strato.admission import AdmissionRequest
 from strato.api.wire import Request
 from strato.server import preparation
 from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.jsonbodies import check_shape
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json
 from strato.server.registry import Served
@@ -30,7 +31,8 @@ METADATA, REST, STATUS, KINDS, NEW = "metadata", "rest", "status", "kinds", "new
 """What steps read: the metadata, the status, all other members, the kinds that admission reads, and what is new each
 time (other stored objects, time, random numbers)."""
 AGAIN = "again"
-"""Declared by steps that repeat a check because other requests may have been served since."""
+"""Declared by steps for which there is no need where all is done at once: they ask others, or repeat a check because
+other requests may have been served since."""
 NOTHING: frozenset[str] = frozenset()
 _KINDS_MAX = 512
 
@@ -111,10 +113,11 @@ class Pipeline:
         for manner, steps in plan.sliced:
             if manner == _IN_SLICES:
                 yield partial(_run, steps, state, draft)
-            elif manner == _COUNTING:
-                draft.due = yield from _due(state, draft)
-            else:
+            elif manner == _INLINE:
                 _run(steps, state, draft)
+            else:
+                for step in steps:
+                    yield from _STEPWISE[step](state, draft)
 
     def _plan(self, served: Served, known: frozenset[str]) -> Plan:
         if len(self._plans) >= _KINDS_MAX:  # definitions came and went
@@ -138,12 +141,12 @@ def _run(steps: Iterable[Step], state: State, draft: Draft) -> None:
 
 def _manner(row: Row) -> str:
     """Return how a step is done."""
-    if row.step is count_quotas:
-        return _COUNTING
+    if row.step in _STEPWISE:
+        return _STEP_BY_STEP
     return _IN_SLICES if row.reads <= _OF_THE_OBJECT else _INLINE
 
 
-_IN_SLICES, _COUNTING, _INLINE = "in turn", "counting", "inline"
+_IN_SLICES, _STEP_BY_STEP, _INLINE = "in turn", "step by step", "inline"
 _OF_THE_OBJECT = frozenset((METADATA, REST, STATUS))
 
 
@@ -194,16 +197,67 @@ def admit(state: State, draft: Draft) -> None:
 def count_quotas(state: State, draft: Draft) -> None:
     """Find out what is to be charged to quotas."""
     if quotas.are_any(state):
-        draft.due = at_once(_due(state, draft))
+        at_once(_counting(state, draft))
 
 
-def _due(state: State, draft: Draft) -> Steps[quotas.Due]:
-    if draft.body or draft.target.subresource:  # a body: nothing is to be stored
-        return ()
-    return (yield from quotas.due(state, draft.served.kind, draft.target.namespace, draft.obj, draft.old))
+def _counting(state: State, draft: Draft) -> Steps[None]:
+    if not draft.body and not draft.target.subresource:  # a body: nothing is to be stored
+        draft.due = yield from quotas.due(state, draft.served.kind, draft.target.namespace, draft.obj, draft.old)
 
 
 def charge_quotas(state: State, draft: Draft) -> None:
     """Charge that."""
     if draft.due and not storing.is_dry_run(draft.request):
         quotas.charge(state, draft.target.namespace, draft.due)
+
+
+def call_mutating(_state: State, _draft: Draft) -> None:
+    """Let webhooks change the object; what they are called for is done step by step."""
+
+
+def _mutating(state: State, draft: Draft) -> Steps[None]:
+    request = draft.admission_request()
+    changed = yield from state.dynamic.mutate(request, storing.options(request), partial(_rechecked, state, draft))
+    if changed:
+        assert request.object is not None, "an object remains one"
+        draft.obj, draft.status = request.object, None
+        state.admission.mutate(request, state)
+
+
+def _rechecked(state: State, draft: Draft, obj: Json) -> Json:
+    """Return what a webhook made of the object, with what it may not change as it was, and defaults.
+
+    Raises:
+        ApiError: It is no object of this kind any more.
+    """
+    served, old = draft.served, draft.old
+    check_shape(obj)
+    obj = preparation.check_type(served, obj)
+    preparation.check_namespace(served.kind, obj, draft.target.namespace)
+    preparation.check_fields(served, obj, "Ignore")
+    if old is None:
+        preparation.begin_again(served, obj, draft.obj)
+    else:
+        preparation.prepare_update(served, obj, old, subresource=draft.target.subresource)
+    if draft.target.subresource != "finalize":
+        preparation.fill_defaults(served, obj)
+    return obj
+
+
+def call_validating(_state: State, _draft: Draft) -> None:
+    """Let policies and webhooks refuse; what they are asked about is done step by step."""
+
+
+def _validating(state: State, draft: Draft) -> Steps[None]:
+    request = draft.admission_request()
+    known = len(request.warnings)
+    yield from state.dynamic.validate(request, storing.options(request))
+    draft.warnings += request.warnings[known:]
+
+
+_STEPWISE: Mapping[Step, Callable[[State, Draft], Steps[None]]] = {
+    count_quotas: _counting,
+    call_mutating: _mutating,
+    call_validating: _validating,
+}
+"""Steps that consist of steps, between which others are served."""

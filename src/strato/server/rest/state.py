@@ -14,6 +14,7 @@ from strato.api.kinds import Kind
 from strato.api.status import not_found
 from strato.clock import Clock
 from strato.errors import Cause, Forbidden
+from strato.server.dynamicadmission.service import DynamicAdmission
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import counting_timer
 from strato.server.preparation import Json
@@ -109,6 +110,8 @@ class State:
         self._buckets = _Buckets(store, registry)
         self.bucket: Callable[[Kind], Bucket | VersionedBucket] = self._buckets.__getitem__
         """Returns the bucket of a kind; all its versions share one. A look-up in C: each write asks ten times."""
+        self.dynamic = DynamicAdmission(self, self.webhooks, rng)
+        """Webhooks and policies that users configure."""
 
     def definition_changed(self) -> None:
         """Look anew at how objects are stored and served."""

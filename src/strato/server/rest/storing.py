@@ -78,6 +78,17 @@ def admission_request(
     )
 
 
+_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+
+
+def options(request: AdmissionRequest) -> Json | None:
+    """Return the options of a write as webhooks are sent them; None where it has none."""
+    kind = _OPTIONS.get(str(request.operation))
+    if kind is None:
+        return None
+    return {"kind": kind, "apiVersion": "meta.k8s.io/v1", **({"dryRun": ["All"]} if request.dry_run else {})}
+
+
 def free_key(state: State, kind: Kind, metadata: Json) -> str:
     """Return the key of a new object; a generated name that is taken is made again, in place.
 
@@ -135,9 +146,13 @@ def answer(
     """Return the stored object as the client wants to see it, with warnings in the header."""
     if not warnings and served.form is None and request.headers.get("accept") in _PLAINLY:
         return Response(status, body)
-    response = shown(request, served, body, now=state.clock.now(), status=status)
+    return with_warnings(shown(request, served, body, now=state.clock.now(), status=status), warnings)
+
+
+def with_warnings(response: Response, warnings: Sequence[str]) -> Response:
+    """Return an answer with warnings in the header."""
     if warnings:
-        response.headers = {"warning": "\n".join(f'299 - "{_escaped(text)}"' for text in warnings)}
+        response.headers = {**response.headers, "warning": "\n".join(f'299 - "{_escaped(text)}"' for text in warnings)}
     return response
 
 

@@ -12,6 +12,7 @@ from strato.http.websocket import WebSocket, accept
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json
 from strato.server.registry import Served
+from strato.server.rest import storing
 from strato.server.rest.logs import container_of
 from strato.server.rest.portforward import LEGACY, TUNNEL, PodPort, forward, tunnel
 from strato.server.rest.remotecommand import PROTOCOLS, carry
@@ -29,6 +30,9 @@ _ENDED = ("Succeeded", "Failed")
 _NO_SPDY = "SPDY is not spoken here, WebSocket is: use kubectl 1.31 or newer, or {}"
 _COMMAND = "kubectl 1.29 or 1.30 with KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true, or 'strato exec'"
 _FORWARD = "kubectl 1.30 with KUBECTL_PORT_FORWARD_WEBSOCKETS=true, or 'strato port-forward'"
+
+_OPTIONS = {"attach": "PodAttachOptions", "exec": "PodExecOptions", "portforward": "PodPortForwardOptions"}
+"""What admission sees of a connection."""
 
 Opened = tuple[Callable[[WebSocket], Coroutine[Any, Any, None]], Callable[[], None]]
 """What serves a session, and what frees what is behind it."""
@@ -52,6 +56,7 @@ class PodStreams:
         if self._state.authorizer is not None:  # a WebSocket is asked for by GET, which reading allows
             authorize(self._state.authorizer, user, attributes_of(request, "create", target))
         pod = self._state.require(served.kind, target.namespace, target.name)
+        await self._admit(request, target, served)
         prepare = self._forwarding if target.subresource == "portforward" else self._running
         protocols, open_session = prepare(request, target, pod)
         if request.headers.get("upgrade", "").lower().startswith("spdy"):
@@ -73,6 +78,22 @@ class PodStreams:
         session.when_ended(partial(self._count, user, -1))
         session.when_ended(close)  # also where the client has gone before it began
         return Response(101, headers=headers, session=session)
+
+    async def _admit(self, request: Request, target: ResourcePath, served: Served) -> None:
+        """Let webhooks and policies refuse a connection."""
+        state = self._state
+        if not state.dynamic.concerns(served.kind, "CONNECT", target.subresource):
+            return
+        options: Json = {"kind": _OPTIONS[target.subresource], "apiVersion": "v1"}
+        if target.subresource == "portforward":
+            options["ports"] = [int(port) for port in request.query.get("ports") or () if port.isdigit()]
+        else:
+            options |= {name: request.flag(name) for name in ("stdin", "stdout", "stderr", "tty")}
+            options |= {"container": request.param("container")}
+            if target.subresource == "exec":
+                options["command"] = list(request.query.get("command") or ())
+        asked = storing.admission_request(request, target, served.kind, "CONNECT", options, None)
+        await state.flows.dispatcher.finish(state.flows.flow_of(request), state.dynamic.admit(asked, None))
 
     def _count(self, user: User, change: int) -> None:
         left = self._sessions.get(user, 0) + change

@@ -61,8 +61,9 @@ class Writer:
     def create(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Create an object and answer it."""
         counts = self._looks_at_many(request, target, served)
+        calls = self._state.dynamic.concerns(served.kind, "CREATE")
         known = None
-        if not counts and self._is_cacheable(request, served):
+        if not (counts or calls) and self._is_cacheable(request, served):
             known = self._memo.look_up(request, target, served)
         if isinstance(known, Cached):
             obj = {**known.accepted.rest, "metadata": known.metadata}
@@ -70,9 +71,9 @@ class Writer:
             self._creation.at_once(draft, KNOWN_TEXT if known.begin else KNOWN_REST)
             if not known.begin:
                 self._memo.fill_template(target.namespace, request.body, known)
-        elif counts or not is_short(request, served):
+        elif counts or calls or not is_short(request, served):
             begin = partial(self._creating, request, target, served, known)
-            return answered(self._state, request, served, "", None, begin, looks_at_many=counts)
+            return answered(self._state, request, served, "", None, begin, looks_at_many=counts, calls=calls)
         else:
             draft = Draft(request, target, served, *self._read(request, served, "CreateOptions"))
             self._creation.at_once(draft)
@@ -117,6 +118,7 @@ class Writer:
             body,
             lambda: self._updating(request, target, served),
             looks_at_many=self._looks_at_many(request, target, served),
+            calls=self._calls(target, served),
         )
 
     def _updating(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
@@ -160,8 +162,8 @@ class Writer:
             )
         key = object_key(kind, target.namespace, target.name)
         body = self._state.bucket(kind).latest(key)
-        result = None
-        memoises = self._state.memoises and served.form is None
+        result, calls = None, self._calls(target, served)
+        memoises = self._state.memoises and served.form is None and not calls
         if body is not None and memoises and not self._state.rights.restrict(request.user, kind):
             result = memberpatch.patched(self._state, request, target, served, media, body)
         if result is not None:
@@ -178,6 +180,7 @@ class Writer:
             body,
             lambda: self._patching(request, target, served, media),
             looks_at_many=self._looks_at_many(request, target, served),
+            calls=calls,
         )
 
     def _patching(self, request: Request, target: ResourcePath, served: Served, media: str) -> Steps[Response]:
@@ -256,6 +259,13 @@ class Writer:
             return _as_stored(served, obj), preparation.strict(problems, mode or "Warn")
         except BadRequest as error:
             raise BadRequest(preparation.unhandled(kind, error.message)) from error
+
+    def _calls(self, target: ResourcePath, served: Served) -> bool:
+        """Tell whether webhooks or policies may be about an update, which may create the object."""
+        concerns = self._state.dynamic.concerns
+        return concerns(served.kind, "UPDATE", target.subresource) or (
+            strategy_of(served).created_by_update and concerns(served.kind, "CREATE")
+        )
 
     def _looks_at_many(self, request: Request, target: ResourcePath, served: Served) -> bool:
         """Tell whether many objects are counted for a write over HTTPS, which is then done in slices."""

@@ -1,0 +1,177 @@
+"""Expressions in CEL about one write: what they see of it, and what they may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+from strato.admission import AdmissionRequest
+from strato.api import cel
+from strato.api.kinds import Kind
+from strato.lru import memoised
+from strato.server.dynamicadmission.matching import Json
+from strato.server.flowcontrol import timeslice
+from strato.server.flowcontrol.dispatch import Steps
+
+T = TypeVar("T")
+INLINE_UNITS = 20_000
+"""What expressions may cost in one go, about 2 ms; those that cost more are evaluated in slices."""
+
+
+class Failed(Exception):
+    """An expression cannot be compiled or evaluated; the message says which, and why."""
+
+
+@memoised(16 << 20, longest=16 << 10)
+def compiled(text: str) -> cel.Program | str:
+    """Return an expression as a program, or why it is none."""
+    try:
+        return cel.compile_expression(text)
+    except cel.UnsupportedExpression as error:
+        return str(error)
+
+
+def evaluate(text: str, env: cel.Env) -> Any:
+    """Return the value of an expression.
+
+    Raises:
+        Failed: There is none.
+    """
+    program = compiled(text)
+    if isinstance(program, str):
+        raise Failed(f"compilation failed: {program}")
+    try:
+        return program(env)
+    except cel.CostExceeded:
+        raise
+    except cel.EvaluationError as error:
+        raise Failed(f"expression '{text}' resulted in error: {error}") from error
+
+
+class Variables(Mapping[str, Any]):
+    """The ``variables`` of a policy: each is evaluated when it is first looked at, and may look at those before it."""
+
+    def __init__(self, written: Sequence[Mapping[str, Any]], env: Mapping[str, Any]) -> None:
+        self._expressions = {one["name"]: str(one["expression"]) for one in written}
+        self._env = {**env, "variables": self}
+        self._values: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._values:
+            expression = self._expressions[name]
+            self._values[name] = None  # what looks at itself finds nothing
+            try:
+                self._values[name] = evaluate(expression, self._env)
+            except Failed as error:
+                del self._values[name]
+                raise cel.EvaluationError(f"composited variable {name!r} fails to evaluate: {error}") from error
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._expressions)
+
+    def __len__(self) -> int:
+        return len(self._expressions)
+
+
+def environment(
+    request: AdmissionRequest, matched: Kind, namespace: Json | None, params: Json | None = None
+) -> dict[str, Any]:
+    """Return what expressions see of a write.
+
+    Args:
+        request: The write.
+        matched: The kind as which it matched.
+        namespace: That of the object, as it is stored.
+        params: An object with parameters.
+    """
+    return {
+        "object": in_version(request.object, matched),
+        "oldObject": in_version(request.old_object, matched),
+        "request": described(request, matched),
+        "namespaceObject": namespace,
+        "params": params,
+    }
+
+
+def in_version(obj: Json | None, kind: Kind) -> Json | None:
+    """Return an object in another version of its kind, where it has one."""
+    if obj is None or obj.get("kind") != kind.name or obj.get("apiVersion") == kind.api_version:
+        return obj
+    return {**obj, "apiVersion": kind.api_version}
+
+
+def described(request: AdmissionRequest, matched: Kind) -> Json:
+    """Return the attributes of a write, as reviews carry them and expressions see them, without its objects."""
+    kind, user = request.kind, request.user
+    subject = request.object or request.old_object or {}
+    named = _named(str(subject.get("apiVersion") or kind.api_version), str(subject.get("kind") or kind.name))
+    resource = {"group": kind.group, "version": kind.version, "resource": kind.plural}
+    shown = named if named["kind"] != kind.name else _named(matched.api_version, matched.name)
+    result: Json = {
+        "kind": shown,
+        "resource": {"group": matched.group, "version": matched.version, "resource": matched.plural},
+        "requestKind": named,
+        "requestResource": resource,
+        "name": request.name,
+        "operation": str(request.operation),
+        "userInfo": {
+            "username": user.name if user else "",
+            "groups": list(user.groups) if user else [],
+            **({"uid": user.uid} if user and user.uid else {}),
+            **({"extra": {key: list(values) for key, values in user.extra}} if user and user.extra else {}),
+        },
+        "dryRun": request.dry_run,
+    }
+    if request.namespace:
+        result["namespace"] = request.namespace
+    if request.subresource:
+        result["subResource"] = result["requestSubResource"] = request.subresource
+    return result
+
+
+def _named(api_version: str, name: str) -> Json:
+    group, _, version = api_version.rpartition("/")
+    return {"group": group, "version": version, "kind": name}
+
+
+def matches(conditions: Sequence[Mapping[str, Any]], env: cel.Env, *, fails_open: bool) -> bool:
+    """Whether all ``matchConditions`` hold; one that does not counts more than those that fail.
+
+    Raises:
+        Failed: Some fail, and the failure policy is not to ignore that.
+    """
+    failures = []
+    for condition in conditions:
+        try:
+            if evaluate(condition["expression"], env) is not True:
+                return False
+        except (Failed, cel.CostExceeded) as error:
+            failures.append(str(error))
+    if failures and not fails_open:
+        raise Failed("; ".join(failures))
+    return not failures
+
+
+def bounded(work: Callable[[], T]) -> Steps[T]:
+    """Evaluate expressions: at once where that costs little, otherwise in slices and up to the limit of one object."""
+    with cel.budget(INLINE_UNITS) as meter:
+        try:
+            result = work()
+        except (Failed, cel.CostExceeded):
+            if meter.left >= 0:
+                raise
+    if meter.left >= 0:
+        return result
+    limited: T = yield lambda: _limited(work)
+    return limited
+
+
+def _limited(work: Callable[[], T]) -> T:
+    computation = timeslice.current()
+    with (
+        nullcontext() if computation is None else computation.pausing_itself(),
+        cel.budget(cel.OBJECT_LIMIT, None if computation is None else computation.pause),
+    ):
+        return work()

@@ -1,0 +1,157 @@
+"""Which writes a webhook or a policy is about: rules, scopes, selectors, versions that are equivalent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from strato.admission import AdmissionRequest
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.selectors import Selector, from_label_selector
+from strato.api.shapes import LabelSelector
+
+Json = dict[str, Any]
+_EXEMPT_GROUPS = frozenset(("admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io"))
+"""What configures admission must stay open to who made a mistake in it; reviews are questions, never stored."""
+
+
+def is_exempt(kind: Kind) -> bool:
+    """Whether nothing that users configure is about a kind."""
+    return kind.group in _EXEMPT_GROUPS
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A ``RuleWithOperations``; ``*`` stands for all."""
+
+    operations: frozenset[str]
+    groups: frozenset[str]
+    versions: frozenset[str]
+    resources: tuple[tuple[str, str], ...]
+    """Resources and subresources."""
+    scope: str
+    names: frozenset[str]
+    """Of objects; empty: all."""
+
+    @classmethod
+    def of(cls, written: Mapping[str, Any]) -> Rule:
+        """Return a rule as it is written."""
+        parts = [text.partition("/") for text in written.get("resources") or ()]
+        return cls(
+            frozenset(written.get("operations") or ()),
+            frozenset(written.get("apiGroups") or ()),
+            frozenset(written.get("apiVersions") or ()),
+            tuple((resource, subresource) for resource, _, subresource in parts),
+            written.get("scope") or "*",
+            frozenset(written.get("resourceNames") or ()),
+        )
+
+    def covers(self, kind: Kind, operation: str, subresource: str) -> bool:
+        """Whether it is about an operation on a kind, wherever the object is and whatever its name."""
+        namespaced = kind.namespaced
+        return (
+            _holds(self.operations, operation)
+            and _holds(self.groups, kind.group)
+            and _holds(self.versions, kind.version)
+            and (self.scope == "*" or (self.scope == "Namespaced") is namespaced)
+            and any(
+                resource in ("*", kind.plural) and below in ("*", subresource) for resource, below in self.resources
+            )
+        )
+
+
+def _holds(items: frozenset[str], wanted: str) -> bool:
+    return "*" in items or wanted in items
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a webhook, a policy or a binding is about: the ``MatchResources`` of all three."""
+
+    rules: tuple[Rule, ...]
+    takes_all: bool
+    """Whether there are no rules, and that means all: of a binding, not of a webhook."""
+    excluded: tuple[Rule, ...]
+    is_exact: bool
+    """Whether versions of one resource count as different ones."""
+    namespaces: Selector
+    objects: Selector
+
+    @classmethod
+    def of(cls, written: Mapping[str, Any], rules: str = "resourceRules") -> Scope:
+        """Return a scope as it is written.
+
+        Raises:
+            InvalidSelector: A selector is none.
+        """
+        return cls(
+            tuple(map(Rule.of, written.get(rules) or ())),
+            rules == "resourceRules" and not written.get(rules),
+            tuple(map(Rule.of, written.get("excludeResourceRules") or ())),
+            written.get("matchPolicy") == "Exact",
+            _selector(written.get("namespaceSelector")),
+            _selector(written.get("objectSelector")),
+        )
+
+    def covered(
+        self, kind: Kind, operation: str, subresource: str, others: Iterable[Kind], name: str | None = None
+    ) -> Kind | None:
+        """Return as which kind the rules are about an operation, the kind itself before its equivalents.
+
+        Args:
+            kind: What is written.
+            operation: How.
+            subresource: Of it.
+            others: The same resource in other versions.
+            name: Of the object; None asks about any.
+        """
+        kinds = (kind,) if self.is_exact else (kind, *others)
+        if name is not None and any(
+            _applies(rule, one, operation, subresource, name) for rule in self.excluded for one in kinds
+        ):
+            return None
+        if self.takes_all:
+            return kind
+        for one in kinds:
+            if any(_applies(rule, one, operation, subresource, name) for rule in self.rules):
+                return one
+        return None
+
+    def selects(self, request: AdmissionRequest, namespace: Json | None) -> bool:
+        """Whether the selectors take an object, new or old, and its namespace as it is stored."""
+        return self._selects_namespace(request, namespace) and (
+            self.objects.is_empty
+            or any(self.objects.matches(_labels(one)) for one in (request.object, request.old_object) if one)
+        )
+
+    def _selects_namespace(self, request: AdmissionRequest, namespace: Json | None) -> bool:
+        if self.namespaces.is_empty:
+            return True
+        if request.kind is catalog.NAMESPACE:
+            is_sent = request.object is not None and not request.subresource
+            return self.namespaces.matches(_labels(request.object if is_sent else request.old_object or namespace))
+        return not request.namespace or self.namespaces.matches(_labels(namespace))
+
+
+def _applies(rule: Rule, kind: Kind, operation: str, subresource: str, name: str | None) -> bool:
+    named = name is None or not rule.names or name in rule.names
+    return named and rule.covers(kind, operation, subresource)
+
+
+def _selector(written: Any) -> Selector:
+    return from_label_selector(msgspec.convert(written or {}, LabelSelector))
+
+
+def _labels(obj: Json | None) -> Mapping[str, str]:
+    metadata = (obj or {}).get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return labels if isinstance(labels, dict) else {}
+
+
+def equivalents(kind: Kind, kinds: Sequence[Kind]) -> tuple[Kind, ...]:
+    """Return the same resource in its other versions."""
+    return tuple(one for one in kinds if one is not kind and one.plural == kind.plural and one.group == kind.group)

@@ -1,0 +1,86 @@
+"""`DynamicAdmission`: what the writing verbs ask of webhooks and policies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+from strato.admission import AdmissionRequest
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.server.dynamicadmission.conditions import bounded
+from strato.server.dynamicadmission.matching import Json
+from strato.server.dynamicadmission.policies import decide
+from strato.server.dynamicadmission.sources import Concerned, Sources, World
+from strato.server.dynamicadmission.webhooks import Webhooks
+from strato.server.flowcontrol.dispatch import Steps
+from strato.server.webhookclient import WebhookClient
+
+
+class DynamicAdmission:
+    """Admission by what users configure.
+
+    Args:
+        world: What is stored and served.
+        client: Calls webhooks.
+        rng: Makes the uids of reviews.
+    """
+
+    def __init__(self, world: World, client: WebhookClient, rng: random.Random) -> None:
+        self._world = world
+        self._sources = Sources(world)
+        self._webhooks = Webhooks(client, rng)
+
+    def concerns(self, kind: Kind, operation: str, subresource: str = "") -> bool:
+        """Whether any webhook or policy may be about an operation; such a write is not done at once."""
+        return self._sources.concerned(kind, operation, subresource) is not None
+
+    def admit(self, request: AdmissionRequest, options: Json | None) -> Steps[None]:
+        """Let webhooks change, and policies and webhooks judge, what is not stored: a deletion, a connection.
+
+        Raises an `ApiError` where one refuses.
+        """
+        yield from self.mutate(request, options, _as_it_is)
+        yield from self.validate(request, options)
+
+    def mutate(self, request: AdmissionRequest, options: Json | None, check: Callable[[Json], Json]) -> Steps[bool]:
+        """Let webhooks change a write; return whether one did. Raises an `ApiError` where one refuses."""
+        concerned = self._concerned(request)
+        if concerned is None or not concerned.mutating:
+            return False
+        namespace = self._namespace(request)
+        return (yield from self._webhooks.mutate(request, concerned, namespace, options, check))
+
+    def validate(self, request: AdmissionRequest, options: Json | None) -> Steps[None]:
+        """Let policies and webhooks judge a write. Raises an `ApiError` where one refuses."""
+        concerned = self._concerned(request)
+        if concerned is None:
+            return
+        namespace = self._namespace(request)
+        yield from self._judge(request, concerned, namespace)
+        if concerned.validating:
+            yield from self._webhooks.validate(request, concerned, namespace, options)
+
+    def _judge(self, request: AdmissionRequest, concerned: Concerned, namespace: Json | None) -> Steps[None]:
+        denial = None
+        for policy in concerned.policies:
+            decided = yield from bounded(partial(decide, policy, request, self._world, concerned.others, namespace))
+            request.warnings.extend(decided.warnings)
+            for key, value in decided.annotations.items():
+                request.audit_annotations.setdefault(key, value)
+            denial = denial or decided.denial
+        if denial is not None:
+            raise denial
+
+    def _concerned(self, request: AdmissionRequest) -> Concerned | None:
+        return self._sources.concerned(request.kind, str(request.operation), request.subresource)
+
+    def _namespace(self, request: AdmissionRequest) -> Json | None:
+        """Return the namespace of an object as it is stored; of a namespace the one itself."""
+        name = request.name if request.kind is catalog.NAMESPACE else request.namespace
+        return self._world.get(catalog.NAMESPACE, "", name) if name else None
+
+
+def _as_it_is(obj: Json) -> Json:
+    return obj

@@ -1,0 +1,278 @@
+"""Calls of webhooks about one write: the mutating one after another, the validating at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from strato.admission import AdmissionRequest
+from strato.api.kinds import Kind
+from strato.errors import ApiError, BadRequest, Forbidden, InternalError
+from strato.server.bodies import read_body
+from strato.server.dynamicadmission import conditions, reviews
+from strato.server.dynamicadmission.matching import Json
+from strato.server.dynamicadmission.reviews import BadReview, Verdict
+from strato.server.dynamicadmission.sources import Concerned, Hook
+from strato.server.flowcontrol.dispatch import Elsewhere, Steps
+from strato.server.jsonbodies import UNCOUNTED_BYTES, json_steps
+from strato.server.patch import apply_json_patch
+from strato.server.preparation import new_uid
+from strato.server.webhookclient import CallFailed, WebhookClient
+
+_log = logging.getLogger(__name__)
+_encode = msgspec.json.Encoder().encode
+_DEFAULT_SECONDS, _LEAST_SECONDS, _MOST_SECONDS = 10, 1, 30
+_MUTATION, _VALIDATION = "mutation.webhook.admission.k8s.io", "validating.webhook.admission.k8s.io"
+
+
+class Call(NamedTuple):
+    """A webhook that is to be called, and what it will be asked."""
+
+    hook: Hook
+    version: str
+    uid: str
+    body: bytes
+    seconds: float
+
+
+@dataclass(slots=True)
+class Webhooks:
+    """Asks webhooks.
+
+    Args:
+        client: Calls them.
+        rng: Makes the uids of reviews.
+    """
+
+    client: WebhookClient
+    rng: random.Random
+
+    def mutate(
+        self,
+        request: AdmissionRequest,
+        concerned: Concerned,
+        namespace: Json | None,
+        options: Json | None,
+        check: Callable[[Json], Json],
+    ) -> Steps[bool]:
+        """Let webhooks change the object of a write; return whether one did.
+
+        As in Kubernetes each is called with what those before it left. Once any has changed something, those that were
+        called before it and ask for that are called a second time.
+
+        Args:
+            request: The write; its object is replaced.
+            concerned: The webhooks, in order.
+            namespace: That of the object, as it is stored.
+            options: Of the operation.
+            check: Returns a changed object with its defaults, or raises an `ApiError`.
+
+        Raises:
+            ApiError: A webhook refused it, or could not be asked.
+        """
+        called: dict[Hook, int] = {}
+        """Those to be called again where something changes later, with the number of changes when they were called."""
+        changes = 0
+        for again in (0, 1):
+            for index, hook in enumerate(concerned.mutating):
+                if again and called.get(hook, changes) == changes:
+                    continue
+                call = yield from self._call_for(hook, request, concerned.others, namespace, options)
+                if call is None:
+                    continue
+                label = f"round_{again}_index_{index}"
+                changed = False
+                verdict = yield from self._verdict(call, request, f"failed-open.{_MUTATION}/{label}", mutates=True)
+                if verdict is not None:
+                    _note(request, hook, verdict)
+                    changed = yield from _patched(hook, verdict, request, check)
+                    changes += changed
+                note = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
+                request.audit_annotations[f"{_MUTATION}/{label}"] = _encode(note).decode()
+                if not again and hook.written.get("reinvocationPolicy") == "IfNeeded":
+                    called[hook] = changes
+        return changes > 0
+
+    def validate(
+        self, request: AdmissionRequest, concerned: Concerned, namespace: Json | None, options: Json | None
+    ) -> Steps[None]:
+        """Ask all webhooks at the same time.
+
+        Raises:
+            ApiError: One refused it, the first in order, or could not be asked.
+        """
+        calls: list[Call] = []
+        for hook in concerned.validating:
+            call = yield from self._call_for(hook, request, concerned.others, namespace, options)
+            if call is not None:
+                calls.append(call)
+        if not calls:
+            return
+        answers: list[bytes | CallFailed | ApiError] = yield Elsewhere(lambda: self._all(calls))
+        refused: ApiError | None = None
+        for index, (call, answer) in enumerate(zip(calls, answers, strict=True)):
+            try:
+                key = f"failed-open.{_VALIDATION}/round_0_index_{index}"
+                verdict = yield from self._read(call, answer, request, key, mutates=False)
+                if verdict is not None:
+                    _note(request, call.hook, verdict)
+            except ApiError as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
+
+    def _call_for(
+        self,
+        hook: Hook,
+        request: AdmissionRequest,
+        others: Sequence[Kind],
+        namespace: Json | None,
+        options: Json | None,
+    ) -> Steps[Call | None]:
+        """Return how a webhook is asked about a write; None: it is not.
+
+        Raises:
+            Forbidden: Its conditions cannot be evaluated.
+            BadRequest: A dry run would have effects.
+        """
+        scope, written = hook.scope, hook.written
+        matched = scope.covered(request.kind, str(request.operation), request.subresource, others)
+        if matched is None or not scope.selects(request, namespace):
+            return None
+        if written.get("matchConditions"):
+            env = conditions.environment(request, matched, None)
+            holds = yield from _conditions_hold(hook, request, env)
+            if not holds:
+                return None
+        if request.dry_run and written.get("sideEffects") not in ("None", "NoneOnDryRun"):
+            raise BadRequest(f'admission webhook "{hook.name}" does not support dry run')
+        uid = new_uid(self.rng)
+        try:
+            version = reviews.version_for(written.get("admissionReviewVersions"))
+        except BadReview as error:
+            if hook.fails_open:
+                return None
+            raise _failed(hook, f"could not create admission objects: {error}") from error
+        body = _encode(reviews.question(version, uid, request, matched, options))
+        seconds = min(max(written.get("timeoutSeconds") or _DEFAULT_SECONDS, _LEAST_SECONDS), _MOST_SECONDS)
+        return Call(hook, version, uid, body, seconds)
+
+    async def _all(self, calls: Sequence[Call]) -> list[bytes | CallFailed | ApiError]:
+        return list(await asyncio.gather(*map(self._asked, calls)))
+
+    async def _asked(self, call: Call) -> bytes | CallFailed | ApiError:
+        try:
+            return await self.client.post(call.hook.written.get("clientConfig") or {}, call.body, call.seconds)
+        except (CallFailed, ApiError) as error:
+            return error
+
+    def _verdict(self, call: Call, request: AdmissionRequest, open_key: str, *, mutates: bool) -> Steps[Verdict | None]:
+        answer: bytes | CallFailed | ApiError = yield Elsewhere(lambda: self._asked(call))
+        return (yield from self._read(call, answer, request, open_key, mutates=mutates))
+
+    def _read(
+        self,
+        call: Call,
+        answer: bytes | CallFailed | ApiError,
+        request: AdmissionRequest,
+        open_key: str,
+        *,
+        mutates: bool,
+    ) -> Steps[Verdict | None]:
+        """Return what a webhook answered; None where it could not be asked and that is to be ignored.
+
+        Raises:
+            ApiError: It could not be asked, or said no.
+        """
+        hook = call.hook
+        try:
+            if isinstance(answer, CallFailed):
+                raise BadReview(f"failed to call webhook: {answer}")
+            if isinstance(answer, ApiError):
+                raise answer
+            try:
+                value = yield from _decoded(answer)
+                verdict = reviews.verdict(call.version, call.uid, value, mutates=mutates)
+            except BadReview as error:
+                raise BadReview(f"received invalid webhook response: {error}") from error
+        except BadReview as error:
+            if not hook.fails_open:
+                raise _failed(hook, str(error)) from error
+            _log.warning("a webhook is ignored: webhook=%s error=%s", hook.name, error)
+            request.audit_annotations[open_key] = hook.name
+            return None
+        if not verdict.allowed:
+            _note(request, hook, verdict)
+            raise reviews.refusal(hook.name, verdict.result)
+        return verdict
+
+
+def _conditions_hold(hook: Hook, request: AdmissionRequest, env: Any) -> Steps[bool]:
+    try:
+        return (
+            yield from conditions.bounded(
+                lambda: conditions.matches(hook.written["matchConditions"], env, fails_open=hook.fails_open)
+            )
+        )
+    except conditions.Failed as error:
+        raise Forbidden(f'{request.kind.resource} "{request.name}" is forbidden: {error}') from error
+
+
+def _decoded(answer: bytes) -> Steps[Any]:
+    try:
+        if len(answer) > UNCOUNTED_BYTES:
+            return (yield from json_steps(answer))
+        return read_body(answer, "application/json")
+    except ApiError as error:
+        raise BadReview(str(error)) from error
+
+
+def _patched(hook: Hook, verdict: Verdict, request: AdmissionRequest, check: Callable[[Json], Json]) -> Steps[bool]:
+    """Apply the patch of a webhook; return whether it changed anything."""
+    if not verdict.patch:
+        return False
+    try:
+        operations = yield from _decoded(verdict.patch)
+    except BadReview as error:
+        if hook.fails_open:
+            return False
+        raise _failed(hook, f"received undecodable patch in webhook response: {error}") from error
+    before = request.object
+    if not operations:
+        return False
+    if before is None:
+        raise InternalError(
+            f'Internal error occurred: admission webhook "{hook.name}" attempted to modify the object, which is not '
+            "supported for this operation"
+        )
+
+    def apply() -> Json:
+        # operations work in place, and what was sent may be shared with what is stored
+        return check(apply_json_patch(msgspec.json.decode(_encode(before)), operations))
+
+    try:
+        after = (yield apply) if len(verdict.patch) > UNCOUNTED_BYTES else apply()
+    except ApiError as error:
+        raise InternalError(
+            f'Internal error occurred: the patch of admission webhook "{hook.name}": {error}'
+        ) from error
+    if after == before:
+        return False
+    request.object = after
+    return True
+
+
+def _note(request: AdmissionRequest, hook: Hook, verdict: Verdict) -> None:
+    request.warnings.extend(verdict.warnings)
+    for key, value in verdict.annotations.items():
+        request.audit_annotations.setdefault(f"{hook.name}/{key}", value)
+
+
+def _failed(hook: Hook, why: str) -> InternalError:
+    return InternalError(f'Internal error occurred: failed calling webhook "{hook.name}": {why}')
