@@ -9,8 +9,9 @@ import pytest
 from strato.api import catalog
 from strato.api.apps import Deployment, ReplicaSet
 from strato.api.coordination import Lease
-from strato.api.core import ConfigMap, Endpoints, Namespace, Node, Pod, ReplicationController, ServiceAccount
+from strato.api.core import ConfigMap, Endpoints, Event, Namespace, Node, Pod, ReplicationController, ServiceAccount
 from strato.api.discovery import EndpointSlice
+from strato.api.kinds import Kind
 from strato.clock import format_micro_time
 from strato.controllers.kube.rolloutplan import Scale, plan_scales, resolve_bounds
 from strato.errors import NotFound
@@ -453,3 +454,62 @@ def test_what_keeps_pods_from_being_made_is_a_condition_until_it_is_gone() -> No
         await world.until(is_well, 120)
 
     play(scenario)
+
+
+def custom(kind: str, name: str, namespace: str = "default", **metadata: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": namespace, **metadata}
+    return {"apiVersion": "example.com/v1", "kind": kind, "metadata": meta}
+
+
+def owned_by(owner: dict[str, Any]) -> list[dict[str, Any]]:
+    named = {"apiVersion": "example.com/v1beta1", "kind": owner["kind"], "name": owner["metadata"]["name"]}
+    return [{**named, "uid": owner["metadata"]["uid"], "blockOwnerDeletion": True}]
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
+def test_dependents_of_custom_owners_are_collected(propagation: str) -> None:
+    """Operators (dask-kubernetes among them) own what they make by an object of their own kind, in any version."""
+    names = {"kind": "Cluster", "plural": "clusters", "singular": "cluster", "listKind": "ClusterList"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "clusters.example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [
+                {"name": "v1beta1", "served": True, "storage": False, "schema": schema},
+                {"name": "v1", "served": True, "storage": True, "schema": schema},
+            ],
+        },
+    }
+
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.CUSTOMRESOURCEDEFINITION, definition)
+        await world.settle()
+        clusters = Kind("example.com", "v1", "Cluster", "clusters")
+        top = await world.cluster.create(clusters, custom("Cluster", "top"), "default")
+        below = custom("Cluster", "below", ownerReferences=owned_by(top))
+        middle = await world.cluster.create(clusters, below, "default")
+        for name, owner, namespace in (("near", middle, "default"), ("far", middle, "kube-public")):
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+            body["metadata"]["ownerReferences"] = owned_by(owner)
+            await world.cluster.create(catalog.CONFIGMAP, body, namespace)
+        await world.settle()
+        assert [m.metadata.name for m in (await world.cluster.list(ConfigMap, "default")).items] == ["near"]
+        with pytest.raises(NotFound):  # its owner is in another namespace: there is none
+            await world.cluster.get(ConfigMap, "far", "kube-public")
+        events = (await world.cluster.list(Event, "kube-public")).items
+        assert [event.reason for event in events] == ["OwnerRefInvalidNamespace"]
+        await world.cluster.delete(clusters, "top", "default", propagation=propagation)
+        await world.settle()
+        left = [one["metadata"]["name"] for one in (await world.cluster.list(clusters, "default")).items]
+        maps = [m.metadata.name for m in (await world.cluster.list(ConfigMap, "default")).items]
+        assert (left, maps) == ((["below"], ["near"]) if propagation == "Orphan" else ([], []))
+        await world.cluster.delete(catalog.CUSTOMRESOURCEDEFINITION, "clusters.example.com")
+        await world.settle()
+        assert (await world.cluster.list(ConfigMap, "default")).items == []
+
+    play(scenario, enabled=("kube-garbage-collector",))

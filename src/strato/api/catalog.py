@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TypedDict, Unpack
 
 from strato.api import (
+    apiextensions,
     apps,
     batch,
     certificates,
@@ -167,7 +168,7 @@ SELFSUBJECTRULESREVIEW = _kind(
 CUSTOMRESOURCEDEFINITION = _kind(
     "apiextensions.k8s.io",
     "v1",
-    unread.CustomResourceDefinition,
+    apiextensions.CustomResourceDefinition,
     "crd crds",
     namespaced=False,
     categories=_EXTENSIONS,
@@ -374,6 +375,8 @@ def kind_of(view: type[Object]) -> Kind:
     Raises:
         KeyError: The class is not the view of any kind.
     """
+    if view not in _BY_VIEW and issubclass(view, apiextensions.CustomObject):
+        return view.kind_read
     return _BY_VIEW[view]
 
 

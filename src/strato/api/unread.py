@@ -17,10 +17,6 @@ class ClusterRoleBinding(Object, frozen=True, kw_only=True):
     """Grants a cluster role everywhere."""
 
 
-class CustomResourceDefinition(Object, frozen=True, kw_only=True):
-    """A kind added to the API."""
-
-
 class Event(Object, frozen=True, kw_only=True):
     """The same stored object as ``v1.Event`` under other names; nobody reads it in this form."""
 

@@ -275,10 +275,16 @@ class Informer(Generic[V]):
 
     async def stop(self) -> None:
         """Stop reading. What is known stays readable."""
+        task = self._task
+        self.cancel()
+        if task is not None:
+            await asyncio.wait((task,))
+
+    def cancel(self) -> None:
+        """Stop reading, without waiting for the end."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            await asyncio.wait((task,))
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -389,6 +395,12 @@ class Informers:
                 field_selector=field_selector,
             )
         return cast("Informer[V]", known)
+
+    def drop(self, informer: Informer[Any]) -> None:
+        """Stop an informer and forget it; what is known stays readable."""
+        for key in [key for key, known in self._informers.items() if known is informer]:
+            del self._informers[key]
+        informer.cancel()
 
     def start(self) -> None:
         """Start all that have been asked for and do not run yet; call again after asking for more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from strato.api.meta import Object
 from strato.client.informer import Informer, Informers
@@ -32,6 +32,11 @@ class TrackedInformers(Informers):
         )
         self._used.append(found)  # type: ignore[arg-type] # only ever waited for
         return found
+
+    def drop(self, informer: Informer[Any]) -> None:
+        """Stop an informer, for all who share it."""
+        self._used = [used for used in self._used if used is not informer]
+        self._shared.drop(informer)
 
     def start(self) -> None:
         """Start what was asked for."""

@@ -21,6 +21,8 @@ from strato.client.cluster import Cluster, PatchType
 from strato.client.informer import Change, Informer, Informers
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import Clock
+from strato.controllers.kube.customkinds import CustomKinds
+from strato.controllers.recorder import Recorder
 from strato.errors import Conflict, Invalid, NotFound
 from strato.lru import LruCache
 
@@ -71,13 +73,15 @@ class GarbageCollector:
         cluster: Where to write, and to look up owners.
         informers: Where to read.
         clock: Times retries.
+        recorder: Says so of dependents whose owner is in another namespace.
     """
 
     name: ClassVar[str] = "kube-garbage-collector"
     workers: ClassVar[int] = 32
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
         self._cluster = cluster
+        self._recorder = recorder
         self._queue: WorkQueue[Item] = WorkQueue(clock)
         self._dependents: dict[str, dict[Item, bool]] = {}
         """Owner uid → dependents, and whether each blocks the owner's deletion in the foreground."""
@@ -90,6 +94,25 @@ class GarbageCollector:
             cache = self._caches[kind] = informers.informer(kind.view)
             self._by_name[kind.api_version, kind.name] = kind, cache
             cache.add_batch_handler(self._handler(kind))
+        self._unknown: dict[tuple[str, str], set[Item]] = {}
+        """Dependents of owners whose kind is not served, or not yet."""
+        self._custom = CustomKinds(informers, self._begin, self._drop)
+
+    def _begin(self, kinds: Sequence[Kind], cache: Informer[Any]) -> None:
+        self._caches[kinds[0]] = cache
+        cache.add_batch_handler(self._handler(kinds[0]))
+        for kind in kinds:
+            self._by_name[kind.api_version, kind.name] = kinds[0], cache
+            for item in self._unknown.pop((kind.api_version, kind.name), ()):
+                self._queue.add(item)
+
+    def _drop(self, kinds: Sequence[Kind], cache: Informer[Any]) -> None:
+        """Forget a kind that is no longer served: its objects are gone, whether or not that was still shown."""
+        del self._caches[kinds[0]]
+        for kind in kinds:
+            del self._by_name[kind.api_version, kind.name]
+        for one in cache.list():
+            self._gone(kinds[0], one.metadata)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -168,7 +191,8 @@ class GarbageCollector:
     # Owners
 
     def _find(self, item: Item, reference: OwnerReference) -> tuple[Kind | None, Key]:
-        kind = catalog.find_named(reference.api_version, reference.kind)
+        known = self._by_name.get((reference.api_version, reference.kind))
+        kind = known[0] if known is not None else catalog.find_named(reference.api_version, reference.kind)
         namespace = item.namespace if kind is not None and kind.namespaced else ""
         return kind, Key(namespace, reference.name)
 
@@ -205,6 +229,7 @@ class GarbageCollector:
         """Return the owner, None when it does not exist. An unknown kind counts as existing."""
         kind, key = self._find(item, reference)
         if kind is None:
+            self._unknown.setdefault((reference.api_version, reference.kind), set()).add(item)
             return Object(metadata=ObjectMeta(uid=reference.uid))
         if kind.namespaced and not key.namespace:
             return Object(metadata=ObjectMeta(uid=reference.uid))  # an invalid reference deletes nothing
@@ -214,13 +239,19 @@ class GarbageCollector:
             try:
                 owner = await self._cluster.get(kind.view, key.name, key.namespace)
             except NotFound:
-                return None
-        return owner if owner is not None and owner.metadata.uid == reference.uid else None
+                owner = None
+        if owner is not None and owner.metadata.uid == reference.uid:
+            return owner
+        if cache is not None and any(other.metadata.uid == reference.uid for other in cache.list()):
+            text = f"ownerRef {reference.kind} {reference.name} (uid {reference.uid}) does not exist in namespace "
+            about = {"apiVersion": item.kind.api_version, "kind": item.kind.name, "metadata": _named(item)}
+            self._recorder.event(about, "Warning", "OwnerRefInvalidNamespace", f'{text}"{item.namespace}"')
+        return None
 
     # Work
 
     async def _reconcile(self, item: Item) -> float | None:
-        cached = self._caches[item.kind].get(item.key)
+        cached = self._cached(item)
         if cached is None:
             return None
         meta: ObjectMeta = cached.metadata
@@ -278,18 +309,22 @@ class GarbageCollector:
                 owner = self._deleting.get(reference.uid)
                 if owner is None or reference.uid in found or not reference.block_owner_deletion:
                     continue
-                cached = self._caches[owner.kind].get(owner.key)
+                cached = self._cached(owner)
                 if cached is not None and cached.metadata.uid == reference.uid:
                     found.add(reference.uid)
                     todo.append(cached.metadata)
         return found
 
+    def _cached(self, item: Item) -> Object | None:
+        cache = self._caches.get(item.kind)
+        return cache.get(item.key) if cache is not None else None
+
     def _uid(self, item: Item) -> str:
-        cached = self._caches[item.kind].get(item.key)
+        cached = self._cached(item)
         return "" if cached is None else str(cached.metadata.uid)
 
     async def _orphan(self, dependent: Item, uid: str) -> None:
-        cached = self._caches[dependent.kind].get(dependent.key)
+        cached = self._cached(dependent)
         if cached is None:
             return
         kept = [_plain(r) for r in cached.metadata.owner_references or () if r.uid != uid]
@@ -314,6 +349,10 @@ def _waits(meta: ObjectMeta) -> bool:
     """Return whether an object that is being deleted waits for us to deal with its dependents."""
     finalizers = meta.finalizers or ()
     return FOREGROUND in finalizers or ORPHAN in finalizers
+
+
+def _named(item: Item) -> dict[str, str]:
+    return {"namespace": item.namespace, "name": item.name}
 
 
 def _plain(reference: OwnerReference) -> dict[str, Any]:

@@ -64,7 +64,6 @@ KUBE: Mapping[str, Factory] = {
     **{
         controller.name: _simple(controller)
         for controller in (
-            GarbageCollector,
             NamespaceController,
             ServiceAccountController,
             RootCertificateController,
@@ -78,6 +77,7 @@ KUBE: Mapping[str, Factory] = {
     **{
         controller.name: _recording(controller)
         for controller in (
+            GarbageCollector,
             ReplicaSetController,
             ReplicationControllerController,
             StatefulSetController,

@@ -1,0 +1,50 @@
+"""Caches of the kinds that definitions add: begun when a kind is served, dropped when it no longer is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from strato.api import catalog
+from strato.api.apiextensions import CustomResourceDefinition, kinds_of
+from strato.api.kinds import Kind
+from strato.client.informer import Change, Informer, Informers
+
+
+class CustomKinds:
+    """See the module.
+
+    Args:
+        informers: Where the caches come from.
+        on_begin: Given the versions of a kind and its cache, which has not read anything yet.
+        on_drop: Given the same when the kind is gone.
+    """
+
+    def __init__(
+        self,
+        informers: Informers,
+        on_begin: Callable[[list[Kind], Informer[Any]], None],
+        on_drop: Callable[[list[Kind], Informer[Any]], None],
+    ) -> None:
+        self._informers = informers
+        self._on_begin = on_begin
+        self._on_drop = on_drop
+        self._known: dict[str, tuple[list[Kind], Informer[Any]]] = {}
+        informers.informer(CustomResourceDefinition).add_handler(self._on_definition)
+
+    def _on_definition(self, change: Change[CustomResourceDefinition]) -> None:
+        old, new = change
+        name = change.object.metadata.name
+        if new is not None and old is not None and new.spec == old.spec:
+            return
+        known = self._known.pop(name, None)
+        if known is not None:
+            self._informers.drop(known[1])
+            self._on_drop(*known)
+        found = list(kinds_of(new)) if new is not None else []
+        if not found or any(catalog.find(kind.group, kind.version, kind.plural) is not None for kind in found):
+            return
+        cache = self._informers.informer(found[0].view)
+        self._known[name] = found, cache
+        self._on_begin(found, cache)
+        cache.start()
