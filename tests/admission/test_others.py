@@ -347,6 +347,49 @@ def test_tokens_are_mounted_when_asked() -> None:
     assert spec["containers"][0]["volumeMounts"][0]["name"] == spec["volumes"][0]["name"]
 
 
+def mounted(spec: dict[str, Any], **account: Any) -> dict[str, Any]:
+    reader = FakeWorld().add(catalog.SERVICEACCOUNT, "default", "default", **account)
+    body = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}], **spec}}
+    return admit(catalog.POD, body, reader, options=ChainOptions(mount_service_account_tokens=True))["spec"]
+
+
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
+OTHER = [{"name": "kube-api-access-abcde", "emptyDir": {}}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "account", "volumes"),
+    [
+        pytest.param({}, {}, 1, id="by default"),
+        pytest.param({}, {"automountServiceAccountToken": False}, 0, id="the account says no"),
+        pytest.param(
+            {"automountServiceAccountToken": True},
+            {"automountServiceAccountToken": False},
+            1,
+            id="the pod says yes",
+        ),
+        pytest.param({"automountServiceAccountToken": False}, {}, 0, id="the pod says no"),
+        pytest.param({"volumes": OTHER}, {}, 1, id="a volume of that name is taken for it"),
+        pytest.param(
+            {"containers": [{"name": "c", "volumeMounts": [{"name": "v", "mountPath": TOKEN}]}]}, {}, 0, id="covered"
+        ),
+    ],
+)
+def test_a_token_is_mounted_unless(spec: dict[str, Any], account: dict[str, Any], volumes: int) -> None:
+    found = mounted(spec, **account)
+    names = [volume["name"] for volume in found.get("volumes") or ()]
+    mounts = [mount["name"] for mount in found["containers"][0].get("volumeMounts") or () if mount["name"] != "v"]
+    assert mounts == names
+    assert len(names) == volumes
+
+
+def test_pull_secrets_of_the_account_are_the_pods() -> None:
+    secrets = [{"name": "registry"}]
+    assert mounted({}, imagePullSecrets=secrets)["imagePullSecrets"] == secrets
+    own = [{"name": "own"}]
+    assert mounted({"imagePullSecrets": own}, imagePullSecrets=secrets)["imagePullSecrets"] == own
+
+
 def test_claims_get_the_default_class() -> None:
     mark = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
     reader = FakeWorld().add(catalog.STORAGECLASS, "fast", metadata=mark)

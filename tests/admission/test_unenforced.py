@@ -123,7 +123,8 @@ SAMPLES: Mapping[str, tuple[Any, Any]] = {
     "progressDeadlineSeconds": (60, 600),
     "whenScaled": ("Delete", "Retain"),
     "maxSurge": ("10%", 0),
-    "catalog.service spec": ({"ports": []}, {"clusterIP": "None"}),
+    "spec.externalIPs": (["192.0.2.1"], []),
+    "spec.type": ("LoadBalancer", "NodePort"),
     "provisioner": ("csi.example.com", "kubernetes.io/no-provisioner"),
     "unhealthyPodEvictionPolicy": ("AlwaysAllow", "IfHealthyBudget"),
     "type": ("kubernetes.io/service-account-token", "Opaque"),
@@ -133,8 +134,6 @@ CASES = [(kind, path, field) for kind, tree in FIELDS.items() for path, field in
 
 
 def _sample(kind: Kind, path: tuple[Any, ...]) -> tuple[Any, Any]:
-    if kind is catalog.SERVICE:
-        return SAMPLES["catalog.service spec"]
     return SAMPLES.get(".".join(map(str, path[-2:])), SAMPLES.get(path[-1], ({"x": 1}, None)))
 
 

@@ -26,7 +26,8 @@ def test_others_are_refused_on_the_way_in_only_while_forwarding_is_on_because_of
 
 WORLD = """
 import os, socket, subprocess, sys, threading
-from strato.node.sandbox import egress, linux, netlink
+from strato.node import netlink
+from strato.node.sandbox import egress, linux
 
 linux.unshare(linux.CLONE_NEWNET | linux.CLONE_NEWNS)
 linux.make_mounts_private()

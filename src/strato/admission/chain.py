@@ -63,7 +63,7 @@ class ChainOptions:
     """Whether Kubernetes' own plug-ins run too; off behind a webhook, where the API server has its own."""
 
     mount_service_account_tokens: bool = False
-    """Whether pods get the projected ``kube-api-access`` volume. Off by default: it costs 600 bytes per pod."""
+    """Whether pods get the projected ``kube-api-access`` volume, as they do where the server issues tokens."""
 
     max_queue_depth: int = 5
     """Levels of queues below root. Range [1, 64]."""

@@ -16,6 +16,10 @@ SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-crit
 
 TOLERATION_SECONDS = 300
 
+_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TOKEN_VOLUME_PREFIX = "kube-api-access-"
+_TOKEN_VOLUME_SUFFIX = "strat"
+"""The same for all pods, so that equal specs stay equal; a volume whose name has the prefix is taken for this one."""
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
@@ -48,38 +52,49 @@ class PodDefaults:
         if not name:
             name = "default"
             spec["serviceAccountName"] = spec["serviceAccount"] = name
-        elif name != "default" and reader.get(catalog.SERVICEACCOUNT, request.namespace, name) is None:
+        account = reader.get(catalog.SERVICEACCOUNT, request.namespace, name) or {}
+        if not account and name != "default":  # that one comes soon after its namespace
             raise forbidden(
                 request.kind,
                 request.name,
                 f'error looking up service account {request.namespace}/{name}: serviceaccount "{name}" not found',
             )
-        if self.mount_tokens and spec.get("automountServiceAccountToken") is not False:
+        if account.get("imagePullSecrets") and not spec.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = [{"name": one["name"]} for one in account["imagePullSecrets"] if one.get("name")]
+        wanted = spec.get("automountServiceAccountToken")
+        if wanted is None:
+            wanted = account.get("automountServiceAccountToken")
+        if self.mount_tokens and wanted is not False:
             _mount_token(spec)
 
 
 def _mount_token(spec: Json) -> None:
     """Add the volume with token, CA and namespace, and mount it where nothing else is mounted."""
-    path = "/var/run/secrets/kubernetes.io/serviceaccount"
-    volume_name = "kube-api-access"
-    mounted = False
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        mounts = container.setdefault("volumeMounts", [])
-        if all(mount.get("mountPath") != path for mount in mounts):
-            mounts.append({"name": volume_name, "readOnly": True, "mountPath": path})
-            mounted = True
-    if not mounted:
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    without = [
+        container
+        for container in containers
+        if all(mount.get("mountPath") != _TOKEN_PATH for mount in container.get("volumeMounts") or ())
+    ]
+    if not without:
         return
-    sources = [
+    volumes = spec.get("volumes") or []
+    name = next((one["name"] for one in volumes if one.get("name", "").startswith(_TOKEN_VOLUME_PREFIX)), None)
+    if name is None:
+        name = _TOKEN_VOLUME_PREFIX + _TOKEN_VOLUME_SUFFIX
+        spec["volumes"] = [*volumes, {"name": name, "projected": {"sources": _token_sources(), "defaultMode": 420}}]
+    for container in without:
+        mount = {"name": name, "readOnly": True, "mountPath": _TOKEN_PATH}
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+
+
+def _token_sources() -> list[Json]:
+    field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    return [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {
-            "downwardAPI": {
-                "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
-            }
-        },
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}},
     ]
-    spec.setdefault("volumes", []).append({"name": volume_name, "projected": {"sources": sources, "defaultMode": 420}})
 
 
 def keep_tolerations(request: AdmissionRequest, reader: AdmissionReader) -> None:

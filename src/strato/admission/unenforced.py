@@ -130,11 +130,12 @@ FIELDS: Final[Mapping[Kind, Tree]] = {
     catalog.VCCRONJOB: {"spec": {"jobTemplate": {"spec": _VCJOB}}},
     catalog.JOBTEMPLATE: {"spec": _VCJOB},
     catalog.SERVICE: {
-        "spec": Field(
-            "services have neither virtual IPs nor names on this machine's node; pods of a headless one (clusterIP: "
-            "None) that name it as their subdomain find one another",
-            lambda spec: spec.get("clusterIP") != "None",
-        )
+        "spec": {
+            "externalIPs": Field("nothing listens at them; connect to the cluster IP or to a node port"),
+            "type": Field(
+                "no load balancer gives it an address; its node ports work", lambda value: value == "LoadBalancer"
+            ),
+        }
     },
     catalog.PERSISTENTVOLUMECLAIM: {
         "spec": {

@@ -19,6 +19,7 @@ from strato.api.wire import Handler, User
 from strato.cli.auditing import AuditOptions
 from strato.cli.home import Home, node_name
 from strato.cli.logrotation import logs_of
+from strato.cli.servicenetwork import ANY_HOST, machine_addresses, service_network, service_port
 from strato.cli.storage import StorageOptions
 from strato.client.local import LocalCluster
 from strato.clock import Clock
@@ -27,11 +28,13 @@ from strato.http.listen import HttpServer, serve
 from strato.http.service import Service
 from strato.http.tls import server_context
 from strato.metrics import Registry
+from strato.node.sandbox.network import machine_address
 from strato.server import bootstrap
 from strato.server.api import ApiServer
 from strato.server.auth import kubeconfig
 from strato.server.auth.accounts import AccountTokens
 from strato.server.auth.ca import CertificateAuthority
+from strato.server.auth.discovery import IssuerPages
 from strato.server.auth.identity import Authenticator
 from strato.server.auth.impersonation import impersonated
 from strato.server.auth.tokens import Tokens
@@ -41,10 +44,12 @@ from strato.server.encryption import load_encryption
 from strato.server.http import create_app
 from strato.server.journal import SqliteJournal
 from strato.server.readiness import Readiness
+from strato.server.services.kubernetes import Advertised, publish
 
 if TYPE_CHECKING:
     from strato.server.audit.log import AuditLog
 
+_IN_CLUSTER = "kubernetes.default.svc.cluster.local"
 JOURNAL = "journal.sqlite"
 COMPONENTS = (bootstrap.SCHEDULER, bootstrap.CONTROLLERS, bootstrap.HOLLOW_NODES, bootstrap.WEBHOOK)
 
@@ -134,6 +139,7 @@ async def open_api(
     identities = kubeconfigs(home)
     tokens.ensure(identities.values())
     authority = CertificateAuthority(home.pki, clock)
+    network = service_network(home.pki / "service-network", str(home.path))
     accounts = AccountTokens(home.pki / "sa.key", clock)
     authenticator = Authenticator(tokens, authority, accounts)
     server, journal = open_server(
@@ -146,9 +152,13 @@ async def open_api(
         tokens=authenticator,
         root_certificate=authority.certificate.decode(),
         encryption=encryption,
+        service_network=network,
     )
     await _create_queues(server)
-    certificate, key = authority.server_files((host, socket.gethostname()))
+    own = machine_address()
+    everywhere = machine_addresses() if host in ANY_HOST else ()
+    names = (host, socket.gethostname(), _IN_CLUSTER, str(network[1]), own, *everywhere)
+    certificate, key = authority.server_files(names)
     app = create_app(
         server,
         authenticator,
@@ -163,6 +173,11 @@ async def open_api(
     service = app if auditing is None else auditing.service
     tls = server_context(certificate, key, client_ca=authority.certificate_path)
     http = await serve(service, host, port, tls=tls, clock=clock)
+    publish(
+        server.state,
+        Advertised(network=network, service_port=service_port(http.port), address=own, port=http.port),
+    )
+    server.add_pages(IssuerPages(accounts))
     address = f"https://{_reachable(host)}:{http.port}"
     for path, user in identities.items():
         kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)
@@ -229,6 +244,6 @@ def purge(home: Home) -> None:
 
 
 def _reachable(host: str) -> str:
-    if host in ("0.0.0.0", "::", ""):
+    if host in ANY_HOST:
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

@@ -33,6 +33,8 @@ HOLLOW_NODES = User("strato:hollow-nodes", (AUTHENTICATED,))
 WEBHOOK = User("strato:webhook", (AUTHENTICATED,))
 IDENTITIES: tuple[User, ...] = (ADMIN, VIEWER, SCHEDULER, CONTROLLERS, HOLLOW_NODES, WEBHOOK)
 
+ISSUER_PATHS = ("/.well-known/openid-configuration", "/openid/v1/jwks")
+"""Where the issuer of service account tokens describes itself, and its keys."""
 _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _ALL = (*_READ, *_WRITE)
@@ -163,6 +165,12 @@ def _basic_roles() -> list[Json]:
             ],
         ),
         _bind("system:basic-user", "system:basic-user", authenticated),
+        _role("system:service-account-issuer-discovery", [_paths(*ISSUER_PATHS)]),
+        _bind(
+            "system:service-account-issuer-discovery",
+            "system:service-account-issuer-discovery",
+            ("Group", "system:serviceaccounts"),
+        ),
         _role(
             "system:monitoring",
             [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from ipaddress import IPv4Network
 from pathlib import Path
 
-from strato.admission import Chain
+from strato.admission import Chain, ChainOptions
 from strato.clock import Clock, work_timer
 from strato.metrics import Registry as Metrics
 from strato.server.api import Access, ApiServer
@@ -24,6 +25,7 @@ from strato.server.rest.state import AdmitAll, State
 from strato.server.rest.tokens import Tokens
 from strato.server.rootca import RootCertificates
 from strato.server.seed import seed, seed_flow_control
+from strato.server.services.allocation import DEFAULT_NETWORK, ServiceAddresses
 from strato.server.store import Store
 
 
@@ -63,6 +65,7 @@ def open_server(
     tokens: Tokens | None = None,
     root_certificate: str = "",
     encryption: Encryption | None = None,
+    service_network: IPv4Network = DEFAULT_NETWORK,
 ) -> tuple[ApiServer, SqliteJournal | None]:
     """Return a server over a journal (None keeps nothing); must be called on its event loop.
 
@@ -77,6 +80,7 @@ def open_server(
         tokens: Reviews tokens and issues those of service accounts.
         root_certificate: What pods verify this server with, PEM; put into every namespace.
         encryption: What is encrypted in the journal; None encrypts nothing.
+        service_network: Where cluster IPs are from.
     """
     store, journal = open_store(journal_path, encryption)
     if journal is not None:
@@ -86,12 +90,13 @@ def open_server(
         clock,
         rng,
         work_timer,
-        chain=chain or Chain(),
+        chain=chain or Chain(ChainOptions(mount_service_account_tokens=tokens is not None)),
         rbac=rbac,
         bootstrap=bootstrap,
         metrics=metrics,
         tokens=tokens,
         root_certificate=root_certificate,
+        service_network=service_network,
     )
     return server, journal
 
@@ -109,6 +114,7 @@ def _assemble(
     tokens: Tokens | None = None,
     root_certificate: str = "",
     memoises: bool = True,
+    service_network: IPv4Network = DEFAULT_NETWORK,
 ) -> ApiServer:
     registry = Registry(covered=chain.covers)
     flows = FlowControl(store, timer)
@@ -134,6 +140,7 @@ def _assemble(
         flows=flows,
         memoises=memoises,
     )
+    server.state.services = ServiceAddresses(server.state, service_network)
     server.add_pages(Discovery(registry, clock), OpenApi(registry))
     if metrics is not None:
         server.report_to(metrics)

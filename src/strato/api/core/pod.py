@@ -51,7 +51,7 @@ class PodDNSConfigOption(View, frozen=True, kw_only=True):
     """An option of ``resolv.conf``."""
 
     name: str = ""
-    value: str = ""
+    value: str | None = None
 
 
 class PodDNSConfig(View, frozen=True, kw_only=True):

@@ -29,6 +29,10 @@ class ServiceSpec(View, frozen=True, kw_only=True):
     ports: tuple[ServicePort, ...] = ()
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
     external_name: str = ""
+    session_affinity: str = "None"
+    session_affinity_config: Mapping[str, Mapping[str, int]] | None = None
+    internal_traffic_policy: str = "Cluster"
+    external_traffic_policy: str = "Cluster"
     publish_not_ready_addresses: bool = False
 
 

@@ -1,10 +1,12 @@
-"""Defaults of services and endpoints. Cluster addresses are allocated by the server."""
+"""Defaults of services and endpoints, and what a service keeps. Cluster addresses are allocated by the server."""
 
 from __future__ import annotations
 
 from typing import Any
 
 Json = dict[str, Any]
+
+_FOR_CLUSTER_IPS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
 
 def default_service(obj: Json) -> None:
@@ -35,6 +37,46 @@ def default_service(obj: Json) -> None:
         bare = spec.get("clusterIP") == "None" and not spec.get("selector")
         spec.setdefault("ipFamilyPolicy", "RequireDualStack" if bare else "SingleStack")
         spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if bare else ["IPv4"])
+
+
+def keep_addresses(new: Json, old: Json) -> None:
+    """Keep what a service was given when an update leaves it out, and drop what its new type has no use for."""
+    spec, before = new["spec"], old.get("spec") or {}
+    if spec.get("type") == "ExternalName" != before.get("type"):
+        if all(spec.get(member) == before.get(member) for member in ("clusterIP", "clusterIPs")):
+            for member in _FOR_CLUSTER_IPS:
+                if spec.get(member) == before.get(member):
+                    spec.pop(member, None)
+    elif before.get("clusterIP") and not spec.get("clusterIP") and spec.get("type") != "ExternalName":
+        spec["clusterIP"], spec["clusterIPs"] = before["clusterIP"], list(before.get("clusterIPs") or ())
+    ports = spec.get("ports") or ()
+    given = {
+        (port.get("protocol"), port.get("port")): port["nodePort"]
+        for port in before.get("ports") or ()
+        if port.get("nodePort")
+    }
+    if needs_node_ports(spec):
+        asked = {(port.get("protocol"), port["nodePort"]) for port in ports if port.get("nodePort")}
+        for port in ports:
+            kept = given.get((port.get("protocol"), port.get("port")))
+            if kept and not port.get("nodePort") and (port.get("protocol"), kept) not in asked:
+                port["nodePort"] = kept
+    elif needs_node_ports(before) and {p["nodePort"] for p in ports if p.get("nodePort")} <= set(given.values()):
+        for port in ports:
+            port.pop("nodePort", None)
+        if spec.get("externalTrafficPolicy") == before.get("externalTrafficPolicy"):
+            spec.pop("externalTrafficPolicy", None)
+    if before.get("type") == "LoadBalancer" != spec.get("type"):
+        for member in ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"):
+            if spec.get(member) == before.get(member):
+                spec.pop(member, None)
+
+
+def needs_node_ports(spec: Json) -> bool:
+    """Whether the ports of a service are opened on the nodes."""
+    return spec.get("type") == "NodePort" or (
+        spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
+    )
 
 
 def default_endpoints(obj: Json) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from strato.api.wire import User
 from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
 from strato.cli.home import node_name
+from strato.cli.servicenetwork import ANY_HOST, api_address
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
@@ -180,7 +181,7 @@ def _sandbox_node(
 ) -> SandboxNode:
     from strato.node.sandbox.gpupool import Offer
     from strato.node.sandbox.node import SandboxNode
-    from strato.node.sandbox.settings import NodeOffer, PodIsolation, PodNetwork
+    from strato.node.sandbox.settings import ClusterServices, NodeOffer, PodIsolation, PodNetwork
 
     return SandboxNode(
         cluster,
@@ -199,6 +200,9 @@ def _sandbox_node(
             network=PodNetwork(options.pod_network),
             own_users=options.pod_users == "own",
             images=options.images.policy(),
+            services=ClusterServices(
+                api=partial(api_address, options.home.kubeconfig), is_open=options.host in ANY_HOST
+            ),
             hidden=[options.home.path, options.data_dir],
         ),
     )

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from strato.errors import one_line
-from strato.node.sandbox import egress, linux, netlink, pause
+from strato.node import netlink
+from strato.node.sandbox import egress, linux, pause
 from strato.node.sandbox.cgroups import Cgroups
 from strato.node.sandbox.network import bridge_name
 from strato.node.sandbox.paths import NodePaths

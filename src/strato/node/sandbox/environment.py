@@ -19,6 +19,7 @@ from strato.api.core import (
     ResourceFieldSelector,
     Secret,
 )
+from strato.api.shapes import EMPTY
 from strato.errors import StratoError
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
@@ -98,13 +99,19 @@ def references_in(text: str) -> list[str]:
     return [match[1] for match in _REFERENCE.finditer(text) if match[1] is not None]
 
 
-def environment(pod: Pod, container: Container, references: References, downward: DownwardContext) -> dict[str, str]:
-    """Return the variables the container's ``envFrom`` and ``env`` define, in their order.
+def environment(
+    pod: Pod,
+    container: Container,
+    references: References,
+    downward: DownwardContext,
+    services: Mapping[str, str] = EMPTY,
+) -> dict[str, str]:
+    """Return the variables the container's ``envFrom`` and ``env`` define, in their order, over those of services.
 
     Raises:
         ConfigProblem: An object or key that is not optional is missing.
     """
-    values: dict[str, str] = {}
+    values: dict[str, str] = dict(services)
     for source in container.env_from:
         values |= _from_object(source, references)
     for variable in container.env:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 
+from strato.api.core import Pod
 from strato.client.cluster import Cluster
 from strato.node.images.store import ImageStore
 from strato.node.sandbox import capabilities, linux
@@ -53,6 +55,10 @@ class Machine:
         self.has_egress = False
         """Whether pods behind the bridge reach what the machine reaches."""
         self.addresses = PodAddresses(loopback_block(directory))
+        self.dns = ""
+        """Address of the cluster's name server; empty: there is none that pods reach."""
+        self.service_variables: Callable[[Pod], dict[str, str]] = lambda _pod: {}
+        """Returns the variables by which a pod's containers find services."""
         self.gpus = GpuPool()
         """Its GPUs that are offered, and who has them."""
         self.has_gpus = False

@@ -57,10 +57,12 @@ class PodAddresses:
         self._taken = {address: owner for address, owner in self._taken.items() if owner != uid}
 
 
-def choose_block(seed: str, used: Iterable[ipaddress.IPv4Network]) -> ipaddress.IPv4Network:
+def choose_block(
+    seed: str, used: Iterable[ipaddress.IPv4Network], whole: ipaddress.IPv4Network = _BLOCKS
+) -> ipaddress.IPv4Network:
     """Return a /20 for a node's pods that overlaps nothing in use; the same seed gives the same start of the search."""
     busy = list(used)
-    blocks = list(_BLOCKS.subnets(new_prefix=_BLOCK_BITS))
+    blocks = list(whole.subnets(new_prefix=_BLOCK_BITS))
     first = zlib.crc32(seed.encode()) % len(blocks)
     for block in (*blocks[first:], *blocks[:first]):
         if not any(block.overlaps(other) for other in busy):

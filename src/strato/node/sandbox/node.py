@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from strato.api.core import Node, Pod
+from strato.api.core import Node, Pod, Service
+from strato.api.discovery import EndpointSlice
 from strato.client.cluster import Cluster
 from strato.client.events import EventRecorder
 from strato.client.informer import Change, Informer, Informers
@@ -25,6 +26,7 @@ from strato.node.records import record_of
 from strato.node.registration import NodeFacts, pressure_reason, register_node
 from strato.node.removal import TreeRemover
 from strato.node.sandbox import linux
+from strato.node.sandbox.clusterservices import NodeServiceAccess
 from strato.node.sandbox.containerworker import KILL_TIMEOUT_SECONDS, NodeServices
 from strato.node.sandbox.evictionmanager import EvictionManager
 from strato.node.sandbox.gpus import LABELS, RESOURCES
@@ -116,6 +118,9 @@ class SandboxNode:
             else informers.informer(Node)
         )
         self._recorder = EventRecorder(cluster, clock, "kubelet")
+        self._service_informer: Informer[Service] = (
+            Informer(cluster, Service, clock, rng) if informers is None else informers.informer(Service)
+        )
         self._remover = TreeRemover()
         self._machine = Machine(cluster, self._runtime, NodePaths(directory, self._remover.remove), offer, isolation)
         self._image_manager = ImageManager(self._machine, clock)
@@ -130,6 +135,14 @@ class SandboxNode:
             self._workers, self._timers, lambda: () if self._own_informer else self._informer.list()
         )
         self._evictions = EvictionManager(self._machine, clock, periods, self._workers)
+        self._service_access = NodeServiceAccess(
+            self._machine,
+            self._service_informer,
+            informers.informer(EndpointSlice) if informers is not None else None,
+            clock,
+            isolation.services,
+            self._recorder.event,
+        )
         self._is_shutting_down = False
         self.registered = asyncio.Event()
         """Set when the node is in the API."""
@@ -187,6 +200,7 @@ class SandboxNode:
                 restored=lambda _name: self._report_pods(),
             )
             self.registered.set()
+            keep_services = await self._service_access.start()
             self._informer.add_handler(self._on_change)
             self._informer.start()
             async with asyncio.TaskGroup() as group:
@@ -194,6 +208,8 @@ class SandboxNode:
                 group.create_task(self._writer.run())
                 group.create_task(heartbeats.run())
                 group.create_task(sync.run())
+                if keep_services is not None:
+                    group.create_task(keep_services())
                 group.create_task(self._remove_orphans())
                 group.create_task(self._evictions.run(partial(self._report_pressures, reported, sync)))
                 group.create_task(self._remover.run(self._clock))
@@ -238,6 +254,7 @@ class SandboxNode:
         if self._own_informer:
             await self._informer.stop()
             await self._node_informer.stop()
+            await self._service_informer.stop()
         self._runtime.close()
 
     # Being a node

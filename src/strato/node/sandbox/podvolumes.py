@@ -105,12 +105,13 @@ class PodVolumes:
                 write_payload(self._place.volume(name), files, self._volume_group)
 
     def variables(self, container: Container) -> dict[str, str]:
-        """Return the variables that a container's own spec sets.
+        """Return the variables that a container's own spec sets, before them those of services.
 
         Raises:
             ConfigProblem: A reference cannot be followed.
         """
-        return environment(self._pod, container, self._references, self._downward())
+        links = self._machine.service_variables(self._pod)
+        return environment(self._pod, container, self._references, self._downward(), links)
 
     def mounts(self, container: Container, variables: dict[str, str]) -> list[Mount]:
         """Return what a container's ``volumeMounts`` show where.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import ipaddress
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from strato.api.core import PodSpec
 
@@ -22,21 +23,87 @@ class DnsScope(enum.Enum):
     PODS = "other pods and the machine"
 
 
-def resolv_conf(spec: PodSpec, scope: DnsScope, files: Sequence[str] = MACHINES_FILES) -> str:
-    """Return the file's content."""
+@dataclass(frozen=True, slots=True)
+class ClusterDns:
+    """The cluster's name server, and how names are completed."""
+
+    server: str
+    namespace: str
+    domain: str
+
+
+_MAX_SEARCHES, _MAX_SEARCH_CHARACTERS, _MAX_SERVERS = 32, 2048, 3
+"""As of a kubelet; more is left out."""
+
+
+def resolv_conf(
+    spec: PodSpec, scope: DnsScope, cluster: ClusterDns | None = None, files: Sequence[str] = MACHINES_FILES
+) -> str:
+    """Return the file's content: by the pod's ``dnsPolicy``, then its ``dnsConfig``.
+
+    Args:
+        spec: Of the pod.
+        scope: What its network reaches.
+        cluster: The cluster's name server, None where there is none; then all pods have the machine's.
+        files: The machine's.
+    """
+    machine = _fields(_machines_lines(scope, files))
+    options: dict[str, str] = {}
+    if spec.dns_policy == "None":
+        servers, searches = [], []
+    elif cluster is not None and _asks_cluster(spec):
+        below = [f"{cluster.namespace}.svc.{cluster.domain}", f"svc.{cluster.domain}", cluster.domain]
+        servers, searches, options = [cluster.server], [*below, *machine["search"]], {"ndots": "ndots:5"}
+    else:
+        servers, searches = machine["nameserver"], machine["search"]
+        options = {word.partition(":")[0]: word for word in machine["options"]}
     config = spec.dns_config
-    lines: list[str] = []
-    if scope is DnsScope.PODS:
-        lines = list(_NO_SERVER)
-    elif spec.dns_policy != "None":
-        lines = _lines(files[0])
-        if scope is DnsScope.TRANSLATED:
-            lines = _beyond_loopback(lines) or _beyond_loopback(_lines(files[1])) or list(_NO_SERVER)
     if config is not None:
-        lines += [f"nameserver {server}" for server in config.nameservers]
-        if config.searches:
-            lines.append("search " + " ".join(config.searches))
+        servers, searches = [*servers, *config.nameservers], [*searches, *config.searches]
+        for option in config.options:
+            options[option.name] = option.name if option.value is None else f"{option.name}:{option.value}"
+    kept: list[str] = []
+    for one in dict.fromkeys(searches):
+        if len(kept) < _MAX_SEARCHES and len(" ".join((*kept, one))) <= _MAX_SEARCH_CHARACTERS:
+            kept.append(one)
+    lines = ["search " + " ".join(kept)] if kept else []
+    lines += [f"nameserver {server}" for server in [*dict.fromkeys(servers)][:_MAX_SERVERS]]
+    if options:
+        lines.append("options " + " ".join(options.values()))
     return "\n".join(lines) + "\n"
+
+
+def name_servers(files: Sequence[str] = MACHINES_FILES) -> list[str]:
+    """Return the addresses of the machine's own name servers, those on its loopback among them."""
+    return _fields(_lines(files[0]))["nameserver"][:_MAX_SERVERS]
+
+
+def _asks_cluster(spec: PodSpec) -> bool:
+    return spec.dns_policy == "ClusterFirstWithHostNet" or (spec.dns_policy == "ClusterFirst" and not spec.host_network)
+
+
+def _machines_lines(scope: DnsScope, files: Sequence[str]) -> list[str]:
+    """Return those of the machine's file that are good for a pod."""
+    if scope is DnsScope.PODS:
+        return list(_NO_SERVER)
+    lines = _lines(files[0])
+    if scope is DnsScope.TRANSLATED:
+        return _beyond_loopback(lines) or _beyond_loopback(_lines(files[1])) or list(_NO_SERVER)
+    return lines
+
+
+def _fields(lines: Sequence[str]) -> dict[str, list[str]]:
+    """Return what the lines say; of searches and options the last counts."""
+    found: dict[str, list[str]] = {"nameserver": [], "search": [], "options": []}
+    for line in lines:
+        word, *rest = line.split()[:_MAX_SEARCHES] or [""]
+        if word == "nameserver" and rest:
+            found[word].append(rest[0])
+        elif word in ("search", "domain"):
+            found["search"] = rest
+        elif word == "options":
+            found[word] = rest
+    return found
 
 
 def _lines(path: str) -> list[str]:

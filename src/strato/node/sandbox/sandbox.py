@@ -19,7 +19,7 @@ from strato.node.sandbox.cgroups import Limits
 from strato.node.sandbox.environment import ConfigProblem, command_line
 from strato.node.sandbox.gpudriver import CONTROL_DEVICES
 from strato.node.sandbox.gpupool import Grant, variables
-from strato.node.sandbox.hosts import hostname_of
+from strato.node.sandbox.hosts import CLUSTER_DOMAIN, hostname_of
 from strato.node.sandbox.imageconfig import stop_signal, user_of
 from strato.node.sandbox.interpretermounts import interpreter_mounts
 from strato.node.sandbox.logs import last_lines
@@ -28,7 +28,7 @@ from strato.node.sandbox.network import veth_name
 from strato.node.sandbox.podusers import ANY_USER, needs_host_users
 from strato.node.sandbox.podvolumes import PodVolumes
 from strato.node.sandbox.pressure import rejection
-from strato.node.sandbox.resolver import DnsScope, resolv_conf
+from strato.node.sandbox.resolver import ClusterDns, DnsScope, resolv_conf
 from strato.node.sandbox.runtime import Launch
 from strato.node.sandbox.security import Level, Refusal, decide, refusal
 from strato.node.sandbox.volumes import Mount, make_sub_path
@@ -83,7 +83,7 @@ class PodSandbox:
             self.place.write_gpus(names)
         self.write_hosts(hosts)
         self._write("hostname", self.hostname + "\n")
-        self._write("resolv.conf", resolv_conf(pod.spec, self._network_scope))
+        self._write("resolv.conf", resolv_conf(pod.spec, self._network_scope, self._cluster_dns))
         await self.volumes.make()
         if self._machine.runtime.isolation != "root":
             return
@@ -152,6 +152,11 @@ class PodSandbox:
         if not self._has_network:
             return DnsScope.MACHINE
         return DnsScope.TRANSLATED if self._machine.has_egress else DnsScope.PODS
+
+    @property
+    def _cluster_dns(self) -> ClusterDns | None:
+        server = self._machine.dns
+        return ClusterDns(server, self._pod.metadata.namespace, CLUSTER_DOMAIN) if server else None
 
     @property
     def _veth(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -49,6 +49,15 @@ class ImagePolicy:
     registries: RegistrySettings = field(default_factory=RegistrySettings)
 
 
+class ClusterServices:
+    """How the cluster's services are to be had on this machine."""
+
+    api: Callable[[], tuple[str, int]]
+    """Returns where the API server listens, as this machine reaches it; asked once the node is registered."""
+    is_open: bool = False
+    """Whether node ports take clients from other machines."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodIsolation:
     """How far pods are kept from the machine and from one another."""
@@ -60,6 +69,8 @@ class PodIsolation:
     """Give pods user namespaces by default, where the machine and they allow it."""
     images: ImagePolicy = field(default_factory=ImagePolicy)
     """Where the images of containers come from."""
+    services: ClusterServices | None = None
+    """What connects pods to services; None: nothing does."""
     hidden: Sequence[str | os.PathLike[str]] = ()
     """Directories of the machine that no container on its root may see, beside the node's own: the cluster's."""
 

@@ -19,7 +19,8 @@ import time
 from typing import Any, NoReturn
 
 from strato.errors import one_line
-from strato.node.sandbox import channels, commands, container, egress, linux, netlink, pause, seccomp, supervisor
+from strato.node import netlink
+from strato.node.sandbox import channels, commands, container, egress, linux, pause, seccomp, supervisor
 
 SOCKET_FD = 3
 MAX_MESSAGE_BYTES = 131072

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -55,6 +62,9 @@ class AccountTokens:
 
     def __init__(self, key_path: Path | None, clock: Clock) -> None:
         self._key = _load_or_make(key_path)
+        public = self._key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        self._key_id = _pack(sha256(public).digest())
+        self._header = _pack(msgspec.json.encode({"alg": "ES256", "kid": self._key_id, "typ": "JWT"}))
         self._clock = clock
         self._look_up: LookUp = lambda _kind, _namespace, _name: None
         self._verified: LruCache[str, dict[str, Any]] = LruCache(
@@ -95,9 +105,15 @@ class AccountTokens:
             "nbf": now,
             "sub": user_name(metadata["namespace"], metadata["name"]),
         }
-        signed = f"{_HEADER}.{_pack(msgspec.json.encode(claims))}"
+        signed = f"{self._header}.{_pack(msgspec.json.encode(claims))}"
         r, s = decode_dss_signature(self._key.sign(signed.encode(), _SHA))
         return f"{signed}.{_pack(r.to_bytes(_SIZE, 'big') + s.to_bytes(_SIZE, 'big'))}"
+
+    def public_keys(self) -> list[dict[str, str]]:
+        """Return what tokens are verified with, as JSON Web Keys (RFC 7517)."""
+        numbers = self._key.public_key().public_numbers()
+        x, y = (_pack(number.to_bytes(_SIZE, "big")) for number in (numbers.x, numbers.y))
+        return [{"use": "sig", "kty": "EC", "kid": self._key_id, "crv": "P-256", "alg": "ES256", "x": x, "y": y}]
 
     def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, Sequence[str]] | None:
         """Return whose token this is, and for which of the audiences; without any, of this API.
@@ -147,7 +163,7 @@ class AccountTokens:
     def _verify(self, token: str) -> dict[str, Any] | None:
         signed, _, signature = token.rpartition(".")
         header, _, payload = signed.partition(".")
-        if header != _HEADER:
+        if header not in (self._header, _OLD_HEADER):
             return None
         try:
             raw = _unpack(signature)
@@ -187,4 +203,5 @@ def _unpack(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-_HEADER = _pack(b'{"alg":"ES256","typ":"JWT"}')
+_OLD_HEADER = _pack(b'{"alg":"ES256","typ":"JWT"}')
+"""Of tokens that an earlier version has issued: they name no key."""

@@ -124,6 +124,7 @@ CREATION = (
     Row(pipeline.count_quotas, frozenset((*_MEMBERS, NEW))),
     Row(_find_key, frozenset((METADATA, NEW))),
     Row(pipeline.charge_quotas, frozenset((*_MEMBERS, NEW))),
+    Row(pipeline.allocate, frozenset((*_MEMBERS, NEW)), pipeline.is_service),
     Row(_store, frozenset((METADATA, *_MEMBERS, NEW))),
 )
 KNOWN_REST = frozenset((*_MEMBERS, KINDS))

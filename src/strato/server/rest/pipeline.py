@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from strato.admission import AdmissionRequest
+from strato.api import catalog
 from strato.api.wire import Request
 from strato.server import preparation
 from strato.server.flowcontrol.dispatch import Steps, at_once
@@ -192,6 +193,18 @@ def admit(state: State, draft: Draft) -> None:
     """Let admission refuse."""
     state.admission.validate(draft.admission_request(), state)
     draft.warnings += draft.admission_request().warnings
+
+
+def is_service(state: State, served: Served) -> bool:
+    """Whether objects of the kind are given addresses."""
+    return served.kind is catalog.SERVICE and state.services is not None
+
+
+def allocate(state: State, draft: Draft) -> None:
+    """Give a service its addresses; a status has nothing to do with them."""
+    if state.services is not None and not draft.target.subresource:
+        dry_run = storing.is_dry_run(draft.request)
+        state.services.allocate(draft.obj, draft.old, dry_run=dry_run)
 
 
 def count_quotas(state: State, draft: Draft) -> None:

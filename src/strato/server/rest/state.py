@@ -66,6 +66,14 @@ class AdmitAll:
         return Dependencies()
 
 
+class ServiceAllocation(Protocol):
+    """Gives services their addresses and node ports (`strato.server.services`)."""
+
+    def allocate(self, obj: Json, old: Json | None, *, dry_run: bool) -> None:
+        """Fill in what a service needs, in place; refuse by raising what it cannot have."""
+        ...
+
+
 class _Buckets(dict[Kind, "Bucket | VersionedBucket"]):
     """Buckets by kind."""
 
@@ -108,6 +116,8 @@ class State:
         self.webhooks = WebhookClient(self)
         """Calls webhooks of admission and of conversion."""
         self._buckets = _Buckets(store, registry)
+        self.services: ServiceAllocation | None = None
+        """Gives services their addresses; None: nobody does."""
         self.bucket: Callable[[Kind], Bucket | VersionedBucket] = self._buckets.__getitem__
         """Returns the bucket of a kind; all its versions share one. A look-up in C: each write asks ten times."""
         self.dynamic = DynamicAdmission(self, self.webhooks, rng)

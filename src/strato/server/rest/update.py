@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 from strato.api import catalog
+from strato.api.defaults.service import keep_addresses
 from strato.api.kinds import Kind
 from strato.api.status import conflict
 from strato.server import definitions, preparation
@@ -44,6 +45,11 @@ def _fill_defaults(state: State, draft: Draft) -> None:
 def _carry_over(_state: State, draft: Draft) -> None:
     """Carry over what the write may not change."""
     preparation.prepare_update(draft.served, draft.obj, _old(draft), subresource=draft.target.subresource)
+
+
+def _keep_addresses(_state: State, draft: Draft) -> None:
+    if not draft.target.subresource:
+        keep_addresses(draft.obj, _old(draft))
 
 
 def _finalize(_state: State, draft: Draft) -> None:
@@ -132,6 +138,7 @@ UPDATE = (
     Row(_fill_defaults, frozenset((REST, STATUS))),
     Row(_carry_over, _OBJECT),
     Row(certificaterequests.change, _ALL, certificaterequests.concerns),
+    Row(_keep_addresses, frozenset((REST,)), pipeline.is_service),
     Row(_finalize, _OBJECT, lambda _, served: served.kind is catalog.NAMESPACE),
     Row(pipeline.check_rights, _ALL),
     Row(pipeline.mutate, _ALL, pipeline.has_rules("UPDATE")),
@@ -143,6 +150,7 @@ UPDATE = (
     Row(pipeline.admit, _ALL, pipeline.has_rules("UPDATE")),
     Row(pipeline.call_validating, _ALL | {AGAIN}),
     Row(_check_unchanged, frozenset((NEW, AGAIN))),
+    Row(pipeline.allocate, _ALL, pipeline.is_service),
     Row(_settle, _ALL),
     Row(pipeline.count_quotas, frozenset((REST, STATUS, NEW))),
     Row(_check_unchanged, frozenset((NEW, AGAIN))),

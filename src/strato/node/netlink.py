@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import os
 import socket
 import struct
 
-_NEWLINK, _DELLINK, _NEWADDR, _NEWROUTE = 16, 17, 20, 24
+_NEWLINK, _DELLINK, _NEWADDR, _NEWROUTE, _DELROUTE = 16, 17, 20, 24, 25
 _REQUEST, _ACK, _EXCL, _CREATE = 1, 4, 0x200, 0x400
 _IFNAME, _MTU, _MASTER, _LINKINFO, _NET_NS_FD = 3, 4, 10, 18, 28
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
-_RTA_GATEWAY = 5
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
 _UP = 1
 
 
@@ -85,3 +86,25 @@ def add_default_route(gateway: str) -> None:
     """Send everything without a better route through the gateway."""
     body = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, 254, 3, 0, 1, 0)
     _ask(_NEWROUTE, _CREATE | _EXCL, body + _attribute(_RTA_GATEWAY, socket.inet_aton(gateway)))
+
+
+def add_local_route(network: ipaddress.IPv4Network) -> None:
+    """Make all addresses of a network this machine's own; having them already is fine."""
+    with contextlib.suppress(FileExistsError):
+        _ask(_NEWROUTE, _CREATE | _EXCL, _local_route(network))
+
+
+def delete_local_route(network: ipaddress.IPv4Network) -> None:
+    """Take that back; no effect when it is not there."""
+    try:
+        _ask(_DELROUTE, 0, _local_route(network))
+    except OSError as err:
+        if err.errno != errno.ESRCH:
+            raise
+
+
+def _local_route(network: ipaddress.IPv4Network) -> bytes:
+    table, protocol, scope, kind = 255, 3, 254, 2  # local, static, host, local
+    body = struct.pack("=BBBBBBBBI", socket.AF_INET, network.prefixlen, 0, 0, table, protocol, scope, kind, 0)
+    loopback = _attribute(_RTA_OIF, struct.pack("=I", socket.if_nametoindex("lo")))
+    return body + _attribute(_RTA_DST, network.network_address.packed) + loopback

@@ -1,0 +1,68 @@
+"""Where the services of a cluster have their addresses, by what this machine lets its user do."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from strato.client.kubeconfig import load
+from strato.node.sandbox import capabilities, linux
+from strato.node.sandbox.network import choose_block, routes_in_use
+
+ANY_HOST = ("0.0.0.0", "::", "")
+"""What is listened at to be reached at every address of the machine."""
+_ROUTED = ipaddress.IPv4Network("10.96.0.0/12")
+_LOOPBACK = ipaddress.IPv4Network("127.128.0.0/9")
+"""Addresses that everybody may listen at: of clusters of ordinary users."""
+_LOCAL = re.compile(r"\|-- (\S+)\n\s+/(\d+) \w+ LOCAL")
+_HTTPS = 443
+
+
+def service_network(note: Path, seed: str) -> ipaddress.IPv4Network:
+    """Return the range of a cluster's services, the same at every start while the privileges are the same.
+
+    Args:
+        note: The file in which it is kept.
+        seed: Tells this cluster from others of the machine.
+    """
+    whole = _ROUTED if "NET_ADMIN" in _held() else _LOOPBACK
+    try:
+        kept = ipaddress.IPv4Network(note.read_text().strip())
+        if kept.subnet_of(whole):
+            return kept
+    except (OSError, ValueError):
+        pass
+    chosen = choose_block(seed, (*routes_in_use(), *(net for net in _local_networks() if net.prefixlen > 8)), whole)
+    note.write_text(f"{chosen}\n")
+    return chosen
+
+
+def service_port(api_port: int) -> int:
+    """Return the port of the API server's service: 443, or its own where ports below 1024 are kept for root."""
+    with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as file:
+        first = int(file.read())
+    return _HTTPS if first <= _HTTPS or "NET_BIND_SERVICE" in _held() else api_port
+
+
+def api_address(kubeconfig: Path) -> tuple[str, int]:
+    """Return where the API server of a kubeconfig listens."""
+    url = urlsplit(load([kubeconfig]).server)
+    return url.hostname or "127.0.0.1", url.port or _HTTPS
+
+
+def machine_addresses() -> list[str]:
+    """Return the IPv4 addresses of this machine's interfaces, those on loopback left out."""
+    hosts = (net.network_address for net in _local_networks() if net.prefixlen == net.max_prefixlen)
+    return sorted({str(address) for address in hosts if not address.is_loopback})
+
+
+def _local_networks() -> list[ipaddress.IPv4Network]:
+    with open("/proc/net/fib_trie") as file:
+        found = _LOCAL.findall(file.read())
+    return [ipaddress.IPv4Network(f"{address}/{prefix}") for address, prefix in found]
+
+
+def _held() -> frozenset[str]:
+    return capabilities.names_of(linux.held_capabilities())

@@ -1,0 +1,106 @@
+"""What the node does for its pods' use of services: the data plane, the name server, the variables."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from strato.api.core import Pod, Service
+from strato.api.discovery import EndpointSlice
+from strato.api.meta import Key
+from strato.client.informer import Informer
+from strato.clock import Clock
+from strato.node.sandbox.hosts import CLUSTER_DOMAIN
+from strato.node.sandbox.machine import Machine
+from strato.node.sandbox.resolver import name_servers
+from strato.node.sandbox.servicelinks import service_variables
+from strato.node.sandbox.settings import ClusterServices
+from strato.node.services.records import Settings
+from strato.node.services.serviceproxy import ServiceProxy
+
+_PREFIX_LENGTH = 20
+"""Of the range of cluster IPs; the API server's own is the first."""
+_BY_NAMESPACE = "namespace"
+
+_log = logging.getLogger(__name__)
+
+
+class NodeServiceAccess:
+    """See the module.
+
+    Args:
+        machine: Receives the name server's address and the variables of pods.
+        services: All services.
+        slices: All endpoint slices; None where this node may not see them, and connects nothing then.
+        clock: Of the node.
+        wanted: How services are to be had; None: not by this node.
+        event: Records an event of an object: type, reason, message.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        services: Informer[Service],
+        slices: Informer[EndpointSlice] | None,
+        clock: Clock,
+        wanted: ClusterServices | None,
+        event: Callable[[Any, str, str, str], None],
+    ) -> None:
+        self._machine, self._services, self._slices, self._wanted = machine, services, slices, wanted
+        self._proxy: ServiceProxy | None = None
+        services.add_index(_BY_NAMESPACE, lambda service: (service.metadata.namespace,))
+        if wanted is not None and slices is not None:
+            self._proxy = ServiceProxy(
+                machine.node_name,
+                services,
+                slices,
+                clock,
+                lambda service, problem: event(service, "Warning", "ServiceNotServed", problem),
+            )
+        machine.service_variables = self._variables
+
+    async def start(self) -> Callable[[], Coroutine[None, None, None]] | None:
+        """Know the services, and open them; return what keeps that current until it is cancelled."""
+        await _synced(self._services)
+        if self._proxy is None or self._slices is None or self._wanted is None:
+            return None
+        await _synced(self._slices)
+        own = self._services.get(Key("default", "kubernetes"))
+        if own is None or not own.spec.cluster_ip:
+            _log.warning("services are not served: there is no service default/kubernetes")
+            return None
+        report = await self._proxy.start(self._settings(own, self._wanted))
+        if report.has_dns:
+            names = self._services.get(Key("kube-system", "kube-dns"))
+            self._machine.dns = names.spec.cluster_ip if names is not None else ""
+        return self._proxy.run
+
+    def _settings(self, own: Service, wanted: ClusterServices) -> Settings:
+        machine = self._machine
+        network = ipaddress.IPv4Network(f"{own.spec.cluster_ip}/{_PREFIX_LENGTH}", strict=False)
+        names = self._services.get(Key("kube-system", "kube-dns"))
+        addresses = (machine.host_ip, machine.gateway)
+        beyond = machine.has_egress or not machine.bridge
+        return Settings(
+            network=str(network),
+            pods=str(machine.addresses.network),
+            is_routed=not network.is_loopback,
+            node_addresses=tuple(one for one in addresses if one and not ipaddress.ip_address(one).is_loopback),
+            is_open=wanted.is_open,
+            reaches_beyond=beyond,
+            api=wanted.api(),
+            dns=names.spec.cluster_ip if names is not None else "",
+            domain=CLUSTER_DOMAIN,
+            upstreams=tuple(name_servers()) if beyond else (),
+        )
+
+    def _variables(self, pod: Pod) -> dict[str, str]:
+        namespaces = sorted({"default", pod.metadata.namespace})
+        return service_variables(pod, [one for name in namespaces for one in self._services.index(_BY_NAMESPACE, name)])
+
+
+async def _synced(informer: Informer[Any]) -> None:
+    informer.start()
+    await informer.wait_synced()

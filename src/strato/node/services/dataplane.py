@@ -1,0 +1,203 @@
+"""The process that passes on connections to services and answers for their names.
+
+It reads one JSON message a line from standard input (`Update`), and reports on standard output (`Report`). It ends when
+its input does, and takes back the route of the cluster IPs then.
+
+Where the cluster IPs are not on loopback the whole range is made this machine's own: a pod's packets to one arrive
+here by its default route, and the listener at that address and port takes them. So neither a packet filter nor a
+route per service is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import random
+import resource
+import sys
+
+import msgspec
+
+from strato.clock import Clock, SystemClock
+from strato.errors import one_line
+from strato.node import netlink
+from strato.node.services.balancer import Balancer
+from strato.node.services.forwarding import Connections, Frontend, TcpPort, UdpPort
+from strato.node.services.records import Backend, PortRecord, Report, ServiceRecord, Settings, Update
+from strato.node.services.zone import Zone
+
+_MAX_MESSAGE_BYTES = 4 << 20
+_LOOPBACK = "127.0.0.1"
+_PROTOCOLS = ("TCP", "UDP")
+
+Place = tuple[str, str, int]
+"""Protocol, address and port."""
+
+
+class DataPlane:
+    """Keeps open what the services ask for.
+
+    Args:
+        settings: Of this machine.
+        clock: Of clients' affinity.
+        rng: Chooses endpoints.
+        zone: Receives the names.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock, rng: random.Random, zone: Zone) -> None:
+        self._settings, self._clock, self._rng, self._zone = settings, clock, rng, zone
+        self._network = ipaddress.IPv4Network(settings.network)
+        self._pods = ipaddress.IPv4Network(settings.pods)
+        self._connections = Connections()
+        self._open: dict[Place, tuple[str, Balancer, Frontend]] = {}
+        """What is open, and for which service."""
+        self._places: dict[str, set[Place]] = {}
+
+    async def update(self, key: str, record: ServiceRecord | None) -> str:
+        """Bring one service up to date; return what of it cannot be opened."""
+        namespace, _, name = key.partition("/")
+        self._zone.put(namespace, name, record)
+        wanted: dict[Place, tuple[PortRecord, tuple[Backend, ...]]] = {}
+        for port in record.ports if record is not None else ():
+            if port.protocol not in _PROTOCOLS:
+                continue
+            assert record is not None
+            inner, outer = (self._permitted(key, some) for some in (port.backends, port.outer_backends))
+            if inner and self._is_cluster_ip(record.cluster_ip):
+                wanted[port.protocol, record.cluster_ip, port.port] = (port, inner)
+            if outer and port.node_port:
+                for address in (_LOOPBACK, *self._settings.node_addresses):
+                    wanted[port.protocol, address, port.node_port] = (port, outer)
+        known = self._places.setdefault(key, set())
+        for place in known - wanted.keys():
+            self._open.pop(place)[2].close()
+            known.discard(place)
+        problems = []
+        for place, (_, backends) in wanted.items():
+            if place not in known:
+                problem = await self._listen(key, place)
+                if problem:
+                    problems.append(problem)
+                    continue
+                known.add(place)
+            _, balancer, frontend = self._open[place]
+            balancer.update(backends, record.affinity_seconds if record is not None else 0)
+            frontend.retain()
+        if not known:
+            del self._places[key]
+        return "; ".join(problems)
+
+    async def _listen(self, key: str, place: Place) -> str:
+        protocol, address, port = place
+        if place in self._open:
+            return f"{address}:{port} is open for {self._open[place][0]} already"
+        balancer = Balancer(self._rng)
+        frontend: TcpPort | UdpPort
+        if protocol == "TCP":
+            frontend = TcpPort(balancer, self._clock, self._connections, self.admits)
+        else:
+            frontend = UdpPort(balancer, self._clock, self.admits)
+        try:
+            await frontend.open(address, port)
+        except OSError as error:
+            return f"{protocol} port {port} of {address} cannot be opened: {one_line(error)}"
+        self._open[place] = (key, balancer, frontend)
+        return ""
+
+    def _is_cluster_ip(self, address: str) -> bool:
+        """Whether an address is one that services have; nothing else of the machine's is listened at."""
+        return bool(address) and ipaddress.ip_address(address) in self._network
+
+    def _permitted(self, key: str, backends: tuple[Backend, ...]) -> tuple[Backend, ...]:
+        """Leave out what pods must not reach: this process could connect to it, they could not.
+
+        The API server's own service ends where that listens, whatever anybody has written into its endpoints.
+        """
+        if key == "/".join(self._settings.api_service):
+            return (Backend(*self._settings.api),) if backends else ()
+        return tuple(backend for backend in backends if self._is_permitted(backend.address))
+
+    def _is_permitted(self, text: str) -> bool:
+        try:
+            address = ipaddress.IPv4Address(text)
+        except ValueError:
+            return False
+        if address in self._pods or text in self._settings.node_addresses:
+            return True
+        if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
+            return False
+        return self._settings.reaches_beyond and address not in self._network
+
+    def admits(self, peer: str, own: str) -> bool:
+        """Whether a client may connect: from this machine and its pods, and from elsewhere if the settings say so."""
+        address = ipaddress.ip_address(peer)
+        if self._settings.is_open and not self._is_cluster_ip(own):
+            return True
+        return peer == own or address.is_loopback or address in self._pods or peer in self._settings.node_addresses
+
+
+async def serve(lines: asyncio.StreamReader, clock: Clock, rng: random.Random) -> None:
+    """Do as the messages say until they end."""
+    decoder = msgspec.json.Decoder(Update)
+    settings = decoder.decode(await lines.readline()).settings
+    assert settings is not None, "the settings come first"
+    zone = Zone(settings.domain)
+    plane = DataPlane(settings, clock, rng, zone)
+    network = ipaddress.IPv4Network(settings.network)
+    try:
+        if settings.is_routed:
+            netlink.add_local_route(network)
+        has_dns, problem = await _open_dns(settings, zone, rng, plane)
+        _report(Report(is_ready=True, has_dns=has_dns, problem=problem))
+        while line := await lines.readline():
+            update = decoder.decode(line)
+            problem = await plane.update(update.key, update.service)
+            if problem:
+                _report(Report(key=update.key, problem=problem))
+    finally:
+        if settings.is_routed:
+            with contextlib.suppress(OSError):
+                netlink.delete_local_route(network)
+
+
+async def _open_dns(settings: Settings, zone: Zone, rng: random.Random, plane: DataPlane) -> tuple[bool, str]:
+    if not settings.dns:
+        return False, ""
+    try:
+        from strato.node.services.nameserver import NameServer
+
+        await NameServer(zone, settings.upstreams, rng, plane.admits).open(settings.dns)
+    except (ImportError, OSError) as error:
+        return False, f"services have no names: {one_line(error)}"
+    return True, ""
+
+
+def _report(report: Report) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+async def _main() -> None:
+    loop = asyncio.get_running_loop()
+    lines = asyncio.StreamReader(limit=_MAX_MESSAGE_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    await serve(lines, SystemClock(), random.Random(os.urandom(16)))
+
+
+def main() -> None:
+    """Be that process; every connection takes two descriptors."""
+    import signal
+
+    import uvloop
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it ends with the node, not before
+    uvloop.run(_main())
+
+
+if __name__ == "__main__":
+    main()

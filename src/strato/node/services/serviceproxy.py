@@ -1,0 +1,178 @@
+"""The node's hold on the data plane: starts the process, tells it of services as they change, starts it again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from strato.api.core import Service
+from strato.api.discovery import EndpointSlice
+from strato.api.meta import Key
+from strato.client.informer import Change, Informer
+from strato.clock import Clock
+from strato.errors import one_line
+from strato.node.services.records import Report, Settings, Update, record_of
+
+SERVICE_NAME = "kubernetes.io/service-name"
+_INDEX = "service proxy"
+_RESTART_SECONDS = 1.0
+_START_SECONDS = 30.0
+_END_SECONDS = 5.0
+_MAX_REPORT_BYTES = 64 << 10
+
+_log = logging.getLogger(__name__)
+
+OnProblem = Callable[[Service, str], None]
+
+
+class ServiceProxy:
+    """See the module.
+
+    Args:
+        node: Name of the node.
+        services: All services.
+        slices: All endpoint slices.
+        clock: Waits before a restart.
+        on_problem: Told of a service that cannot be served as it asks.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        services: Informer[Service],
+        slices: Informer[EndpointSlice],
+        clock: Clock,
+        on_problem: OnProblem,
+    ) -> None:
+        self._node, self._services, self._slices, self._clock = node, services, slices, clock
+        self._on_problem = on_problem
+        self._process: asyncio.subprocess.Process | None = None
+        self._settings: Settings | None = None
+        self._dirty: set[Key] = set()
+        self._changed = asyncio.Event()
+        self._reported: dict[str, str] = {}
+        slices.add_index(_INDEX, _services_of)
+        services.add_handler(self._on_service)
+        slices.add_handler(self._on_slice)
+
+    async def start(self, settings: Settings) -> Report:
+        """Start the process and return what it says of the settings."""
+        self._settings = settings
+        process = self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "strato.node.services.dataplane"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_MAX_REPORT_BYTES,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._send(Update(settings=settings))
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                line = await process.stdout.readline()
+            report = msgspec.json.decode(line, type=Report)
+        except (TimeoutError, msgspec.DecodeError) as error:
+            await self.close()
+            return Report(problem=f"the process of services does not start: {one_line(error)}")
+        if report.problem:
+            _log.warning("%s", report.problem)
+        return report
+
+    async def run(self) -> None:
+        """Tell the process what changes until cancelled."""
+        try:
+            while True:
+                await self._feed()
+                _log.warning("the process of services has ended and is started again: node=%s", self._node)
+                await self._clock.sleep(_RESTART_SECONDS)
+                assert self._settings is not None
+                await self.start(self._settings)
+                self._dirty.update(service.key for service in self._services.list())
+                self._changed.set()
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+
+    async def _feed(self) -> None:
+        """Send what changes until the process ends."""
+        listening = asyncio.ensure_future(self._listen())
+        try:
+            while not listening.done():
+                changed = asyncio.ensure_future(self._changed.wait())
+                await asyncio.wait({changed, listening}, return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                self._changed.clear()
+                dirty, self._dirty = self._dirty, set()
+                for key in sorted(dirty):
+                    self._send(self._update_of(key))
+                    await self._drain()
+        finally:
+            listening.cancel()
+
+    def _update_of(self, key: Key) -> Update:
+        service = self._services.get(key)
+        if service is None:
+            return Update(key=f"{key.namespace}/{key.name}")
+        slices = self._slices.index(_INDEX, f"{key.namespace}/{key.name}")
+        return Update(key=f"{key.namespace}/{key.name}", service=record_of(service, slices, self._node))
+
+    def _send(self, update: Update) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(msgspec.json.encode(update) + b"\n")
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended; `_feed` notices
+            if self._process is not None and self._process.stdin is not None:
+                await self._process.stdin.drain()
+
+    async def _listen(self) -> None:
+        """Take reports until the process ends."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            report = msgspec.json.decode(line, type=Report)
+            namespace, _, name = report.key.partition("/")
+            service = self._services.get(Key(namespace, name))
+            if service is not None and self._reported.get(report.key) != report.problem:
+                self._reported[report.key] = report.problem
+                self._on_problem(service, report.problem)
+
+    def _on_service(self, change: Change[Service]) -> None:
+        if change.new is None:
+            self._reported.pop(f"{change.key.namespace}/{change.key.name}", None)
+        self._mark(change.key)
+
+    def _on_slice(self, change: Change[EndpointSlice]) -> None:
+        for one in (change.old, change.new):
+            for text in () if one is None else _services_of(one):
+                namespace, _, name = text.partition("/")
+                self._mark(Key(namespace, name))
+
+    def _mark(self, key: Key) -> None:
+        self._dirty.add(key)
+        self._changed.set()
+
+
+def _services_of(one: EndpointSlice) -> Iterable[str]:
+    name = one.metadata.label(SERVICE_NAME)
+    if name:
+        yield f"{one.metadata.namespace}/{name}"

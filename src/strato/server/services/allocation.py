@@ -1,0 +1,199 @@
+"""Cluster IPs and node ports of services: checked, given out and taken back.
+
+What is taken is known from the stored services and kept by number, so giving one out costs no look at the others. As
+on a real API server the lower part of each range is given out last, so that it stays free for those who choose.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+import msgspec
+
+from strato.api import catalog
+from strato.api.defaults.service import needs_node_ports
+from strato.api.status import invalid, invalid_value
+from strato.errors import InternalError
+from strato.server.preparation import Json
+from strato.server.rest.state import State, object_key
+from strato.server.snapshot import Change
+
+DEFAULT_NETWORK = ipaddress.IPv4Network("10.96.0.0/12")
+"""Where addresses are from when nobody says so, as by kubeadm."""
+NODE_PORTS = range(30000, 32768)
+_STATIC_PORTS = 86
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Pool:
+    """Numbers of a range, of which each has one owner.
+
+    Args:
+        numbers: Which there are.
+        static: How many of the lowest are given out last.
+        first: Which of the others is given out first.
+    """
+
+    def __init__(self, numbers: range, static: int, first: int = 0) -> None:
+        self._numbers = (*_split(numbers, static),)
+        self._owners: dict[int, str] = {}
+        self._held: dict[str, frozenset[int]] = {}
+        self._next = first % len(self._numbers[0])
+
+    def owner(self, number: int) -> str | None:
+        """Return whose it is."""
+        return self._owners.get(number)
+
+    def hold(self, owner: str, numbers: Iterable[int]) -> None:
+        """Let the owner have these and no others."""
+        wanted = frozenset(numbers)
+        for number in self._held.pop(owner, frozenset()) - wanted:
+            del self._owners[number]
+        if wanted:
+            self._held[owner] = wanted
+            self._owners.update(dict.fromkeys(wanted, owner))
+
+    def find(self, besides: Iterable[int] = ()) -> int | None:
+        """Return a number that is nobody's, not the one found last; None when all are taken."""
+        wanted = frozenset(besides)
+        dynamic, static = self._numbers
+        for numbers, first in ((dynamic, self._next), (static, 0)):
+            for step in range(len(numbers)):
+                index = (first + step) % len(numbers)
+                if numbers[index] not in self._owners and numbers[index] not in wanted:
+                    self._next = index + 1 if numbers is dynamic else self._next
+                    return numbers[index]
+        return None
+
+
+def _split(numbers: range, static: int) -> tuple[range, range]:
+    return numbers[static:], numbers[:static]
+
+
+class ServiceAddresses:
+    """See the module.
+
+    Args:
+        state: Where services are.
+        network: The range of cluster IPs.
+    """
+
+    def __init__(self, state: State, network: ipaddress.IPv4Network = DEFAULT_NETWORK) -> None:
+        self.network = network
+        first, size = int(network[0]), network.num_addresses
+        self._addresses = Pool(range(first + 1, first + size - 1), min(max(16, size // 16), 256))
+        # clusters of one machine have different networks, and should not want the same ports
+        self._ports = Pool(NODE_PORTS, _STATIC_PORTS, first=(first >> 12) * 97)
+        for service in state.iterate(catalog.SERVICE):
+            self._note(_key(service), service)
+        state.store.on_publish(catalog.SERVICE.resource, self._published)
+
+    def allocate(self, obj: Json, old: Json | None, *, dry_run: bool) -> None:
+        """Give a service what its type needs and it does not have, in place; it has passed validation.
+
+        Raises:
+            Invalid: What it asks for is another's, or outside of the range.
+            InternalError: All are taken.
+        """
+        spec = obj["spec"]
+        if spec.get("type") == "ExternalName":
+            if not dry_run:
+                self._note(_key(obj), obj)
+            return
+        key = _key(obj)
+        if not (spec.get("clusterIP") == "None" and not spec.get("selector")):  # one without may have any family
+            _check_families(obj)
+        self._check_address(key, obj, old)
+        if not spec.get("clusterIP"):
+            number = self._addresses.find()
+            if number is None:
+                raise InternalError(f"failed to allocate a serviceIP for Service {key}: range is full")
+            spec["clusterIP"] = str(ipaddress.IPv4Address(number))
+        spec["clusterIPs"] = [spec["clusterIP"]]
+        self._give_ports(key, obj)
+        if not dry_run:
+            self._note(key, obj)
+
+    def _check_address(self, key: str, obj: Json, old: Json | None) -> None:
+        address = obj["spec"].get("clusterIP")
+        if not address or address == "None" or (old is not None and old["spec"].get("clusterIP") == address):
+            return
+        problem = ""
+        if ipaddress.ip_address(address) not in self.network:
+            problem = "the provided network does not match the current range"
+        elif self._addresses.owner(int(ipaddress.ip_address(address))) not in (None, key):
+            problem = "provided IP is already allocated"
+        if problem:
+            text = f"failed to allocate IP {address}: {problem}"
+            raise invalid(catalog.SERVICE, _name(obj), [invalid_value("spec.clusterIPs", [address], text)])
+
+    def _give_ports(self, key: str, obj: Json) -> None:
+        spec = obj["spec"]
+        ports = spec.get("ports") or ()
+        given = {port["nodePort"] for port in ports if port.get("nodePort")}
+        by_number: dict[int, int] = {}
+        """One number for the protocols of a port, where it can be had."""
+        for index, port in enumerate(ports):
+            number = port.get("nodePort")
+            if number:
+                self._check_port(key, obj, index, number)
+                by_number.setdefault(port["port"], number)
+        if not needs_node_ports(spec):
+            return
+        for port in ports:
+            if port.get("nodePort"):
+                continue
+            shared = by_number.get(port["port"])
+            taken = {(one.get("protocol"), one.get("nodePort")) for one in ports}
+            if shared is None or (port.get("protocol"), shared) in taken:
+                shared = self._ports.find(given)
+            if shared is None:
+                raise InternalError("failed to allocate a nodePort: range is full")
+            port["nodePort"] = by_number[port["port"]] = shared
+            given.add(shared)
+
+    def _check_port(self, key: str, obj: Json, index: int, number: int) -> None:
+        problem = ""
+        if number not in NODE_PORTS:
+            last = NODE_PORTS.stop - 1
+            problem = f"provided port is not in the valid range. The range of valid ports is {NODE_PORTS.start}-{last}"
+        elif self._ports.owner(number) not in (None, key):
+            problem = "provided port is already allocated"
+        if problem:
+            cause = invalid_value(f"spec.ports[{index}].nodePort", number, problem)
+            raise invalid(catalog.SERVICE, _name(obj), [cause])
+
+    def _published(self, resource: str, change: Change) -> None:
+        del resource
+        self._note(change.key, None if change.body is None else _decode(change.body))
+
+    def _note(self, key: str, service: Json | None) -> None:
+        """Take note of what a service has; one that is gone has nothing."""
+        spec = {} if service is None else service.get("spec") or {}
+        address = spec.get("clusterIP")
+        numbers = [] if not address or address == "None" else [int(ipaddress.ip_address(address))]
+        self._addresses.hold(key, numbers)
+        self._ports.hold(key, (port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")))
+
+
+def _check_families(obj: Json) -> None:
+    spec, causes = obj["spec"], []
+    if spec.get("ipFamilyPolicy") == "RequireDualStack":
+        text = "this cluster is not configured for dual-stack services"
+        causes.append(invalid_value("spec.ipFamilyPolicy", "RequireDualStack", text))
+    for index, family in enumerate(spec.get("ipFamilies") or ()):
+        if family != "IPv4":
+            causes.append(invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster"))
+    if causes:
+        raise invalid(catalog.SERVICE, _name(obj), causes)
+
+
+def _name(obj: Json) -> str:
+    name: str = obj["metadata"]["name"]
+    return name
+
+
+def _key(obj: Json) -> str:
+    return object_key(catalog.SERVICE, obj["metadata"]["namespace"], obj["metadata"]["name"])
