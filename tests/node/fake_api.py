@@ -106,7 +106,7 @@ class FakeApi(Handler):
             return Response(200, stream=self._watch(path, int(request.param("resourceVersion") or 0)))
         items = [o for key, o in self.objects.items() if self._covers(path, key)]
         plural = path.rsplit("/", 1)[1]
-        if plural in ("pods", "nodes", "leases", "configmaps", "secrets"):
+        if plural in ("pods", "nodes", "leases", "configmaps", "secrets", "services", "endpointslices"):
             return self._answer({"metadata": {"resourceVersion": str(self.revision)}, "items": items})
         return self._status(404, "NotFound", f"{path} not found")
 
