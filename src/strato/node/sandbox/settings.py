@@ -49,6 +49,7 @@ class ImagePolicy:
     registries: RegistrySettings = field(default_factory=RegistrySettings)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterServices:
     """How the cluster's services are to be had on this machine."""
 

@@ -123,8 +123,8 @@ CREATION = (
     Row(_prepare, _ADMITTED, _is_prepared),
     Row(pipeline.count_quotas, frozenset((*_MEMBERS, NEW))),
     Row(_find_key, frozenset((METADATA, NEW))),
-    Row(pipeline.charge_quotas, frozenset((*_MEMBERS, NEW))),
     Row(pipeline.allocate, frozenset((*_MEMBERS, NEW)), pipeline.is_service),
+    Row(pipeline.charge_quotas, frozenset((*_MEMBERS, NEW))),
     Row(_store, frozenset((METADATA, *_MEMBERS, NEW))),
 )
 KNOWN_REST = frozenset((*_MEMBERS, KINDS))
