@@ -11,6 +11,7 @@ import io
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tarfile
@@ -22,6 +23,8 @@ from typing import Any
 Json = dict[str, Any]
 REGISTRY = "registry.k8s.io"
 E2E = f"{REGISTRY}/e2e-test-images"
+RELEASE = "trixie"
+"""Of Debian: it has the version of BusyBox that the suite's image has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ RECIPES = (
         names=(f"{E2E}/busybox:1.37.0-1",),
         packages=("busybox-static",),
         config={"Cmd": ["sh"]},
-        stands_for="BusyBox of Debian, an older version",
+        stands_for="BusyBox of Debian, of the same version",
     ),
     Recipe(
         names=(f"{E2E}/nginx:1.15-4", f"{E2E}/nginx:1.27-0"),
@@ -154,16 +157,7 @@ def _unpack_packages(packages: tuple[str, ...], root: Path, downloads: Path) -> 
         (root / name).chmod(0o1777)
     if not packages:
         return
-    (downloads / "partial").mkdir(parents=True, exist_ok=True)
-    nothing = downloads / "no-status"  # nothing counts as installed: all that the packages depend on is fetched
-    nothing.touch()
-    choices = [
-        "APT::Sandbox::User=root",
-        f"Dir::State::status={nothing}",
-        f"Dir::Cache::archives={downloads}",
-        "APT::Install-Recommends=false",
-    ]
-    apt = ["apt-get", "-qq", "--yes", *(f"-o{choice}" for choice in choices)]
+    apt = _apt(downloads)
     subprocess.run([*apt, "--download-only", "install", *packages], check=True)
     listing = subprocess.run(
         [*apt, "--simulate", "install", *packages], check=True, capture_output=True, text=True
@@ -178,6 +172,39 @@ def _unpack_packages(packages: tuple[str, ...], root: Path, downloads: Path) -> 
         applets = subprocess.run([root / "bin/busybox", "--list"], check=True, capture_output=True, text=True).stdout
         for applet in set(applets.split()) - taken:
             (root / "bin" / applet).symlink_to("busybox")
+
+
+def _apt(downloads: Path) -> list[str]:
+    """Return apt-get as it installs into nothing, from Debian's release that has the versions the images name."""
+    (downloads / "partial").mkdir(parents=True, exist_ok=True)
+    (downloads / "lists/partial").mkdir(parents=True, exist_ok=True)
+    nothing, sources = downloads / "no-status", downloads / "sources.list"
+    choices = [
+        "APT::Sandbox::User=root",
+        "APT::Install-Recommends=false",
+        "Dir::Etc::sourceparts=-",
+        f"Dir::Etc::sourcelist={sources}",
+        f"Dir::State::lists={downloads / 'lists'}",
+        f"Dir::State::status={nothing}",
+        f"Dir::Cache::archives={downloads}",
+    ]
+    apt = ["apt-get", "-qq", "--yes", *(f"-o{choice}" for choice in choices)]
+    if not nothing.exists():
+        keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
+        sources.write_text(f"deb [signed-by={keys}] {_mirror()} {RELEASE} main\n")
+        subprocess.run([*apt, "update"], check=True)
+        nothing.touch()  # nothing counts as installed: all that the packages depend on is fetched
+    return apt
+
+
+def _mirror() -> str:
+    """Return where this machine has Debian's packages from."""
+    files = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
+    text = "\n".join(file.read_text() for file in files if file.is_file())
+    found = re.search(r"^(?:URIs: *|deb .*?)(https?://\S+/debian/?)(?:\s|$)", text, re.MULTILINE)
+    if found is None:
+        raise SystemExit("error: no mirror of Debian is named below /etc/apt; the images are made of its packages")
+    return found[1]
 
 
 def _write_accounts(root: Path) -> None:

@@ -25,7 +25,7 @@ from strato.node.runplan import RUN_SECONDS, plan_run, problems
 from strato.node.sandbox.atomicwriter import File, write_payload
 from strato.node.sandbox.cgroups import cpu_quota, cpu_shares, cpu_weight
 from strato.node.sandbox.environment import ConfigProblem, DownwardContext, References, environment, expand
-from strato.node.sandbox.hosts import Peer, hosts_file
+from strato.node.sandbox.hosts import Peer, host_network_file, hosts_file
 from strato.node.sandbox.logfiles import LogWriter
 from strato.node.sandbox.logs import DiskLogs
 from strato.node.sandbox.network import PodAddresses, choose_block
@@ -400,4 +400,15 @@ def test_names_get_the_latest_tag() -> None:
         "r:5000/a:latest",
         "a:1",
         "a@sha256:" + "0" * 64,
+    ]
+
+
+def test_a_pod_of_the_machines_network_sees_the_machines_names() -> None:
+    text = host_network_file("127.0.0.1 localhost\n192.0.2.1 build\n", [("192.0.2.9", ["a", "b"])])
+    assert text.splitlines() == [
+        "# Kubernetes-managed hosts file (host network).",
+        "127.0.0.1 localhost",
+        "192.0.2.1 build",
+        "# Entries added by HostAliases.",
+        "192.0.2.9\ta\tb",
     ]

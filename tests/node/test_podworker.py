@@ -459,6 +459,10 @@ def test_what_starts_later_sees_the_labels_of_then() -> None:
         worker.update(msgspec.structs.replace(worker.pod, metadata=labelled))
         assert machine.labels_seen == [{"a": "b"}]
         assert machine.signals == []
+        worker.update(msgspec.structs.replace(worker.pod, metadata=msgspec.structs.replace(labelled, generation=7)))
+        status = worker.next_write(clock.now())
+        assert status is not None
+        assert status["observedGeneration"] == 7
 
     live(story, {"main": [(1e6, 0)]})
 

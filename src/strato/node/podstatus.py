@@ -150,6 +150,8 @@ class PodRecord:
     host_ip: str = ""
     pod_ip: str = ""
     start_time: float = 0.0
+    generation: int = 0
+    """Of the pod as the node acts on it."""
     reason: str = ""
     """Set when the node ended the pod itself (``DeadlineExceeded``, ``Evicted``, ``Terminated``): the phase is then
     Failed."""
@@ -276,6 +278,8 @@ def pod_status(pod: PodRecord, now: float) -> Json:
         "startTime": time_text(pod.start_time),
         "containerStatuses": [c.to_json() for c in pod.containers if not c.init],
     }
+    if pod.generation:
+        body["observedGeneration"] = pod.generation
     if pod.pod_ip:
         body["podIP"] = pod.pod_ip
         body["podIPs"] = [{"ip": pod.pod_ip}]

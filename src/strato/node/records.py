@@ -22,14 +22,15 @@ def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
     known: dict[str, ContainerStatus] = {}
     if status.container_statuses or status.init_container_statuses:
         known = {s.name: s for s in (*status.init_container_statuses, *status.container_statuses)}
-    containers = [_container(c, known.get(c.name), init=True, waits=CREATING) for c in inits] if inits else []
     waits = INITIALIZING if inits else CREATING
+    containers = [_container(c, known.get(c.name), init=True, waits=waits) for c in inits] if inits else []
     containers += [_container(c, known.get(c.name), init=False, waits=waits) for c in spec.containers]
     record = PodRecord(
         restart_policy=spec.restart_policy,
         containers=containers,
         host_ip=host_ip,
         pod_ip=status.pod_ip,
+        generation=pod.metadata.generation,
         start_time=_instant(status.start_time, now),
     )
     for condition in status.conditions:

@@ -53,13 +53,13 @@ class StartTemplate:
 
     def __init__(self, pod: Pod, plans: tuple[RunPlan, ...]) -> None:
         self.plans = plans
-        self._of: tuple[int, int, tuple[Condition, ...]] | None = None
+        self._of: tuple[int, int, int, tuple[Condition, ...]] | None = None
         self._template: Template | None = None
 
     def patch(self, pod: Pod, *, host_ip: str, pod_ip: str, since: float, now: float) -> bytes:
         """Return the patch that writes the first status of a pod which started at ``since``, as JSON."""
         uid = pod.metadata.uid
-        of = int(since), int(now), pod.status.conditions
+        of = int(since), int(now), pod.metadata.generation, pod.status.conditions
         if of != self._of:
             self._template = template_of(_HOLES, lambda words: _patch(pod, words, since=since, now=now))
             self._of = of

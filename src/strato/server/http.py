@@ -207,6 +207,8 @@ class App(Service):
         response = await self._answer_elsewhere(request)
         stream, is_text = response.stream, response.content_type.startswith("application/json")
         is_asked = request.headers["upgrade"].strip().lower() == "websocket"
+        if stream is None and response.content_type.startswith("text/plain"):  # a log that is not followed
+            stream = _one(response.body)
         if not is_asked or stream is None or response.status != 200:
             return response
         try:
@@ -225,6 +227,10 @@ class App(Service):
             return self.refusal(error)
         except Exception:  # the last net: a bug of ours must not close the connection without a word
             return self.refusal(_failed(head))
+
+
+async def _one(body: bytes) -> AsyncIterator[bytes]:
+    yield body
 
 
 async def _send_stream(stream: AsyncIterator[bytes], socket: WebSocket, *, is_text: bool) -> None:

@@ -174,6 +174,23 @@ async def test_streams_go_both_ways_and_the_exit_code_comes_last(world: World, p
     assert process.is_closed
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [({"exitCode": 0}, b"\3"), ({"exitCode": 3}, b"\3command terminated with non-zero exit code: exit status 3")],
+)
+async def test_the_first_version_says_how_it_ended_as_text(world: World, ends: Any, said: bytes) -> None:
+    process = world.source.process
+
+    async def work(socket: WebSocket) -> None:
+        assert await message(socket) == b"\1"
+        process.says.put_nowait(b"\1out")
+        process.ends(**ends)
+        assert [await message(socket), await message(socket)] == [b"\1out", said]
+        assert await message(socket) is None
+
+    await world.open("exec", work, protocols="channel.k8s.io", command="x", stdout="true")
+
+
 async def test_a_command_that_cannot_be_run_is_a_failure_with_its_reason(world: World) -> None:
     async def work(socket: WebSocket) -> None:
         world.source.process.ends(error='exec: "x": executable file not found in $PATH')

@@ -46,6 +46,13 @@ def peer_of(pod: Pod, ip: str) -> Peer:
     return Peer(ip, hostname_of(pod), pod.spec.subdomain, pod.metadata.namespace)
 
 
+def host_network_file(machine: str, aliases: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """Return ``/etc/hosts`` of a pod that shares the machine's network: the machine's own, then ``hostAliases``."""
+    return (
+        "\n".join(["# Kubernetes-managed hosts file (host network).", machine.rstrip("\n"), *_aliased(aliases)]) + "\n"
+    )
+
+
 def hosts_file(own: Peer, siblings: Iterable[Peer], aliases: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
     """Return ``/etc/hosts`` of a pod: itself first, then its siblings by name, then the pod's ``hostAliases``."""
     lines = [
@@ -56,7 +63,10 @@ def hosts_file(own: Peer, siblings: Iterable[Peer], aliases: Sequence[tuple[str,
     ]
     others = sorted((p for p in siblings if p.ip != own.ip), key=lambda p: (p.hostname, p.ip))
     lines += ["\t".join([peer.ip, *peer.names()]) for peer in others]
-    if aliases:
-        lines.append("# Entries added by HostAliases.")
-        lines += ["\t".join([ip, *names]) for ip, names in aliases]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_aliased(aliases)]) + "\n"
+
+
+def _aliased(aliases: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    if not aliases:
+        return []
+    return ["# Entries added by HostAliases.", *("\t".join([ip, *names]) for ip, names in aliases)]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from strato.api.core import Pod
-from strato.node.sandbox.hosts import Peer, hosts_file, peer_of
+from strato.node import beneath
+from strato.node.sandbox.hosts import Peer, host_network_file, hosts_file, peer_of
 from strato.node.sandbox.podworker import PodWorker
 from strato.node.timers import Timers
 
+_HOSTS_BYTES = 1 << 20
 HOSTS_DELAY_SECONDS = 0.02
 """How long changes are collected before they are written."""
 
@@ -39,6 +41,12 @@ class HostsFiles:
     def content(self, pod: Pod, ip: str) -> str:
         """Return the file of a pod."""
         aliases = [(alias.ip, alias.hostnames) for alias in pod.spec.host_aliases]
+        if pod.spec.host_network:
+            try:
+                machine = beneath.read_regular("/etc/hosts", _HOSTS_BYTES).decode(errors="replace")
+            except OSError:
+                machine = ""
+            return host_network_file(machine, aliases)
         return hosts_file(peer_of(pod, ip), self._siblings(pod), aliases)
 
     def _write(self) -> None:

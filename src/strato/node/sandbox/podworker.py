@@ -91,6 +91,9 @@ class PodWorker:
         """Take what may change of a pod that runs: labels, annotations, its deadline, images of its containers."""
         before, self.pod = self.pod.spec, pod
         self.sandbox.update(pod)
+        if pod.metadata.generation != self.record.generation:
+            self.record.generation = pod.metadata.generation
+            self._node.submit()
         if pod.spec is before or pod.spec == before:
             return
         if pod.spec.active_deadline_seconds != before.active_deadline_seconds:

@@ -1,7 +1,8 @@
-"""Kubernetes' remote command protocol, versions 4 and 5, between a WebSocket and a process."""
+"""Kubernetes' remote command protocol, versions 4 and 5 and the first, between a WebSocket and a process."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from strato.http.websocket import WebSocket, first_of
 from strato.server.streams import CLOSE, RESIZE, STATUS, STDERR, STDIN, STDOUT, Channels, StreamOptions
 
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io")
 _DATA_BYTES = 32 * 1024
 """Of a message of input, handed on at a time."""
 _SIZE_BYTES = 1024
@@ -31,7 +32,8 @@ async def carry(
     try:
         await socket.send(bytes((STDOUT if options.stdout else STDERR if options.stderr else STATUS,)))
         inward = _inward(channels, options, socket, can_close=protocol == PROTOCOLS[0])
-        await first_of(inward, _outward(channels, socket, ends_well=ends_well))
+        write_status = _status_text if protocol == PROTOCOLS[2] else _status_json
+        await first_of(inward, _outward(channels, socket, write_status, ends_well=ends_well))
     finally:
         channels.close()
 
@@ -54,14 +56,25 @@ async def _inward(channels: Channels, options: StreamOptions, socket: WebSocket,
                 await channels.send(bytes((RESIZE,)) + size)
 
 
-async def _outward(channels: Channels, socket: WebSocket, *, ends_well: bool) -> None:
+async def _outward(
+    channels: Channels, socket: WebSocket, write_status: Callable[[dict[str, Any]], bytes], *, ends_well: bool
+) -> None:
     """Hand on what the process writes, until it has ended; then say how."""
     message = b""
     while (message := await channels.receive()) and message[0] != STATUS:
         await socket.send(message)
     ending = msgspec.json.decode(message[1:]) if message else {"error": "" if ends_well else "its node is gone"}
-    await socket.send(bytes((STATUS,)) + msgspec.json.encode(_status(ending)))
+    await socket.send(bytes((STATUS,)) + write_status(_status(ending)))
     await socket.close()
+
+
+def _status_json(status: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(status)
+
+
+def _status_text(status: dict[str, Any]) -> bytes:
+    """Write a status as the first version has it: what went wrong, and nothing where nothing did."""
+    return str(status.get("message", "")).encode()
 
 
 def _status(ending: dict[str, Any]) -> dict[str, Any]:
