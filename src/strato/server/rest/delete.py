@@ -60,11 +60,11 @@ class Deleter:
         body = self._state.bucket(served.kind).latest(object_key(served.kind, target.namespace, target.name))
         calls = self._state.dynamic.concerns(served.kind, "DELETE")
         if not calls and (body is None or len(body) <= UNCOUNTED_BYTES):
-            return at_once(self._deleting(request, target, served))
-        begin = partial(self._deleting, request, target, served)
+            return at_once(self._deleting(request, target, served, calls=False))
+        begin = partial(self._deleting, request, target, served, calls=calls)
         return largewrites.answered(self._state, request, served, target.name, body, begin, calls=calls)
 
-    def _deleting(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
+    def _deleting(self, request: Request, target: ResourcePath, served: Served, *, calls: bool) -> Steps[Response]:
         kind = served.kind
         request, options = _read_options(request)
         bucket, key = self._state.bucket(kind), object_key(kind, target.namespace, target.name)
@@ -78,9 +78,10 @@ class Deleter:
         if kind is catalog.NAMESPACE and target.name in _PROTECTED_NAMESPACES:
             raise forbidden(kind, target.name, "this namespace may not be deleted")
         admission_request = self._admission_request(request, target, kind, old)
-        yield from self._state.dynamic.admit(admission_request, _as_sent(options))
-        if bucket.latest(key) is not stored:
-            raise largewrites.Changed
+        if calls:
+            yield from self._state.dynamic.admit(admission_request, _as_sent(options))
+            if bucket.latest(key) is not stored:
+                raise largewrites.Changed
         body, gone = self.remove(request, kind, target, old, options)
         if gone and not strategy_of(served).returns_deleted:
             answer = Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
