@@ -513,3 +513,46 @@ def test_dependents_of_custom_owners_are_collected(propagation: str) -> None:
         assert (await world.cluster.list(ConfigMap, "default")).items == []
 
     play(scenario, enabled=("kube-garbage-collector",))
+
+
+def test_a_named_port_that_differs_between_pods_makes_a_slice_each() -> None:
+    async def scenario(world: World) -> None:
+        spec = {"selector": {"app": "a"}, "ports": [{"name": "http", "port": 80, "targetPort": "web"}]}
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec}
+        await world.cluster.create(catalog.SERVICE, body, "default")
+        for name, number in (("x", 8080), ("y", 9090), ("z", 8080)):
+            container = {"name": "c", "image": "i", "ports": [{"name": "web", "containerPort": number}]}
+            made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "a"}}}
+            await world.cluster.create(catalog.POD, {**made, "spec": {"containers": [container]}}, "default")
+        await world.settle()
+        slices = (await world.cluster.list(EndpointSlice, "default")).items
+        assert sorted((s.ports[0].port, len(s.endpoints)) for s in slices) == [(8080, 2), (9090, 1)]
+        subsets = (await world.cluster.get(Endpoints, "s", "default")).subsets
+        assert sorted((s.ports[0].port, len(s.addresses)) for s in subsets) == [(8080, 2), (9090, 1)]
+
+    play(scenario)
+
+
+def test_hand_made_endpoints_are_mirrored() -> None:
+    def subsets(*ips: str) -> list[dict[str, Any]]:
+        return [{"addresses": [{"ip": ip} for ip in ips], "ports": [{"name": "db", "port": 5432, "protocol": "TCP"}]}]
+
+    async def scenario(world: World) -> None:
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "db"}}
+        await world.cluster.create(catalog.SERVICE, {**body, "spec": {"ports": [{"port": 5432}]}}, "default")
+        given = {**body, "kind": "Endpoints", "subsets": subsets("10.1.2.3", "fd00::3")}
+        await world.cluster.create(catalog.ENDPOINTS, given, "default")
+
+        async def shown() -> list[tuple[str, list[str]]]:
+            await world.settle()
+            slices = (await world.cluster.list(EndpointSlice, "default")).items
+            return sorted((s.address_type, [e.addresses[0] for e in s.endpoints]) for s in slices)
+
+        assert await shown() == [("IPv4", ["10.1.2.3"]), ("IPv6", ["fd00::3"])]
+        await world.cluster.patch(Endpoints, "db", "default", {"subsets": subsets("10.2.3.4")})
+        assert await shown() == [("IPv4", ["10.2.3.4"])]
+        skip = {"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}}
+        await world.cluster.patch(Endpoints, "db", "default", skip)
+        assert await shown() == []
+
+    play(scenario)

@@ -14,24 +14,21 @@ from typing import Any, ClassVar, Final
 from strato.api import catalog
 from strato.api.core import Endpoints, Pod, Service
 from strato.api.discovery import EndpointSlice
-from strato.api.kinds import Kind
 from strato.api.meta import Key
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.clock import Clock
+from strato.controllers.kube.endpointslices import MANAGED_BY, SERVICE_NAME, put, slice_bodies, write_slices
 from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
-from strato.errors import AlreadyExists, Forbidden, NotFound
+from strato.errors import Forbidden, NotFound
 
-SERVICE_NAME: Final = "kubernetes.io/service-name"
-MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 MANAGER: Final = "endpointslice-controller.k8s.io"
 HEADLESS: Final = "service.kubernetes.io/headless"
 
 BATCH_SECONDS: Final = 0.1
 """Changes of one service within this time are written together."""
 
-MAX_ENDPOINTS_PER_SLICE: Final = 100
 MAX_ENDPOINTS: Final = 1000
 """Addresses in an Endpoints object; the slices hold all."""
 
@@ -117,6 +114,19 @@ def _target_port(target: int | str, pod: Pod | None) -> int:
             if declared.name == target:
                 return declared.container_port
     return 0
+
+
+def port_groups(
+    service: Service, members: Sequence[tuple[Pod | None, dict[str, Any]]]
+) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+    """Return ports and the endpoints that have them: a named port may be another number in each pod."""
+    if not any(isinstance(port.target_port, str) for port in service.spec.ports) or not members:
+        return [(ports_of(service, None), [endpoint for _, endpoint in members])]
+    groups: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
+    for pod, endpoint in members:
+        ports = ports_of(service, pod)
+        groups.setdefault(str(ports), (ports, []))[1].append(endpoint)
+    return list(groups.values())
 
 
 def build_endpoints(
@@ -235,13 +245,18 @@ class EndpointsController(KeyedController):
         members = self._members[key]
         names = sorted(members)
         endpoints = [members[name] for name in names]
-        ports = ports_of(service, self._pods.get(names[0]) if names else None)
-        subsets = build_endpoints(service, endpoints, ports)
+        groups = port_groups(service, [(self._pods.get(name), members[name]) for name in names])
+        subsets = [subset for ports, group in groups for subset in build_endpoints(service, group, ports)]
         if self._written.get(key) == (subsets, endpoints):
             return None
         try:
             await self._write_endpoints(service, subsets)
-            await self._write_slices(service, endpoints, ports)
+            labels = {**(service.metadata.labels or {}), SERVICE_NAME: key.name, MANAGED_BY: MANAGER}
+            if service.spec.cluster_ip == "None":
+                labels[HEADLESS] = ""
+            bodies = slice_bodies(controller_reference("v1", "Service", service.metadata), key, labels, groups)
+            present = {item.metadata.name for item in self._slices.index("service", str(key))}
+            await write_slices(self._cluster, bodies, present, key.namespace)
         except Forbidden:
             return None  # the namespace is going away
         self._written[key] = (subsets, endpoints)
@@ -256,7 +271,7 @@ class EndpointsController(KeyedController):
                 return
 
     async def _write_endpoints(self, service: Service, subsets: list[dict[str, Any]]) -> None:
-        labels = dict(service.metadata.labels or {})
+        labels = {**(service.metadata.labels or {}), "endpoints.kubernetes.io/managed-by": "endpoint-controller"}
         if service.spec.cluster_ip == "None":
             labels[HEADLESS] = ""
         body = {
@@ -269,54 +284,7 @@ class EndpointsController(KeyedController):
             },
             "subsets": subsets,
         }
-        await self._put(catalog.ENDPOINTS, body, {"subsets": subsets}, service.key in self._endpoints)
-
-    async def _write_slices(
-        self, service: Service, endpoints: list[dict[str, Any]], ports: list[dict[str, Any]]
-    ) -> None:
-        meta = service.metadata
-        present = {item.metadata.name for item in self._slices.index("service", f"{meta.namespace}/{meta.name}")}
-        chunks = [
-            endpoints[start : start + MAX_ENDPOINTS_PER_SLICE]
-            for start in range(0, max(1, len(endpoints)), MAX_ENDPOINTS_PER_SLICE)
-        ]
-        for number, chunk in enumerate(chunks):
-            name = f"{meta.name}-{number}"
-            body = {
-                "apiVersion": "discovery.k8s.io/v1",
-                "kind": "EndpointSlice",
-                "metadata": {
-                    "name": name,
-                    "namespace": meta.namespace,
-                    "labels": {**(meta.labels or {}), SERVICE_NAME: meta.name, MANAGED_BY: MANAGER},
-                    "ownerReferences": [controller_reference("v1", "Service", meta)],
-                },
-                "addressType": "IPv6" if chunk and ":" in chunk[0]["addresses"][0] else "IPv4",
-                "endpoints": chunk,
-                "ports": ports,
-            }
-            await self._put(catalog.ENDPOINTSLICE, body, {"endpoints": chunk, "ports": ports}, name in present)
-            present.discard(name)
-        for name in present:
-            try:
-                await self._cluster.delete(EndpointSlice, name, meta.namespace)
-            except NotFound:
-                continue
-
-    async def _put(self, kind: Kind, body: dict[str, Any], change: dict[str, Any], exists: bool) -> None:
-        """Create an object, or patch it when it is there; whichever the cache got wrong is tried the other way."""
-        name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
-        if not exists:
-            try:
-                await self._cluster.create(kind, body, namespace)
-            except AlreadyExists:
-                pass
-            else:
-                return
-        try:
-            await self._cluster.patch(kind, name, namespace, change)
-        except NotFound:
-            await self._cluster.create(kind, body, namespace)
+        await put(self._cluster, catalog.ENDPOINTS, body, {"subsets": subsets}, service.key in self._endpoints)
 
 
 def _service_of(item: EndpointSlice) -> Iterable[str]:

@@ -14,6 +14,7 @@ from strato.controllers.kube.daemonsets import DaemonSetController
 from strato.controllers.kube.deployments import DeploymentController
 from strato.controllers.kube.disruptions import DisruptionController
 from strato.controllers.kube.endpoints import EndpointsController
+from strato.controllers.kube.endpointslices import EndpointSliceMirror
 from strato.controllers.kube.garbage import GarbageCollector
 from strato.controllers.kube.jobs import KubeJobController
 from strato.controllers.kube.namespaces import (
@@ -68,6 +69,7 @@ KUBE: Mapping[str, Factory] = {
             ServiceAccountController,
             RootCertificateController,
             EndpointsController,
+            EndpointSliceMirror,
             NodeLifecycleController,
             DisruptionController,
             QuotaController,

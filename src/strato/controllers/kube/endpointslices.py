@@ -1,0 +1,151 @@
+"""EndpointSlices as they are written: of services, and mirrored from Endpoints that people make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from strato.api import catalog
+from strato.api.core import Endpoints, Service
+from strato.api.core.service import EndpointAddress
+from strato.api.discovery import EndpointSlice
+from strato.api.kinds import Kind
+from strato.api.meta import Key
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.clock import Clock
+from strato.controllers.owners import controller_reference
+from strato.controllers.reconcile import KeyedController
+from strato.errors import AlreadyExists, NotFound
+
+SERVICE_NAME: Final = "kubernetes.io/service-name"
+MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+MIRROR: Final = "endpointslicemirroring-controller.k8s.io"
+MAX_ENDPOINTS_PER_SLICE: Final = 100
+
+Group = tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
+"""Ports, and the endpoints that have them."""
+
+
+def slice_bodies(
+    owner: Mapping[str, Any], key: Key, labels: Mapping[str, str], groups: Iterable[Group]
+) -> list[dict[str, Any]]:
+    """Return the slices of a service: as many of each group, and of each kind of address, as it takes."""
+    bodies: list[dict[str, Any]] = []
+    for ports, endpoints in groups:
+        families: dict[str, list[Mapping[str, Any]]] = {}
+        for endpoint in endpoints:
+            families.setdefault("IPv6" if ":" in endpoint["addresses"][0] else "IPv4", []).append(endpoint)
+        for family, found in (families or {"IPv4": []}).items():
+            for start in range(0, max(1, len(found)), MAX_ENDPOINTS_PER_SLICE):
+                suffix = "" if family == "IPv4" else "-ipv6"  # the family of a slice cannot be changed
+                body = {
+                    "apiVersion": "discovery.k8s.io/v1",
+                    "kind": "EndpointSlice",
+                    "metadata": {
+                        "name": f"{key.name}-{len(bodies)}{suffix}",
+                        "namespace": key.namespace,
+                        "labels": dict(labels),
+                        "ownerReferences": [owner],
+                    },
+                    "addressType": family,
+                    "endpoints": found[start : start + MAX_ENDPOINTS_PER_SLICE],
+                    "ports": ports,
+                }
+                bodies.append(body)
+    return bodies
+
+
+async def write_slices(cluster: Cluster, bodies: Iterable[dict[str, Any]], present: set[str], namespace: str) -> None:
+    """Bring the slices of a service up to date; of those that are there, the others are deleted."""
+    left = set(present)
+    for body in bodies:
+        name = body["metadata"]["name"]
+        change = {"endpoints": body["endpoints"], "ports": body["ports"]}
+        await put(cluster, catalog.ENDPOINTSLICE, body, change, name in present)
+        left.discard(name)
+    for name in left:
+        try:
+            await cluster.delete(EndpointSlice, name, namespace)
+        except NotFound:
+            continue
+
+
+async def put(cluster: Cluster, kind: Kind, body: dict[str, Any], change: dict[str, Any], exists: bool) -> None:
+    """Create an object, or patch it when it is there; whichever the cache got wrong is tried the other way."""
+    name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
+    if not exists:
+        try:
+            await cluster.create(kind, body, namespace)
+        except AlreadyExists:
+            pass
+        else:
+            return
+    try:
+        await cluster.patch(kind, name, namespace, change)
+    except NotFound:
+        await cluster.create(kind, body, namespace)
+
+
+def mirrored_groups(endpoints: Endpoints) -> list[Group]:
+    """Return the subsets of an Endpoints object as groups of a slice."""
+
+    def endpoint(address: EndpointAddress, ready: bool) -> dict[str, Any]:
+        optional = {"hostname": address.hostname, "nodeName": address.node_name}
+        found: dict[str, Any] = {"addresses": [address.ip], "conditions": {"ready": ready}}
+        return found | {name: value for name, value in optional.items() if value}
+
+    return [
+        (
+            [{"name": port.name, "port": port.port, "protocol": port.protocol} for port in subset.ports],
+            [endpoint(one, True) for one in subset.addresses]
+            + [endpoint(one, False) for one in subset.not_ready_addresses],
+        )
+        for subset in endpoints.subsets
+        if subset.addresses or subset.not_ready_addresses
+    ]
+
+
+class EndpointSliceMirror(KeyedController):
+    """Mirrors the Endpoints of services without a selector: whoever makes them writes no slices."""
+
+    name: ClassVar[str] = "kube-endpointslicemirroring-controller"
+
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+        super().__init__(clock)
+        self._cluster = cluster
+        self._services = informers.informer(Service)
+        self._endpoints = informers.informer(Endpoints)
+        self._slices = informers.informer(EndpointSlice)
+        self._slices.add_index(
+            "mirrors",
+            lambda one: (
+                [f"{one.metadata.namespace}/{one.metadata.label(SERVICE_NAME)}"]
+                if one.metadata.label(MANAGED_BY) == MIRROR
+                else ()
+            ),
+        )
+        for informer in (self._services, self._endpoints):
+            informer.add_handler(self._on_change)
+
+    def _on_change(self, change: Change[Any]) -> None:
+        service = self._services.get(change.key)
+        if service is None or not service.spec.selector:
+            self.queue.add(change.key)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Write the slices of one Endpoints object, or delete them when they are no longer wanted."""
+        service, endpoints = self._services.get(key), self._endpoints.get(key)
+        present = {one.metadata.name for one in self._slices.index("mirrors", str(key))}
+        bodies: list[dict[str, Any]] = []
+        if (
+            service is not None
+            and endpoints is not None
+            and not service.spec.selector
+            and endpoints.metadata.label("endpointslice.kubernetes.io/skip-mirror") != "true"
+        ):
+            labels = {**(endpoints.metadata.labels or {}), SERVICE_NAME: key.name, MANAGED_BY: MIRROR}
+            owner = controller_reference("v1", "Endpoints", endpoints.metadata)
+            bodies = slice_bodies(owner, key, labels, mirrored_groups(endpoints))
+        await write_slices(self._cluster, bodies, present, key.namespace)
+        return None
