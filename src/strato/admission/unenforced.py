@@ -163,16 +163,6 @@ FIELDS: Final[Mapping[Kind, Tree]] = {
             lambda value: value == "kubernetes.io/service-account-token",
         )
     },
-    catalog.CUSTOMRESOURCEDEFINITION: {
-        "spec": {
-            "conversion": {
-                "strategy": Field(
-                    "conversion webhooks are not called: versions differ in nothing but apiVersion",
-                    lambda value: value == "Webhook",
-                )
-            }
-        }
-    },
     catalog.RUNTIMECLASS: {"handler": Field("containers run as all others do on this machine's node, whatever it is")},
     catalog.APISERVICE: {"spec": {"service": Field("requests are not passed on to other API servers")}},
 }

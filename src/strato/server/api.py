@@ -19,6 +19,7 @@ from strato.clock import Clock
 from strato.errors import ApiError, BadRequest, InternalError, MethodNotAllowed, NotFound
 from strato.metrics import Registry as Metrics
 from strato.metrics import Sample
+from strato.server.conversion import Conversions
 from strato.server.crd import CustomKinds
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.logs import LogSource
@@ -118,6 +119,7 @@ class ApiServer(Handler):
         self._logs = PodLogs(self.state, None)
         self._streams = PodStreams(self.state)
         self._proxy = Proxy(self.state, self._streams)
+        self._conversions = Conversions(self.state)
         self._custom = CustomKinds(self.state, self._deleter)
         self._reviews = Reviews(authorizer, access.tokens)
         self._tokens = TokenRequests(self.state, access.tokens)
@@ -232,6 +234,8 @@ class ApiServer(Handler):
                     if request.method == "HEAD" and path.subresource != "proxy":  # Kubernetes has routes for GET alone
                         raise MethodNotAllowed(_NOT_ALLOWED)
                     action = self._action(path, served_there, verb)
+                    if served_there.versions is not None and served_there.versions.webhook is not None:
+                        action = self._conversions.around(action)
                     subresource = path.subresource  # one that there is
                     self._note(request, path, served_there, verb, action)
                     answer = action(request, path, served_there)

@@ -103,6 +103,7 @@ def _problems(crd: Json) -> Iterator[Cause]:
             yield invalid_value(f"spec.names.{member}", value, text)
     if not any(version.get("storage") for version in versions):
         yield invalid_value("status.storedVersions", None, "must have at least one stored version")
+    yield from _conversion_problems(spec.get("conversion") or {})
     for index, version in enumerate(versions):
         # A single version is reported at the places that the first API version of definitions had for it.
         prefix = "spec" if len(versions) == 1 else f"spec.versions[{index}]"
@@ -131,6 +132,39 @@ def _version_list_problems(versions: Sequence[Json]) -> Iterator[Cause]:
     if sum(bool(version.get("storage")) for version in versions) != 1:
         shown = list(versions) or None
         yield invalid_value("spec.versions", shown, "must have exactly one version marked as storage version")
+
+
+def _conversion_problems(conversion: Json) -> Iterator[Cause]:
+    field, strategy = "spec.conversion", conversion.get("strategy", "None")
+    webhook: Json = conversion.get("webhook") or {}
+    if strategy not in ("None", "Webhook"):
+        yield not_supported(f"{field}.strategy", strategy, ("None", "Webhook"))
+    if strategy != "Webhook":
+        if webhook.get("clientConfig") is not None:
+            yield forbidden_field(
+                f"{field}.webhookClientConfig", "should not be set when strategy is not set to Webhook"
+            )
+        return
+    config: Json | None = webhook.get("clientConfig")
+    if config is None:
+        yield required(f"{field}.webhookClientConfig", "required when strategy is set to Webhook")
+    elif bool(config.get("url")) == bool(config.get("service")):
+        yield required(f"{field}.webhookClientConfig", "exactly one of url or service is required")
+    elif config.get("service"):
+        for member in ("name", "namespace"):
+            if not config["service"].get(member):
+                yield required(f"{field}.webhookClientConfig.service.{member}", f"service {member} is required")
+    elif not config["url"].startswith("https://"):
+        place = f"{field}.webhookClientConfig.url"
+        yield invalid_value(
+            place, config["url"], "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+        )
+    reviews = webhook.get("conversionReviewVersions") or ()
+    if not reviews:
+        yield required(f"{field}.conversionReviewVersions")
+    elif not {"v1", "v1beta1"}.intersection(reviews):
+        place = f"{field}.conversionReviewVersions"
+        yield invalid_value(place, list(reviews), "must include at least one of v1, v1beta1")
 
 
 def _one_version_problems(version: Json, index: int, prefix: str, *, alone: bool) -> Iterator[Cause]:

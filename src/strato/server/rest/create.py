@@ -121,6 +121,7 @@ CREATION = (
     Row(pipeline.call_validating, frozenset((*_MEMBERS, NEW, AGAIN))),
     Row(_check_namespace_is_open, frozenset((METADATA, NEW, AGAIN))),
     Row(_prepare, _ADMITTED, _is_prepared),
+    Row(pipeline.convert, _ADMITTED | {NEW}, pipeline.is_converted),
     Row(pipeline.count_quotas, frozenset((*_MEMBERS, NEW))),
     Row(_find_key, frozenset((METADATA, NEW))),
     Row(pipeline.allocate, frozenset((*_MEMBERS, NEW)), pipeline.is_service),

@@ -27,6 +27,7 @@ from strato.server.registry import Served
 from strato.server.rest import quotas, storing
 from strato.server.rest.createcache import Cached
 from strato.server.rest.state import State
+from strato.server.versions import VersionedBucket
 
 METADATA, REST, STATUS, KINDS, NEW = "metadata", "rest", "status", "kinds", "new"
 """What steps read: the metadata, the status, all other members, the kinds that admission reads, and what is new each
@@ -205,6 +206,22 @@ def allocate(state: State, draft: Draft) -> None:
     if state.services is not None and not draft.target.subresource:
         dry_run = storing.is_dry_run(draft.request)
         state.services.allocate(draft.obj, draft.old, dry_run=dry_run)
+
+
+def convert(state: State, draft: Draft) -> None:
+    """Make sure that a webhook has converted the object into the version it is stored in, before anything is written.
+
+    Raises:
+        Unconverted: It has to.
+    """
+    bucket = state.bucket(draft.served.kind)
+    if isinstance(bucket, VersionedBucket) and not draft.body:
+        bucket.stored(preparation.encode({**draft.obj, "metadata": {"resourceVersion": "0", **draft.obj["metadata"]}}))
+
+
+def is_converted(_state: State, served: Served) -> bool:
+    """Whether a webhook converts what is written into what is stored."""
+    return not served.is_stored_as_served and served.versions is not None and served.versions.webhook is not None
 
 
 def count_quotas(state: State, draft: Draft) -> None:

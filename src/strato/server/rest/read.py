@@ -20,7 +20,7 @@ from strato.server.rest import continuetokens, representations
 from strato.server.rest.collections import Selection, answered, completed
 from strato.server.rest.state import State, object_key
 from strato.server.rest.watching import Asked, Watch, ended_with
-from strato.server.versions import VersionedBucket
+from strato.server.versions import Unconverted, VersionedBucket
 
 _MIN_WATCH_SECONDS = 1800
 
@@ -79,7 +79,7 @@ class Reader:
         else:
             items = snapshot.items(prefix, page.start)
         flow = self._state.flows.flow_of(request)
-        if wanted.everything and not limit:
+        if wanted.everything and not limit and not isinstance(bucket, VersionedBucket):
             return self._answered(request, served, (body for _, body in items), revision, "", flow)
         selection = Selection(items, wanted, limit)
 
@@ -157,6 +157,13 @@ class Reader:
         except Gone as error:  # as a real server: the watch begins, and this is all there is on it
             return Response(200, stream=ended_with(error))
         flows, bucket = self._state.flows, self._state.bucket(kind)
+        if isinstance(bucket, VersionedBucket) and bucket.is_converted:
+            try:
+                initial = iter(list(initial))
+                missed = [bucket.changed(event) for event in missed]
+            except Unconverted:
+                watcher.close()
+                raise
         watch = Watch(
             store,
             served.asked,
@@ -170,6 +177,7 @@ class Reader:
                 render=representations.rendering(request, served, self._state.clock),
                 render_bookmarks=representations.wants_metadata(request),
                 version=bucket.changed if isinstance(bucket, VersionedBucket) else None,
+                convert=self._state.convert,
             ),
             missed=missed,
             initial=initial,

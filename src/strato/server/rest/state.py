@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -22,7 +22,7 @@ from strato.server.registry import Registry
 from strato.server.rest.rights import AllRights, Authorizer, WriteRights
 from strato.server.rest.stored import RecentObjects
 from strato.server.store import Bucket, Store
-from strato.server.versions import VersionedBucket
+from strato.server.versions import Unconverted, VersionedBucket
 from strato.server.webhookclient import WebhookClient
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
@@ -74,6 +74,11 @@ class ServiceAllocation(Protocol):
         ...
 
 
+async def _no_webhooks(missing: Unconverted) -> None:
+    """Convert nothing."""
+    raise missing
+
+
 class _Buckets(dict[Kind, "Bucket | VersionedBucket"]):
     """Buckets by kind."""
 
@@ -115,6 +120,8 @@ class State:
         """What the rights of users let them write."""
         self.webhooks = WebhookClient(self)
         """Calls webhooks of admission and of conversion."""
+        self.convert: Callable[[Unconverted], Awaitable[None]] = _no_webhooks
+        """Has objects converted by the webhook of their definition."""
         self._buckets = _Buckets(store, registry)
         self.services: ServiceAllocation | None = None
         """Gives services their addresses; None: nobody does."""
@@ -131,7 +138,7 @@ class State:
         """Write an object as `Store.write` does, which is stored in the version that its definition says."""
         bucket = self._buckets[kind]
         if isinstance(bucket, VersionedBucket):
-            body, tombstone = bucket.stored(body), bucket.stored(tombstone)
+            body = None if body is None else bucket.stored(body)
         self.store.write(kind.resource, key, body, tombstone)
 
     def definitions(self, group: object) -> Iterator[Json]:

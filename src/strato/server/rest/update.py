@@ -152,6 +152,7 @@ UPDATE = (
     Row(_check_unchanged, frozenset((NEW, AGAIN))),
     Row(pipeline.allocate, _ALL, pipeline.is_service),
     Row(_settle, _ALL),
+    Row(pipeline.convert, _ALL, pipeline.is_converted),
     Row(pipeline.count_quotas, frozenset((REST, STATUS, NEW))),
     Row(_check_unchanged, frozenset((NEW, AGAIN))),
     Row(pipeline.charge_quotas, frozenset((REST, STATUS, NEW))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -19,6 +19,7 @@ from strato.server.preparation import at_revision
 from strato.server.rest.collections import CHUNK_BYTES, COPYING, SELECTING, TABULATING
 from strato.server.snapshot import Change
 from strato.server.store import Store, Watcher
+from strato.server.versions import Unconverted
 
 BOOKMARK_SECONDS = 60.0
 _AT_ONCE = 512
@@ -85,6 +86,8 @@ class Asked:
     render_bookmarks: bool = False
     version: Callable[[Change], Change] | None = None
     """Turns what is stored into the version that is asked for; None where that is the same."""
+    convert: Callable[[Unconverted], Awaitable[None]] | None = None
+    """Has objects converted that ``version`` needs."""
 
 
 class Watch:
@@ -130,6 +133,8 @@ class Watch:
         self._expiry: asyncio.TimerHandle | None = None
         self._next_bookmark: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Future[None] | None = None
+        self._conversion: asyncio.Future[None] | None = None
+        """What a webhook is asked before the oldest of the backlog can be shown."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Return itself: a watch is read once."""
@@ -158,7 +163,7 @@ class Watch:
     def close(self) -> None:
         """Stop watching; what was not read is dropped."""
         self.ended = True
-        for timer in (self._expiry, self._next_bookmark):
+        for timer in (self._expiry, self._next_bookmark, self._conversion):
             if timer is not None:
                 timer.cancel()
         self._watcher.close()
@@ -196,7 +201,10 @@ class Watch:
             if self._watcher.is_cut_off:
                 self.close()
                 return error_frame(Gone("the watch was too slow and missed events; list again"))
-            chunk = self._chunk(self._backlog.popleft())
+            if (shown := self._versioned(self._backlog[0])) is None:
+                return b"" if self._conversion is not None else self._broken_off()
+            self._backlog.popleft()
+            chunk = self._chunk(shown)
             is_all = not (self._backlog or self._watcher.has_events)
         if self._is_bookmark_due and is_all:  # it says that nothing older is to come
             chunk += self._bookmark()
@@ -204,6 +212,30 @@ class Watch:
         if self._is_expired:
             self.close()
         return chunk
+
+    def _versioned(self, events: Sequence[Change]) -> Sequence[Change] | None:
+        """Return changes in the version that is asked for; None while, or because, they cannot be converted."""
+        version, convert = self._asked.version, self._asked.convert
+        if version is None or convert is None:
+            return events
+        if self._conversion is not None:
+            if not self._conversion.done():
+                return None
+            has_failed = self._conversion.exception() is not None
+            self._conversion = None
+            if has_failed:
+                return None
+        try:
+            return [version(event) for event in events]
+        except Unconverted as missing:
+            self._conversion = asyncio.ensure_future(convert(missing))
+            self._conversion.add_done_callback(lambda _: self._watcher.on_change())
+            return None
+
+    def _broken_off(self) -> bytes:
+        """End with an error that has the client list again, which says what is wrong."""
+        self.close()
+        return error_frame(Gone("objects of the watched version cannot be converted; list again"))
 
     def _prepare_queued(self) -> None:
         """Prepare when the turn has come, and say so."""
@@ -231,7 +263,7 @@ class Watch:
         if events:
             events = _chunks(events)[0]
             self._position += len(events)
-            self._prepared = self._chunk(events)
+            self._prepared = self._chunk(self._versioned(events) or ())
             return
         self._missed = ()
         self._begin()
@@ -295,8 +327,6 @@ class Watch:
         prefix, wanted = self._prefix, self._wanted
         if prefix:
             events = [event for event in events if event.key.startswith(prefix)]
-        if self._asked.version is not None:
-            events = [self._asked.version(event) for event in events]
         if not wanted.everything:
             return self._selected(events)
         if prefix or self._render is not None or self._asked.version is not None:
