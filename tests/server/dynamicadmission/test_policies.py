@@ -210,3 +210,54 @@ async def test_a_policy_that_cannot_be_is_refused(client: Client, spec: Json, fi
     path = f"{GROUP}/validatingadmissionpolicies"
     refused = await client.ask("POST", path, {"metadata": {"name": "p"}, "spec": body}, code=422)
     assert any(field in cause["field"] for cause in refused["details"]["causes"])
+
+
+DEPLOYMENTS = {"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}
+TYPED = [
+    pytest.param("object.spec.replicas > 1", "", id="numbers"),
+    pytest.param(
+        "object.spec.replicas > '1'", "found no matching overload for '_>_' applied to '(int, string)'", id=">"
+    ),
+    pytest.param("'a' + object.spec.replicas == ''", "for '_+_' applied to '(string, int)'", id="+"),
+    pytest.param("object.spec.replica == 1", "undefined field 'replica'", id="a field that there is not"),
+    pytest.param("variables.wrong", "undefined field 'none'", id="a variable"),
+    pytest.param("object.metadata.labels.any == 'x' && size(object.metadata.labels) > 0", "", id="labels"),
+    pytest.param("object.spec.template.spec.containers.all(c, c.image.startsWith('a'))", "", id="a list"),
+    pytest.param("object.spec.template.spec.containers[0].images == ''", "undefined field 'images'", id="an item"),
+    pytest.param("params.a.b + 1 > request.dryRun", "", id="what is not known"),
+    pytest.param("object.spec.strategy.rollingUpdate.maxSurge > 1", "", id="a number or a text"),
+    pytest.param("object == oldObject", "", id="all of it"),
+]
+
+
+@pytest.mark.parametrize(("expression", "want"), TYPED)
+async def test_types_are_looked_at(client: Client, expression: str, want: str) -> None:
+    variables = [{"name": "wrong", "expression": "object.spec.none"}]
+    await define(
+        client, {"expression": expression}, matchConstraints={"resourceRules": [DEPLOYMENTS]}, variables=variables
+    )
+    found = await client.ask("GET", f"{GROUP}/validatingadmissionpolicies/p")
+    assert found["status"]["observedGeneration"] == 1
+    warnings = found["status"]["typeChecking"].get("expressionWarnings", [])
+    about = {one["fieldRef"]: one["warning"] for one in warnings}
+    about.pop("spec.variables[0].expression")
+    assert list(about) == (["spec.validations[0].expression"] if want else [])
+    assert want in "".join(about.values())
+
+
+async def test_types_are_looked_at_again_when_a_policy_changes(client: Client) -> None:
+    await define(client, {"expression": "object.none == 1"})
+    path = f"{GROUP}/validatingadmissionpolicies/p"
+    changed = await client.ask("PATCH", path, {"spec": {"validations": [SMALL]}}, MERGE)
+    assert changed["status"] == {"observedGeneration": 2, "typeChecking": {}}
+
+
+async def test_types_of_schemas_that_hold_themselves_are_looked_at(client: Client) -> None:
+    rules = {"apiGroups": ["apiextensions.k8s.io"], "apiVersions": ["v1"], "resources": ["customresourcedefinitions"]}
+    name = "object.spec.versions[0].schema.openAPIV3Schema.properties.a.properties.b.nothing"
+    await define(
+        client, {"expression": f"{name} == 1"}, matchConstraints={"resourceRules": [{**rules, "operations": ["*"]}]}
+    )
+    found = await client.ask("GET", f"{GROUP}/validatingadmissionpolicies/p")
+    (warning,) = found["status"]["typeChecking"]["expressionWarnings"]
+    assert "undefined field 'nothing'" in warning["warning"]

@@ -136,18 +136,17 @@ def _comparable(left: Any, right: Any) -> bool:
     return kind in (int, float) and other in (int, float)
 
 
-def less(left: Any, right: Any) -> bool:
-    """``left < right``."""
-    if not _comparable(left, right):
-        raise no_overload("_<_", left, right)
-    return bool(left < right)
+def _comparison(name: str, compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], bool]:
+    def relation(left: Any, right: Any) -> bool:
+        if not _comparable(left, right):
+            raise no_overload(name, left, right)
+        return bool(compare(left, right))
+
+    return relation
 
 
-def at_most(left: Any, right: Any) -> bool:
-    """``left <= right``."""
-    if not _comparable(left, right):
-        raise no_overload("_<=_", left, right)
-    return bool(left <= right)
+at_most = _comparison("_<=_", operator.le)
+"""``left <= right``."""
 
 
 def is_in(item: Any, items: Any) -> bool:
@@ -189,10 +188,10 @@ def index(target: Any, key: Any) -> Any:
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": equal,
     "!=": lambda left, right: not equal(left, right),
-    "<": less,
+    "<": _comparison("_<_", operator.lt),
     "<=": at_most,
-    ">": lambda left, right: less(right, left),
-    ">=": lambda left, right: at_most(right, left),
+    ">": _comparison("_>_", operator.gt),
+    ">=": _comparison("_>=_", operator.ge),
     "in": is_in,
 }
 PLAINLY: dict[str, Callable[[Any, Any], bool]] = {

@@ -10,6 +10,7 @@ from strato.api import catalog
 from strato.api.status import invalid, required
 from strato.http.parser import MAX_BODY_BYTES
 from strato.server import definitions, preparation
+from strato.server.dynamicadmission import typechecking
 from strato.server.preparation import encode
 from strato.server.registry import Served
 from strato.server.rest import certificaterequests, pipeline, storing
@@ -59,6 +60,8 @@ def _prepare(state: State, draft: Draft) -> None:
     elif kind is catalog.CUSTOMRESOURCEDEFINITION:
         obj["status"] = {}
         definitions.prepare(obj, state.clock.now(), None, state.definitions((obj.get("spec") or {}).get("group")))
+    elif kind is catalog.VALIDATINGADMISSIONPOLICY:
+        obj["status"] = typechecking.status_of(obj, state.registry)
     first_status = strategy_of(draft.served).first_status
     status = first_status(obj, obj["metadata"]["creationTimestamp"]) if first_status is not None else None
     if status is not None:
@@ -95,7 +98,10 @@ def _is_custom(_state: State, served: Served) -> bool:
 
 def _is_prepared(_state: State, served: Served) -> bool:
     first_status = strategy_of(served).first_status
-    return served.kind in (catalog.NAMESPACE, catalog.CUSTOMRESOURCEDEFINITION) or first_status is not None
+    return served.kind in _PREPARED or first_status is not None
+
+
+_PREPARED = (catalog.NAMESPACE, catalog.CUSTOMRESOURCEDEFINITION, catalog.VALIDATINGADMISSIONPOLICY)
 
 
 _MEMBERS = (REST, STATUS)

@@ -9,6 +9,7 @@ from strato.api.defaults.service import keep_addresses
 from strato.api.kinds import Kind
 from strato.api.status import conflict
 from strato.server import definitions, preparation
+from strato.server.dynamicadmission import typechecking
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
@@ -75,6 +76,13 @@ def _prepare_definition(state: State, draft: Draft) -> None:
 
 def _is_definition(_state: State, served: Served) -> bool:
     return served.kind is catalog.CUSTOMRESOURCEDEFINITION
+
+
+def _check_types(state: State, draft: Draft) -> None:
+    """Look at the types in the expressions of a policy that is another one now."""
+    obj = draft.obj
+    if obj["metadata"].get("generation") != _old(draft)["metadata"].get("generation"):
+        obj["status"] = {**(obj.get("status") or {}), **typechecking.status_of(obj, state.registry)}
 
 
 def _check_unchanged(state: State, draft: Draft) -> None:
@@ -145,6 +153,7 @@ UPDATE = (
     Row(pipeline.call_mutating, _ALL | {AGAIN}),
     Row(_count_generation, frozenset((REST, STATUS))),
     Row(_prepare_definition, _ALL, _is_definition),
+    Row(_check_types, _ALL, lambda _, served: served.kind is catalog.VALIDATINGADMISSIONPOLICY),
     Row(pipeline.validate, _OBJECT),
     Row(_check_unchanged, frozenset((NEW, AGAIN))),
     Row(pipeline.admit, _ALL, pipeline.has_rules("UPDATE")),
