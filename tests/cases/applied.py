@@ -17,6 +17,7 @@ from strato.server.fieldmanager.manager import LAST_APPLIED, FieldManager
 from strato.server.fieldmanager.types import ABSENT, DEDUCED, ListType, MapType, Type
 from strato.server.fieldmanager.updater import Conflicts, Owned, Updater
 from strato.server.openapi.schemas import published
+from tests.cases import appliedhttp
 
 Json = dict[str, Any]
 
@@ -500,7 +501,7 @@ _OTHERS: dict[str, Callable[[Json], None]] = {
     "managedfields-scale": _scale,
     "managedfields-sequences": _sequence,
     "csa-upgrade": _upgraded,
-    "http-apply": lambda case: pytest.skip("later"),
+    "http-apply": appliedhttp.run,
 }
 
 

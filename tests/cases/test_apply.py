@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-pytest.register_assert_rewrite("tests.cases.applied")
+pytest.register_assert_rewrite("tests.cases.applied", "tests.cases.appliedhttp")
 from tests.cases import applied  # noqa: E402 (its asserts are shown in full)
 
 _FOLDER = Path(os.environ.get("STRATO_CASES") or Path(__file__).parents[2] / ".." / "shared" / "cases") / "apply"

@@ -13,7 +13,7 @@ from strato.server import definitions, preparation
 from strato.server.dynamicadmission import typechecking
 from strato.server.preparation import encode
 from strato.server.registry import Served
-from strato.server.rest import certificaterequests, pipeline, storing
+from strato.server.rest import certificaterequests, ownership, pipeline, storing
 from strato.server.rest.pipeline import AGAIN, KINDS, METADATA, NEW, REST, STATUS, Draft, Row
 from strato.server.rest.state import State
 from strato.server.rest.stored import Stored
@@ -35,6 +35,7 @@ def _check_namespace_is_open(state: State, draft: Draft) -> None:
 
 def _begin_metadata(_state: State, draft: Draft) -> None:
     preparation.begin_metadata(draft.obj["metadata"])
+    ownership.put_entries(draft)
 
 
 def _identify(state: State, draft: Draft) -> None:
@@ -111,6 +112,7 @@ CREATION = (
     Row(_drop_repeated_owners, frozenset((METADATA,))),
     Row(_check_namespace_is_open, frozenset((METADATA, NEW))),
     Row(pipeline.fill_defaults, frozenset(_MEMBERS)),
+    Row(ownership.track, frozenset((METADATA, *_MEMBERS))),
     Row(_begin_metadata, frozenset((METADATA,))),
     Row(_identify, frozenset((METADATA, NEW))),
     Row(_begin_status, frozenset(_MEMBERS)),

@@ -25,6 +25,7 @@ from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest.largewrites import INLINE_UNITS, has_schema_rules
+from strato.server.rest.ownership import needs_tracking
 from strato.server.rest.state import State
 from strato.server.rest.stored import SPEC, STATUS, read_object
 from strato.server.schema import builtin
@@ -85,6 +86,8 @@ def _patched(
     state: State, request: Request, target: ResourcePath, served: Served, media: str, body: bytes
 ) -> bytes | None:
     member = _member(state, served, target)
+    if member and needs_tracking(request, body):
+        return None
     if not member or request.query or len(request.body) > UNCOUNTED_BYTES:
         return None
     if served.is_custom and may_be_deep(request.body):

@@ -62,6 +62,8 @@ class Draft(msgspec.Struct, gc=False):
     body: bytes = b""
     """As it is stored."""
     asked: AdmissionRequest | None = None
+    entries: list[Json] | None = None
+    """Its ``managedFields``, once they are known (`strato.server.rest.ownership`)."""
 
     def admission_request(self) -> AdmissionRequest:
         """Return the admission request, one object for all rules."""

@@ -19,6 +19,7 @@ from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import counting_timer
 from strato.server.preparation import Json
 from strato.server.registry import Registry
+from strato.server.rest.fieldmanagers import FieldManagers
 from strato.server.rest.rights import AllRights, Authorizer, WriteRights
 from strato.server.rest.stored import RecentObjects
 from strato.server.store import Bucket, Store
@@ -114,6 +115,7 @@ class State:
         self.flows = flows or FlowControl(store, counting_timer())
         self.store, self.clock, self.rng, self.registry, self.admission = store, clock, rng, registry, admission
         self.recent = RecentObjects()
+        self.field_managers = FieldManagers(registry)
         self.authorizer: Authorizer | None = None
         """Whether users may do what a request asks for besides its own verb; None: they may."""
         self.rights: WriteRights = AllRights()

@@ -8,9 +8,9 @@ import msgspec
 
 from strato.admission import AdmissionRequest
 from strato.api.kinds import Kind
-from strato.api.status import already_exists, not_supported
+from strato.api.status import already_exists, invalid_value, not_supported, too_long
 from strato.api.wire import Request, Response
-from strato.errors import AlreadyExists
+from strato.errors import AlreadyExists, Cause
 from strato.http.parser import MAX_BODY_BYTES
 from strato.server import preparation
 from strato.server.path import ResourcePath
@@ -22,6 +22,7 @@ from strato.server.rest.state import State, object_key
 
 _MODES = ("", "Ignore", "Strict", "Warn")
 _NAME_ATTEMPTS = 8
+_MANAGER_BYTES = 128
 _PLAINLY = frozenset(("application/json", "*/*"))
 """What programs accept, who want objects as they are."""
 
@@ -38,11 +39,11 @@ class _DeletionMark(msgspec.Struct):
 _read_deletion_mark = msgspec.json.Decoder(_DeletionMark).decode
 
 
-def check_options(request: Request, kind: str) -> None:
+def check_options(request: Request, kind: str, more: Sequence[Cause] = ()) -> None:
     """Check the query of a write.
 
     Raises:
-        Invalid: ``dryRun`` or ``fieldValidation`` has an unknown value.
+        Invalid: ``dryRun``, ``fieldManager`` or ``fieldValidation`` has an unknown value, or there is ``more`` wrong.
     """
     causes = []
     dry_run = request.query.get("dryRun")
@@ -50,8 +51,21 @@ def check_options(request: Request, kind: str) -> None:
         causes.append(not_supported("dryRun", list(dry_run), ["All"]))
     if request.param("fieldValidation") not in _MODES:
         causes.append(not_supported("fieldValidation", request.param("fieldValidation"), _MODES))
+    causes += [*_manager_problems(request.param("fieldManager")), *more]
     if causes:
         raise invalid_options(kind, causes)
+
+
+def _manager_problems(name: str) -> list[Cause]:
+    problems = []
+    if len(name.encode()) > _MANAGER_BYTES:
+        problems.append(too_long("fieldManager", _MANAGER_BYTES))
+    for at, letter in enumerate(name):
+        if not letter.isprintable():
+            text = f"invalid character U+{ord(letter):04X} (at position {at})"
+            problems.append(invalid_value("fieldManager", name, text))
+            break
+    return problems
 
 
 def is_dry_run(request: Request) -> bool:

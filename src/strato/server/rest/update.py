@@ -13,7 +13,7 @@ from strato.server.dynamicadmission import typechecking
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
-from strato.server.rest import certificaterequests, pipeline, storing
+from strato.server.rest import certificaterequests, ownership, pipeline, storing
 from strato.server.rest.largewrites import Changed
 from strato.server.rest.pipeline import AGAIN, KINDS, METADATA, NEW, REST, STATUS, Draft, Row
 from strato.server.rest.state import State
@@ -46,6 +46,7 @@ def _fill_defaults(state: State, draft: Draft) -> None:
 def _carry_over(_state: State, draft: Draft) -> None:
     """Carry over what the write may not change."""
     preparation.prepare_update(draft.served, draft.obj, _old(draft), subresource=draft.target.subresource)
+    ownership.put_entries(draft)
 
 
 def _keep_addresses(_state: State, draft: Draft) -> None:
@@ -95,6 +96,7 @@ def _settle(state: State, draft: Draft) -> None:
     """Leave what does not differ as it is, and remove what lost its last finalizer."""
     kind, obj, old = draft.served.kind, draft.obj, _old(draft)
     obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    ownership.keep_times(obj, old)
     if obj == old:
         draft.body = encode(old)
     elif _may_go(kind, obj):
@@ -144,6 +146,7 @@ UPDATE = (
     Row(_check_fixed, frozenset((METADATA,))),
     Row(_find_status, _OBJECT),
     Row(_fill_defaults, frozenset((REST, STATUS))),
+    Row(ownership.track, _OBJECT),
     Row(_carry_over, _OBJECT),
     Row(certificaterequests.change, _ALL, certificaterequests.concerns),
     Row(_keep_addresses, frozenset((REST,)), pipeline.is_service),

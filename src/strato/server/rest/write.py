@@ -29,10 +29,11 @@ from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strat
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
-from strato.server.rest import memberpatch, quotas, storing
+from strato.server.rest import apply, memberpatch, ownership, quotas, storing
 from strato.server.rest.create import CREATION, KNOWN_REST, KNOWN_TEXT
 from strato.server.rest.createcache import Cached, CreateCache, Miss
 from strato.server.rest.largewrites import answered, is_short
+from strato.server.rest.ownership import APPLY_PATCH
 from strato.server.rest.pipeline import Draft, Pipeline
 from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
 from strato.server.rest.state import State, object_key
@@ -41,7 +42,7 @@ from strato.server.schema import builtin
 from strato.server.strategies import strategy_of
 
 _JSON_PATCH, _MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
-_PATCH_TYPES = (_JSON_PATCH, _MERGE_PATCH, "application/strategic-merge-patch+json")
+_PATCH_TYPES = (_JSON_PATCH, _MERGE_PATCH, "application/strategic-merge-patch+json", APPLY_PATCH)
 
 _OPERATION = frozenset(("op", "path", "from", "value"))
 _LOOKING = ("Strict", "Warn")
@@ -99,6 +100,7 @@ class Writer:
             self._state.memoises
             and served.form is None
             and not request.query
+            and not ownership.names_itself(request)
             and request.headers.get("content-type") == "application/json"
             and len(request.body) <= UNCOUNTED_BYTES
             and served.is_stored_as_served
@@ -133,13 +135,7 @@ class Writer:
         if stored is None:
             if not strategy.created_by_update or target.subresource or obj["metadata"].get("uid"):
                 raise not_found(kind, target.name)
-            if self._state.authorizer is not None:
-                user = request.user or ANONYMOUS
-                authorize(self._state.authorizer, user, attributes_of(request, "create", target))
-            obj["metadata"].pop("resourceVersion", None)
-            draft = Draft(request, target, served, obj, warnings)
-            yield from self._creation.sliced(draft)
-            return storing.answer(self._state, request, served, draft.body, draft.warnings, 201)
+            return (yield from self._created(Draft(request, target, served, obj, warnings)))
         old = yield from stored_steps(stored)
         if not strategy.updates_blindly and not obj["metadata"].get("resourceVersion"):
             raise _needs_revision(kind, target.name)
@@ -170,15 +166,18 @@ class Writer:
             if result is not body:
                 self._state.store.write(kind.resource, key, result)
             return storing.answer(self._state, request, served, result, [])
-        if request.query:
-            storing.check_options(request, "PatchOptions")
+        is_apply = media == APPLY_PATCH
+        if request.query or is_apply:
+            storing.check_options(request, "PatchOptions", ownership.problems(request, is_apply=is_apply))
         return answered(
             self._state,
             request,
             served,
             target.name,
             body,
-            lambda: self._patching(request, target, served, media),
+            lambda: (
+                self._applying(request, target, served) if is_apply else self._patching(request, target, served, media)
+            ),
             looks_at_many=self._looks_at_many(request, target, served),
             calls=calls,
         )
@@ -196,6 +195,48 @@ class Writer:
         assert old is not None
         _check_name(obj, target)
         return (yield from self._replaced(Draft(request, target, served, obj, warnings, None, old, body, key=key)))
+
+    def _applying(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
+        kind = served.kind
+        key = object_key(kind, target.namespace, target.name)
+        stored = self._state.bucket(kind).latest(key)
+        if stored is None and target.subresource:
+            raise not_found(kind, target.name)
+        old = None if stored is None else (yield from stored_steps(stored))
+        obj, warnings = yield lambda: self._applied(request, target, served, old)
+        entries = obj["metadata"].pop("managedFields", [])
+        if old is None:
+            return (yield from self._created(Draft(request, target, served, obj, warnings, entries=entries)))
+        draft = Draft(request, target, served, obj, warnings, None, old, stored, key=key, entries=entries)
+        return (yield from self._replaced(draft))
+
+    def _applied(
+        self, request: Request, target: ResourcePath, served: Served, old: Json | None
+    ) -> tuple[Json, list[str]]:
+        """Return what applying the body makes of what is stored, with its entries, and warnings."""
+        asked = _as_asked(served)
+        config, repeated = apply.configuration(request)
+        live = old if old is None or served.form is None else served.form.show(old)
+        obj = apply.merged(self._state, request, asked.kind, target, live, config)
+        if repeated and request.param("fieldValidation") == "Strict":
+            raise BadRequest(f"error strict decoding YAML: {repeated[0]}")
+        if old is None:
+            apply.check_creation(asked.kind, target, obj)
+        obj = preparation.check_type(asked, obj)
+        preparation.check_namespace(asked.kind, obj, target.namespace)
+        _check_name(obj, target)
+        self._check_fields(request, asked, obj, None if old is None else status_part(asked, target, obj, old))
+        warnings = repeated if request.param("fieldValidation") != "Ignore" else []
+        return _as_stored(served, obj), [*warnings, *preparation.unique_owners(obj["metadata"])]
+
+    def _created(self, draft: Draft) -> Steps[Response]:
+        """Create an object by another verb than POST."""
+        request, target = draft.request, draft.target
+        if self._state.authorizer is not None:
+            authorize(self._state.authorizer, request.user or ANONYMOUS, attributes_of(request, "create", target))
+        draft.obj["metadata"].pop("resourceVersion", None)
+        yield from self._creation.sliced(draft)
+        return storing.answer(self._state, request, draft.served, draft.body, draft.warnings, 201)
 
     def _replaced(self, draft: Draft) -> Steps[Response]:
         yield from self._update.sliced(draft)

@@ -1,0 +1,97 @@
+"""Who owns the fields of stored objects: ``metadata.managedFields`` in requests.
+
+Entries cost a comparison of the whole object, so only objects that have some are tracked. They get their first when a
+client that names itself creates them, or when somebody applies; what the cluster's own parts create has none until
+then (docs/design/field-ownership.md).
+"""
+
+from __future__ import annotations
+
+from strato.api.status import forbidden_field, required
+from strato.api.wire import Request
+from strato.clock import format_time
+from strato.errors import Cause
+from strato.server.fieldmanager.entries import Entry
+from strato.server.fieldmanager.manager import FieldManager, differ_in_times_only
+from strato.server.fieldmanager.typed import Misfit
+from strato.server.preparation import Json
+from strato.server.rest.pipeline import Draft
+from strato.server.rest.state import State
+
+APPLY_PATCH = "application/apply-patch+yaml"
+_OWN_AGENT = "strato"
+_MAX_NAME_BYTES = 128
+_TRACKED, _STATUS_OWNED = b'"managedFields":[{', b'"f:status":'
+
+
+def manager_name(request: Request) -> str:
+    """Return the name of who writes: what the request says, or the program that its agent names."""
+    name = request.param("fieldManager")
+    if not name:
+        agent = request.headers.get("user-agent", "").partition("/")[0]
+        text = "".join(filter(str.isprintable, agent)).encode()[:_MAX_NAME_BYTES].decode(errors="ignore")
+        name = text or (_OWN_AGENT if request.uncommitted else "")
+    return name
+
+
+def names_itself(request: Request) -> bool:
+    """Return whether what a request creates is tracked: the cluster's own parts and commands name nothing."""
+    return "fieldManager" in request.query or manager_name(request) not in ("", _OWN_AGENT)
+
+
+def needs_tracking(request: Request, body: bytes) -> bool:
+    """Return whether a write of the status of a stored object may change who owns what.
+
+    What the cluster's own parts write there is nobody's as long as nobody claimed any of it.
+    """
+    return _TRACKED in body and (names_itself(request) or _STATUS_OWNED in body)
+
+
+def problems(request: Request, *, is_apply: bool) -> list[Cause]:
+    """Return what is wrong with the options of a patch that are about ownership."""
+    if is_apply:
+        return [] if request.param("fieldManager") else [required("fieldManager", "is required for apply patch")]
+    if "force" in request.query:
+        return [forbidden_field("force", "may not be specified for non-apply patch")]
+    return []
+
+
+def track(state: State, draft: Draft) -> None:
+    """Find out who owns what after a write; kept in the draft until the metadata are ready for it."""
+    request, old, subresource = draft.request, draft.old, draft.target.subresource
+    if draft.entries is not None:
+        return
+    if old is None:
+        is_tracked = names_itself(request)
+    else:
+        is_tracked = "managedFields" in old["metadata"] or bool(draft.obj["metadata"].get("managedFields"))
+    if is_tracked:
+        manager = state.field_managers.of(draft.served.kind, subresource)
+        now = format_time(state.clock.now())
+        draft.entries = entries_after(manager, old, draft.obj, manager_name(request), now)
+
+
+def entries_after(manager: FieldManager, old: Json | None, new: Json, name: str, now: str) -> list[Entry]:
+    """Return the entries after a write; none where its items cannot be told apart."""
+    try:
+        return manager.update(old, new, name, now)
+    except Misfit:
+        return []
+
+
+def put_entries(draft: Draft) -> None:
+    """Write the entries of a draft into its metadata, or what there was where no write of it is tracked."""
+    metadata = draft.obj["metadata"]
+    metadata.pop("managedFields", None)
+    if draft.entries:
+        metadata["managedFields"] = draft.entries
+
+
+def keep_times(obj: Json, old: Json) -> None:
+    """Leave the times of entries as they were where nothing else changed, so that nothing is written; in place."""
+    metadata = obj["metadata"]
+    entries, before = metadata.get("managedFields"), old["metadata"].get("managedFields")
+    if entries and entries != before and differ_in_times_only(entries, before):
+        metadata["managedFields"] = before
+        if obj != old:
+            metadata["managedFields"] = entries
