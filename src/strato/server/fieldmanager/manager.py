@@ -216,6 +216,11 @@ def before_time(metadata: Mapping[str, Any], me: Identity) -> str:
     return owned.time if owned is not None else ""
 
 
+def owners_of(obj: Mapping[str, Any]) -> Managed:
+    """Return who owns the fields of an object; nobody where its entries cannot be read."""
+    return _read(obj["metadata"].get("managedFields"))
+
+
 def _read(entries: Any) -> Managed:
     try:
         return read_entries(entries if isinstance(entries, list) else None)

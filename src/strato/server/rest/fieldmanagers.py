@@ -13,6 +13,9 @@ from strato.server.fieldmanager.updater import Updater
 from strato.server.openapi import schemas
 from strato.server.registry import Registry
 
+SCALE = Kind("autoscaling", "v1", "Scale", "scales")
+"""What the subresource of that name answers and takes."""
+
 
 class FieldManagers:
     """The field managers of what is served."""
@@ -36,6 +39,17 @@ class FieldManagers:
             found = FieldManager(updater, kind.api_version, kind.name, subresource)
             self._managers[kind, subresource] = found
         return found
+
+    def of_scale(self) -> FieldManager:
+        """Return the field manager of scales."""
+        updater = Updater(_Versions(self, SCALE))
+        return FieldManager(updater, SCALE.api_version, SCALE.name, "scale")
+
+    def replicas(self, kind: Kind) -> dict[str, str | None]:
+        """Return where the replicas are, by the versions of a kind; None where a version has no scale."""
+        every = (served.asked for served in self._registry.served())
+        same = [other for other in every if (other.group, other.plural) == (kind.group, kind.plural)]
+        return {other.api_version: other.scale_paths[0] if other.scale_paths else None for other in same}
 
     def type_of(self, kind: Kind, api_version: str) -> Type | None:
         """Return the type of a version of a kind; None when there is no such version."""

@@ -11,12 +11,17 @@ from strato.api.selectors import from_label_selector, from_labels
 from strato.api.shapes import LabelSelector
 from strato.api.status import INVALID, aggregate, conflict, invalid_value, method_not_supported
 from strato.api.wire import Request, Response
+from strato.clock import format_time
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
 from strato.server.bodies import read_body
+from strato.server.fieldmanager.entries import read_entries, write_entries
+from strato.server.fieldmanager.manager import owners_of
+from strato.server.fieldmanager.scale import from_scale, to_scale
 from strato.server.patch import apply_json_patch, apply_merge_patch
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
+from strato.server.rest import apply, ownership, storing
 from strato.server.rest.state import State
 from strato.server.rest.write import Writer
 from strato.server.schema.violations import json_type
@@ -38,15 +43,21 @@ class Scale:
         if verb == "get":
             return Response(200, encode(_scale_of(kind.scale_paths, obj)))
         body = read_body(request.body, request.headers.get("content-type", ""))
+        applied: Json | None = None
         if verb == "patch":
             scale = _scale_of(kind.scale_paths, obj)
             media = request.headers.get("content-type", "").split(";", 1)[0]
-            if media == "application/json-patch+json":
+            problems = ownership.problems(request, is_apply=media == ownership.APPLY_PATCH)
+            storing.check_options(request, "PatchOptions", problems)
+            if media == ownership.APPLY_PATCH:
+                config, _ = apply.configuration(request)
+                body = applied = self._applied(request, served, obj, config)
+            elif media == "application/json-patch+json":
                 body = apply_json_patch(scale, body)
             elif media in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
                 body = apply_merge_patch(scale, body)
             else:
-                raise UnsupportedMedia(f"a scale takes JSON and merge patches, not {media}")
+                raise UnsupportedMedia(f"a scale takes JSON, merge and apply patches, not {media}")
         elif verb != "update":
             raise method_not_supported(kind, verb)
         metadata, replicas = _read(body, is_patched=verb == "patch")
@@ -67,9 +78,45 @@ class Scale:
             encode(patch),
             request.user,
         )
-        scaled = self._writer.patch(inner, target._replace(subresource=""), served)
+        scaled = self._writer.patch(
+            inner,
+            target._replace(subresource=""),
+            served,
+            lambda old: self._owners(request, served, old, replicas, applied),
+        )
         paths = kind.scale_paths
         return _scale_answer(paths, scaled) if isinstance(scaled, Response) else _awaited(paths, scaled)
+
+    def _applied(self, request: Request, served: Served, obj: Json, config: Json) -> Json:
+        """Return the scale that applying a configuration makes, with its entries."""
+        manager = self._state.field_managers.of_scale()
+        now, force = format_time(self._state.clock.now()), request.flag("force")
+        return manager.apply(self._tracked(served, obj), config, request.param("fieldManager"), now, force=force)
+
+    def _tracked(self, served: Served, obj: Json) -> Json:
+        """Return the scale of an object, with entries of who owns its replicas."""
+        assert served.kind.scale_paths is not None
+        scale = _scale_of(served.kind.scale_paths, obj)
+        managed = owners_of(obj)
+        entries = write_entries(to_scale(managed, self._state.field_managers.replicas(served.kind)))
+        return {**scale, "metadata": {**scale["metadata"], "managedFields": entries}}
+
+    def _owners(
+        self, request: Request, served: Served, old: Json, replicas: int, applied: Json | None
+    ) -> list[Json] | None:
+        """Return the entries of an object whose scale is written; None where it has none."""
+        managed = owners_of(old)
+        if applied is not None:
+            entries = applied["metadata"].get("managedFields") or []
+        elif managed:
+            scale = self._tracked(served, old)
+            new = {**scale, "spec": {"replicas": replicas}}
+            name, now = ownership.manager_name(request), format_time(self._state.clock.now())
+            entries = self._state.field_managers.of_scale().update(scale, new, name, now)
+        else:
+            return None
+        paths = self._state.field_managers.replicas(served.kind)
+        return write_entries(from_scale(managed, read_entries(entries), paths, served.kind.api_version))
 
 
 def _scale_answer(paths: tuple[str, str, str], scaled: Response) -> Response:

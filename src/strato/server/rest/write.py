@@ -6,7 +6,7 @@ only its answer waits for the commit (`ApiServer.handle`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -47,6 +47,8 @@ _PATCH_TYPES = (_JSON_PATCH, _MERGE_PATCH, "application/strategic-merge-patch+js
 _OPERATION = frozenset(("op", "path", "from", "value"))
 _LOOKING = ("Strict", "Warn")
 """The modes of ``fieldValidation`` for which bodies are searched for what stands twice."""
+Owners = Callable[[Json], list[Json] | None]
+"""Makes the entries of an object, of what is stored; None leaves that to the steps of the write."""
 
 
 class Writer:
@@ -145,8 +147,10 @@ class Writer:
             raise conflict(kind, target.name, text)
         return (yield from self._replaced(Draft(request, target, served, obj, warnings, None, old, stored, key=key)))
 
-    def patch(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
-        """Change an object by a patch."""
+    def patch(
+        self, request: Request, target: ResourcePath, served: Served, owners: Owners | None = None
+    ) -> Response | Awaitable[Response]:
+        """Change an object by a patch; ``owners`` makes its entries, where the patch says not all about them."""
         kind = served.kind
         media = request.headers.get("content-type", "")
         if media not in _PATCH_TYPES:
@@ -176,13 +180,17 @@ class Writer:
             target.name,
             body,
             lambda: (
-                self._applying(request, target, served) if is_apply else self._patching(request, target, served, media)
+                self._applying(request, target, served)
+                if is_apply
+                else self._patching(request, target, served, media, owners)
             ),
             looks_at_many=self._looks_at_many(request, target, served),
             calls=calls,
         )
 
-    def _patching(self, request: Request, target: ResourcePath, served: Served, media: str) -> Steps[Response]:
+    def _patching(
+        self, request: Request, target: ResourcePath, served: Served, media: str, owners: Owners | None
+    ) -> Steps[Response]:
         key = object_key(served.kind, target.namespace, target.name)
         body = self._state.bucket(served.kind).latest(key)
         base: Json | None = None
@@ -194,7 +202,9 @@ class Writer:
         obj, warnings = yield lambda: self._patched(request, target, served, media, old, base)
         assert old is not None
         _check_name(obj, target)
-        return (yield from self._replaced(Draft(request, target, served, obj, warnings, None, old, body, key=key)))
+        entries = owners(old) if owners is not None else None
+        draft = Draft(request, target, served, obj, warnings, None, old, body, key=key, entries=entries)
+        return (yield from self._replaced(draft))
 
     def _applying(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
         kind = served.kind
