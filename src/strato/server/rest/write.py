@@ -171,6 +171,7 @@ class Writer:
                 self._state.store.write(kind.resource, key, result)
             return storing.answer(self._state, request, served, result, [])
         is_apply = media == APPLY_PATCH
+        calls = calls or (is_apply and self._state.dynamic.concerns(kind, "CREATE"))
         if request.query or is_apply:
             storing.check_options(request, "PatchOptions", ownership.problems(request, is_apply=is_apply))
         return answered(
@@ -235,7 +236,8 @@ class Writer:
         obj = preparation.check_type(asked, obj)
         preparation.check_namespace(asked.kind, obj, target.namespace)
         _check_name(obj, target)
-        self._check_fields(request, asked, obj, None if old is None else status_part(asked, target, obj, old))
+        part = None if old is None else status_part(asked, target, obj, old)
+        preparation.drop_unknown(asked if part is None else asked.status or asked, obj if part is None else part)
         warnings = repeated if request.param("fieldValidation") != "Ignore" else []
         return _as_stored(served, obj), [*warnings, *preparation.unique_owners(obj["metadata"])]
 
