@@ -86,8 +86,6 @@ def _patched(
     state: State, request: Request, target: ResourcePath, served: Served, media: str, body: bytes
 ) -> bytes | None:
     member = _member(state, served, target)
-    if member and needs_tracking(request, body):
-        return None
     if not member or request.query or len(request.body) > UNCOUNTED_BYTES:
         return None
     if served.is_custom and may_be_deep(request.body):
@@ -95,6 +93,8 @@ def _patched(
     try:
         stored = state.recent.of(body)
         if stored is None or stored.api_version != served.kind.api_version:
+            return None
+        if stored.is_tracked and needs_tracking(request, body):
             return None
         before = stored.members.get(member, b"")
         make = _lease_spec if member is SPEC else _status

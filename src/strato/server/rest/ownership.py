@@ -21,7 +21,7 @@ from strato.server.rest.state import State
 APPLY_PATCH = "application/apply-patch+yaml"
 _OWN_AGENT = "strato"
 _MAX_NAME_BYTES = 128
-_TRACKED, _STATUS_OWNED = b'"managedFields":[{', b'"f:status":'
+_STATUS_OWNED = b'"f:status":'
 
 
 def manager_name(request: Request) -> str:
@@ -36,15 +36,16 @@ def manager_name(request: Request) -> str:
 
 def names_itself(request: Request) -> bool:
     """Return whether what a request creates is tracked: the cluster's own parts and commands name nothing."""
-    return "fieldManager" in request.query or manager_name(request) not in ("", _OWN_AGENT)
+    agent = request.headers.get("user-agent", "")
+    return "fieldManager" in request.query or (agent != "" and not agent.startswith(_OWN_AGENT + "/"))
 
 
 def needs_tracking(request: Request, body: bytes) -> bool:
-    """Return whether a write of the status of a stored object may change who owns what.
+    """Return whether a write of the status of a stored object with entries may change who owns what.
 
     What the cluster's own parts write there is nobody's as long as nobody claimed any of it.
     """
-    return _TRACKED in body and (names_itself(request) or _STATUS_OWNED in body)
+    return names_itself(request) or _STATUS_OWNED in body
 
 
 def problems(request: Request, *, is_apply: bool) -> list[Cause]:

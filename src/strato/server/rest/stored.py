@@ -19,6 +19,7 @@ _GENERATION_BYTES = 16 << 20
 """Twice as many objects, and as many bytes of them, are kept at most."""
 _HEAD = frozenset(("apiVersion", "kind"))
 _REVISION = b'"resourceVersion":"'
+_ENTRIES = b'"managedFields":[{'
 
 read_members: Callable[[bytes], dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 read_object: Callable[[bytes | msgspec.Raw], dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]).decode
@@ -48,6 +49,8 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     """The metadata behind those digits."""
     members: Members
     """What follows the metadata, in order; objects with equal specs share it."""
+    is_tracked: bool = False
+    """Whether there are entries of who owns its fields."""
 
     def encode(self, revision: int) -> bytes:
         """Return the body at a revision."""
@@ -55,7 +58,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
     def replaced(self, members: Members) -> Stored:
         """Return the object with other values of some members; one that was not there comes last."""
-        return Stored(self.api_version, self.uid, self.start, self.end, {**self.members, **members})
+        return Stored(self.api_version, self.uid, self.start, self.end, {**self.members, **members}, self.is_tracked)
 
     def with_metadata(self, **texts: Mapping[str, str]) -> Stored:
         """Return the object with more labels or annotations."""
@@ -90,7 +93,7 @@ def _joined(api_version: str, members: Mapping[str, Any]) -> Stored:
     metadata = {name: value for name, value in members["metadata"].items() if name != "resourceVersion"}
     start = b'%b,"metadata":%b,%b' % (encode(head)[:-1], encode(metadata)[:-1], _REVISION)
     rest = {key_of(name): encode(value) for name, value in members.items() if name not in (*head, "metadata")}
-    return Stored(api_version, metadata["uid"], start, b'"}', rest)
+    return Stored(api_version, metadata["uid"], start, b'"}', rest, "managedFields" in metadata)
 
 
 class RecentObjects:
@@ -143,4 +146,5 @@ def split(body: bytes) -> Stored | None:
     ):
         return None
     at = raw.index(digits) + len(_REVISION)
-    return Stored(version, metadata.uid, body[: start + at], raw[at + len(metadata.resourceVersion) :], rest)
+    end = raw[at + len(metadata.resourceVersion) :]
+    return Stored(version, metadata.uid, body[: start + at], end, rest, _ENTRIES in raw)
