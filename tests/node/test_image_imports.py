@@ -372,3 +372,60 @@ def test_indexes_of_indexes_end(place: Path, layout: Layout) -> None:
 def test_zstd_says_what_to_do(place: Path) -> None:
     with pytest.raises(ImageProblem, match="recompress it with gzip"):
         imported(place, b"\x28\xb5\x2f\xfd" + bytes(100))
+
+
+# What `docker save` wrote
+
+
+def saved(*layers: bytes, **more: Any) -> bytes:
+    digests = [f"sha256:{hashlib.sha256(tar).hexdigest()}" for tar in layers]
+    config = json.dumps({"config": {"Cmd": ["/f"]}, "rootfs": {"diff_ids": digests}}).encode()
+    manifest = [
+        {"Config": "c.json", "RepoTags": ["a:1"], "Layers": [f"{n}/layer.tar" for n in range(len(layers))]} | more
+    ]
+    parts = [member(f"{number}/layer.tar", tar) for number, tar in enumerate(layers)]
+    return archive(*parts, member("c.json", config), member("manifest.json", json.dumps(manifest).encode()))
+
+
+def test_a_docker_archive_is_imported_with_what_it_says(place: Path) -> None:
+    (place / "image.tar").write_bytes(saved(archive(member("f", b"1"), member("g", b"2")), archive(member(".wh.g"))))
+    found = ImageStore(place / "node").import_image("i", place / "image.tar")
+    assert os.listdir(found.root) == ["f"]
+    assert found.config.command == ("/f",)
+
+
+BAD_DOCKER = [
+    (lambda tar: saved(tar, Layers=["../../machine/secret"]), "cannot be read"),
+    (lambda tar: saved(tar, Layers=[]), "does not tell the digests"),
+    (lambda tar: saved(tar, Config="none"), "cannot be read"),
+    (lambda tar: archive(member("manifest.json", b"[]")), "one image at a time"),
+    (lambda tar: archive(member("manifest.json", b"{")), "does not name the layers"),
+    (lambda tar: archive(member("0", type=LINK, linkname="/"), member("manifest.json", b'[{"Config":"0","Layers":[]}]')),
+     "cannot be read"),
+    (lambda tar: saved(tar).replace(b'"diff_ids": ["sha256:', b'"diff_ids": ["sha256:'[:-1] + b"0"), "digests|JSON"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "why"), BAD_DOCKER)
+def test_a_docker_archive_that_is_not_one_is_refused(place: Path, made: Any, why: str) -> None:
+    (place / "image.tar").write_bytes(made(archive(member("f", b"1"))))
+    with pytest.raises(ImageProblem, match=why):
+        ImageStore(place / "node").import_image("i", place / "image.tar")
+    assert untouched(place)
+
+
+def test_zstd_is_read_where_there_is_a_library_and_named_where_there_is_none(place: Path) -> None:
+    """The frame holds the archive as it is: a format's header, a window, one raw block."""
+    tar = archive(member("f", b"1"))
+    length = len(tar)
+    blocks = b"".join(
+        ((len(tar[at : at + 65536]) << 3) | (at + 65536 >= length)).to_bytes(3, "little") + tar[at : at + 65536]
+        for at in range(0, length, 65536)
+    )
+    frame = b"\x28\xb5\x2f\xfd\x00\x58" + blocks
+    try:
+        root = imported(place, frame)
+    except ImageProblem as err:
+        assert "pip install 'strato[zstd]'" in str(err)
+    else:
+        assert (root / "f").read_text() == "1"

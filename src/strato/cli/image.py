@@ -94,6 +94,105 @@ def pull(ctx: click.Context, name: str, images: ImageOptions, max_size: int) -> 
     click.echo(f"pulled {asyncio.run(main())}")
 
 
+@image.command()
+@click.argument("name")
+@click.argument("source", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--output", type=click.Path(path_type=Path), help="Write an OCI archive there in place of importing it.")
+@click.option("--at", default="/", show_default=True, metavar="PATH", help="Where SOURCE is in the image.")
+@click.option("--python", is_flag=True, help="SOURCE is a virtual environment; add its Python and their libraries.")
+@click.option("--entrypoint", multiple=True, metavar="WORD", help="A word of the program that containers run.")
+@click.option("--cmd", multiple=True, metavar="WORD", help="A word of its arguments, or of the command without one.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of containers.")
+@click.option("--label", multiple=True, metavar="NAME=VALUE", help="A label of the image.")
+@click.option("--user", default="", metavar="USER[:GROUP]", help="Who containers run as.")
+@click.option("--workdir", default="", metavar="PATH", help="Where they start.")
+@click.pass_context
+def build(
+    ctx: click.Context, /, name: str, source: Path, output: Path | None, at: str, python: bool, **config: Any
+) -> None:
+    """Build the image NAME of the folder SOURCE, for this node or, with --output, for any registry and runtime."""
+    from dataclasses import replace
+
+    from strato.node.images.build import Recipe, build, pack, python_environment
+    from strato.node.images.references import parse_reference
+    from strato.node.images.store import check_free
+
+    check_free(name)
+    store, reference = _store(ctx), parse_reference(name)
+    recipe = python_environment(str(source)) if python else Recipe([(str(source), at)])
+    chosen = {
+        "Entrypoint": [*config["entrypoint"]],
+        "Cmd": [*config["cmd"]] or ([] if config["entrypoint"] else recipe.config.get("Cmd")),
+        "Env": [*recipe.config.get("Env", ()), *config["env"]],
+        "Labels": dict(label.partition("=")[::2] for label in config["label"]),
+        "User": config["user"],
+        "WorkingDir": config["workdir"],
+    }
+    modified = int(os.environ.get("SOURCE_DATE_EPOCH") or 0)
+    recipe = replace(recipe, config={key: value for key, value in chosen.items() if value}, modified=modified)
+    with store.scratch() as directory:
+        layout = os.path.join(directory, "layout")
+        digest = build(recipe, reference, layout)
+        if output is None:
+            store.import_image(name, layout)
+        else:
+            pack(layout, str(output))
+    click.echo(f"built {name} {digest}" + (f" in {output}" if output is not None else ""))
+
+
+@image.command()
+@click.argument("name")
+@click.argument("source", type=INPUT_FILE)
+@registry_options
+@click.pass_context
+def push(ctx: click.Context, name: str, source: Path, images: ImageOptions) -> None:
+    """Push SOURCE, what 'build --output' or 'docker save' wrote, to the registry and under the name of NAME."""
+    from strato.node.images.archives import source_of
+    from strato.node.images.credentials import docker_credentials
+    from strato.node.images.layers import unpack
+    from strato.node.images.puller import push
+    from strato.node.images.references import parse_reference
+    from strato.node.images.rootwriter import BadImage, Budget
+
+    reference = parse_reference(name)
+    with _store(ctx).scratch() as scratch, seekable(source) as path:
+        directory = str(path)
+        try:
+            if path.is_file():
+                directory = os.path.join(scratch, "image")
+                with path.open("rb") as file:
+                    unpack(file, directory, Budget())
+            found = source_of(directory)
+            if found is None:
+                raise UsageError(
+                    f"{source} is no image in parts; 'strato image build NAME {source} --output FILE' makes one"
+                )
+
+            async def main() -> str:
+                credentials = await docker_credentials(reference, os.environ)
+                with _progress() as progress:
+                    return await push(reference, found, credentials, images.registries(), progress)
+
+            click.echo(f"pushed {reference.name}@{asyncio.run(main())}")
+        except BadImage as err:
+            raise UsageError(f"{source}: {err}") from err
+
+
+@image.command()
+@click.argument("name")
+@click.pass_context
+def inspect(ctx: click.Context, name: str) -> None:
+    """Print what the image NAME says of itself, as JSON."""
+    import msgspec
+
+    from strato.node.images.store import NoImage
+
+    found = _store(ctx).find(name)
+    if found is None:
+        raise NoImage(f"image {name!r} is not in the store; `strato image list` shows what is")
+    click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+
+
 @image.command(name="list")
 @click.pass_context
 def list_images(ctx: click.Context) -> None:
@@ -123,6 +222,20 @@ def rm(ctx: click.Context, names: tuple[str, ...]) -> None:
     for name in names:
         _store(ctx).remove(name)
         click.echo(f"removed {name}")
+
+
+@image.command()
+@click.option(
+    "--all", "imported", is_flag=True, help="Those too that were imported or built, and are not to be had again."
+)
+@click.pass_context
+def prune(ctx: click.Context, imported: bool) -> None:
+    """Remove the images that no container runs on and that a registry has."""
+    gone = _store(ctx).prune(imported=imported)
+    for one in gone:
+        click.echo(f"removed {one.name}")
+    if not gone:
+        click.echo("nothing to remove")
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ from strato.node.beneath import Scope
 from strato.node.images.documents import (
     MAX_DOCUMENT_BYTES,
     MAX_INDEX_DEPTH,
+    OCI_CONFIG,
+    OCI_LAYER,
     Descriptor,
     Json,
     Manifest,
@@ -137,7 +139,10 @@ class DockerArchive:
 
     def _part(self, path: str) -> Descriptor:
         with self._opened(path) as source:
-            found = Descriptor(digest_of(source), os.fstat(source.fileno()).st_size)
+            packed = source.read(2) == b"\x1f\x8b"
+            source.seek(0)
+            kind = OCI_CONFIG if path.endswith(".json") else OCI_LAYER if packed else OCI_LAYER.removesuffix("+gzip")
+            found = Descriptor(digest_of(source), os.fstat(source.fileno()).st_size, kind)
         self._paths[found.digest] = path
         return found
 

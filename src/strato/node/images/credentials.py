@@ -110,15 +110,15 @@ def _host(key: str) -> str:
 def _suits(key: str, reference: ImageReference) -> bool:
     """Whether an entry is for an image; its host may have ``*`` for all or some of a label."""
     pattern, found = _host(key), reference.registry
-    labels, names = pattern.rpartition(":") if ":" in pattern else ("", "", pattern), found
-    wanted_host, wanted_port = (labels[0], labels[2]) if labels[1] else (pattern, "")
-    host, _, port = names.partition(":")
+    wanted_host, _, wanted_port = pattern.partition(":")
+    host, _, port = found.partition(":")
     if wanted_port != port or wanted_host.count(".") != host.count("."):
         return False
     pairs = zip(wanted_host.split("."), host.split("."), strict=True)
     if not all(fnmatch.fnmatchcase(name, label) for label, name in pairs):
         return False
-    return f"{reference.repository}/".startswith(key.partition("/")[2])
+    path = key.partition("/")[2]
+    return not path or f"{reference.repository}/".startswith(f"{path}/")
 
 
 async def docker_credentials(reference: ImageReference, environ: Mapping[str, str]) -> list[Credential]:

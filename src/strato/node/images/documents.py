@@ -129,8 +129,13 @@ def _suits(descriptor: Json) -> bool:
     wanted = descriptor.get("platform")
     if not isinstance(wanted, dict):
         return True
+    return machine_platform().items() <= wanted.items()
+
+
+def machine_platform() -> dict[str, str]:
+    """Return what this machine runs, as indexes and configurations say it."""
     machine = platform.machine()
-    return wanted.get("os") == "linux" and wanted.get("architecture") == _ARCHITECTURES.get(machine, machine)
+    return {"os": "linux", "architecture": _ARCHITECTURES.get(machine, machine)}
 
 
 def manifest_of(document: Json) -> Manifest:

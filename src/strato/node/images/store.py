@@ -326,6 +326,19 @@ class ImageStore:
             remove_tree(str(self._path(name)))
             self._sweep()
 
+    def prune(self, *, imported: bool) -> Sequence[Image]:
+        """Remove the images on which no container runs, those without a registry only if ``imported``; return them."""
+        used = self.in_use()
+        gone = [i for i in self.list() if not i.is_host and i.root not in used and (imported or i.repo_digest)]
+        for image in gone:
+            self.remove(image.name)
+        return gone
+
+    @property
+    def directory(self) -> str:
+        """Of the node."""
+        return str(self._data)
+
     def in_use(self) -> frozenset[str]:
         """Return the root file systems that containers run on."""
         found = set()

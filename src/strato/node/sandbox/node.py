@@ -31,6 +31,7 @@ from strato.node.sandbox.containerworker import KILL_TIMEOUT_SECONDS, NodeServic
 from strato.node.sandbox.evictionmanager import EvictionManager
 from strato.node.sandbox.gpus import LABELS, RESOURCES
 from strato.node.sandbox.hostsfiles import HostsFiles
+from strato.node.sandbox.imagegc import ImageCollector
 from strato.node.sandbox.imagemanager import ImageManager
 from strato.node.sandbox.logs import DiskLogs
 from strato.node.sandbox.machine import Machine
@@ -213,6 +214,7 @@ class SandboxNode:
                 group.create_task(self._remove_orphans())
                 group.create_task(self._evictions.run(partial(self._report_pressures, reported, sync)))
                 group.create_task(self._remover.run(self._clock))
+                group.create_task(ImageCollector(self._machine.images, self._clock).run())
         finally:
             await self._close()
 

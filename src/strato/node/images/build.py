@@ -1,0 +1,228 @@
+"""Build an image of files of this machine: a folder, or a Python environment with all that it needs to run.
+
+An image has one layer, without owners and with one time for everything: the same files give the same digests.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import stat
+import subprocess
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+from strato.errors import UsageError, one_line
+from strato.node.images.archives import INDEX, LAYOUT, BlobFolder
+from strato.node.images.documents import (
+    OCI_CONFIG,
+    OCI_LAYER,
+    OCI_MANIFEST,
+    Descriptor,
+    Manifest,
+    digest_of_bytes,
+    machine_platform,
+    manifest_body,
+)
+from strato.node.images.references import ImageReference
+
+_SECONDS = 120.0
+_LEVEL = 1
+"""Of compression: twice as fast as the usual one, a tenth larger."""
+_LIBRARIES_AT_ONCE = 500
+_LIBRARY = re.compile(r"(?:=>\s+)?(/\S+)\s+\(0x[0-9a-f]+\)")
+_ASK = """
+import json, os, sys, sysconfig
+paths = sysconfig.get_paths()
+print(json.dumps({"prefix": sys.prefix, "program": sys.executable, "real": os.path.realpath(sys.executable),
+                  "libraries": [paths["stdlib"], paths["platstdlib"]]}))
+"""
+_NEEDED = ("/etc/ld.so.cache", "/etc/ssl/certs", "/etc/passwd", "/etc/group", "/usr/share/zoneinfo/UTC")
+"""Of the machine, beside a Python environment: where libraries are, authorities of TLS, names of users."""
+
+
+_LEFT_OUT = ("site-packages", "dist-packages", "test", "idlelib", "config-", "__pycache__")
+"""Of the standard library's folder: packages of others, tests, what is for building Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What an image is made of."""
+
+    files: Sequence[tuple[str, str]]
+    """Path on this machine and in the image; a folder with all that is in it. The first of equal paths counts."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """``Entrypoint``, ``Cmd``, ``Env``, … of its containers."""
+    modified: int = 0
+    """Time of everything in it, in seconds since 1970."""
+
+
+def build(recipe: Recipe, reference: ImageReference, directory: str) -> str:
+    """Write an OCI image layout; return the digest of the image's manifest.
+
+    Raises:
+        UsageError: A file cannot be read.
+    """
+    blobs = BlobFolder(directory)
+    os.makedirs(os.path.dirname(blobs.path("sha256:x")))
+    try:
+        layer, diff_id = _write_layer(recipe, blobs)
+    except OSError as err:
+        raise UsageError(f"image {reference.familiar} cannot be built: {one_line(err)}") from err
+    config = {
+        **machine_platform(),
+        "config": recipe.config,
+        "rootfs": {"type": "layers", "diff_ids": [diff_id]},
+        "history": [{"created_by": "strato image build"}],
+    }
+    manifest = Manifest(_put(blobs, json.dumps(config).encode(), OCI_CONFIG), (layer,))
+    made = _put(blobs, manifest_body(manifest), OCI_MANIFEST).to_json()
+    named = {"io.containerd.image.name": reference.familiar, "org.opencontainers.image.ref.name": reference.tag}
+    index = {"schemaVersion": 2, "manifests": [{**made, "platform": machine_platform(), "annotations": named}]}
+    Path(directory, INDEX).write_text(json.dumps(index))
+    Path(directory, LAYOUT).write_text('{"imageLayoutVersion": "1.0.0"}')
+    return str(made["digest"])
+
+
+def pack(directory: str, target: str) -> None:
+    """Write a layout as one tar file, which ``strato image import``, ``docker load`` and ``skopeo`` take."""
+    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
+        for source, name in _walk(directory, ""):
+            if name:
+                _add(archive, source, name, 0)
+
+
+def _put(blobs: BlobFolder, data: bytes, media_type: str) -> Descriptor:
+    digest = digest_of_bytes(data)
+    Path(blobs.path(digest)).write_bytes(data)
+    return Descriptor(digest, len(data), media_type)
+
+
+class _Hashed:
+    """A file whose content is hashed as it is written."""
+
+    def __init__(self, target: IO[bytes]) -> None:
+        self._target = target
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        """Write."""
+        self._hash.update(data)
+        self.size += len(data)
+        return self._target.write(data)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        self._target.flush()
+
+    @property
+    def digest(self) -> str:
+        """Of what was written."""
+        return f"sha256:{self._hash.hexdigest()}"
+
+
+def _write_layer(recipe: Recipe, blobs: BlobFolder) -> tuple[Descriptor, str]:
+    path = blobs.path("sha256:layer")
+    with open(path, "wb") as file:
+        packed = _Hashed(file)
+        with gzip.GzipFile("", "wb", _LEVEL, cast("IO[bytes]", packed), mtime=recipe.modified) as stream:
+            content = _Hashed(cast("IO[bytes]", stream))
+            with tarfile.open(fileobj=cast("IO[bytes]", content), mode="w|", format=tarfile.PAX_FORMAT) as archive:
+                for source, name in _unique(recipe.files):
+                    _add(archive, source, name, recipe.modified)
+    os.rename(path, blobs.path(packed.digest))
+    return Descriptor(packed.digest, packed.size, OCI_LAYER), content.digest
+
+
+def _unique(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield every file once, each after the directories it is in."""
+    seen = {""}
+    for source, target in files:
+        for path, name in _walk(source, target.strip("/")):
+            parts = name.split("/")
+            above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+            for directory in above:
+                if directory not in seen:
+                    yield "", directory
+            if name not in seen:
+                yield path, name
+            seen.update((*above, name))
+
+
+def _walk(source: str, target: str) -> Iterator[tuple[str, str]]:
+    yield source, target
+    if os.path.isdir(source) and not os.path.islink(source):
+        for name in sorted(os.listdir(source)):
+            if name != "__pycache__":
+                yield from _walk(os.path.join(source, name), f"{target}/{name}".lstrip("/"))
+
+
+def _add(archive: tarfile.TarFile, source: str, name: str, modified: int) -> None:
+    """Add a file; no source is a directory. Sockets, pipes and devices are refused."""
+    entry = tarfile.TarInfo(name)
+    entry.mtime, entry.mode, entry.type = modified, 0o755, tarfile.DIRTYPE
+    found = os.lstat(source) if source else None
+    if found is not None:
+        entry.mode = stat.S_IMODE(found.st_mode)
+    if found is None or stat.S_ISDIR(found.st_mode):
+        archive.addfile(entry)
+    elif stat.S_ISLNK(found.st_mode):
+        entry.type, entry.linkname = tarfile.SYMTYPE, os.readlink(source)
+        archive.addfile(entry)
+    elif stat.S_ISREG(found.st_mode):
+        with open(source, "rb") as content:
+            entry.type, entry.size = tarfile.REGTYPE, os.fstat(content.fileno()).st_size
+            archive.addfile(entry, content)
+    else:
+        raise UsageError(f"{source} is no file, link or folder, and an image has no others")
+
+
+def python_environment(directory: str) -> Recipe:
+    """Return what an image of a Python environment has: it, its Python, and the shared libraries of both.
+
+    Everything keeps its path, which scripts of the environment have in their first lines.
+
+    Args:
+        directory: A virtual environment.
+
+    Raises:
+        UsageError: There is none, or its Python does not run.
+    """
+    program = os.path.join(os.path.abspath(directory), "bin", "python")
+    facts = json.loads(_output([program, "-I", "-c", _ASK], directory))
+    real, prefix = facts["real"], facts["prefix"]
+    modules = dict.fromkeys(
+        os.path.join(library, name) for library in facts["libraries"] for name in os.listdir(library)
+    )
+    folders = [prefix, *(path for path in modules if not os.path.basename(path).startswith(_LEFT_OUT))]
+    names = [program]
+    while os.path.islink(names[-1]):  # each link on the way to the program itself
+        names.append(os.path.normpath(os.path.join(os.path.dirname(names[-1]), os.readlink(names[-1]))))
+    binaries = [path for folder in folders for path, _ in _walk(folder, "") if ".so" in os.path.basename(path)]
+    files = [*folders, *names, real, *_libraries([real, *binaries], directory), *filter(os.path.exists, _NEEDED)]
+    path = f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin"
+    return Recipe([(file, file) for file in dict.fromkeys(files)], {"Env": [f"PATH={path}"], "Cmd": [program]})
+
+
+def _libraries(binaries: Sequence[str], directory: str) -> list[str]:
+    """Return the shared libraries of programs and libraries, and the loader, and what is a link with its target."""
+    found: dict[str, None] = {}
+    for start in range(0, len(binaries), _LIBRARIES_AT_ONCE):
+        part = binaries[start : start + _LIBRARIES_AT_ONCE]
+        found |= dict.fromkeys(_LIBRARY.findall(_output(["ldd", *part], directory, may_fail=True)))
+    return [name for path in found for name in (path, os.path.realpath(path))]
+
+
+def _output(argv: list[str], directory: str, *, may_fail: bool = False) -> str:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_SECONDS, check=not may_fail)
+    except (OSError, subprocess.SubprocessError) as err:
+        raise UsageError(f"{directory} is no Python environment that runs: {one_line(err)}") from err
+    return done.stdout
