@@ -6,6 +6,7 @@ import bz2
 import contextlib
 import gzip
 import hashlib
+import importlib.util
 import io
 import json
 import lzma
@@ -394,15 +395,14 @@ def test_a_docker_archive_is_imported_with_what_it_says(place: Path) -> None:
     assert found.config.command == ("/f",)
 
 
+LINKED = b'[{"Config": "0", "Layers": []}]'
 BAD_DOCKER = [
     (lambda tar: saved(tar, Layers=["../../machine/secret"]), "cannot be read"),
     (lambda tar: saved(tar, Layers=[]), "does not tell the digests"),
     (lambda tar: saved(tar, Config="none"), "cannot be read"),
     (lambda tar: archive(member("manifest.json", b"[]")), "one image at a time"),
     (lambda tar: archive(member("manifest.json", b"{")), "does not name the layers"),
-    (lambda tar: archive(member("0", type=LINK, linkname="/"), member("manifest.json", b'[{"Config":"0","Layers":[]}]')),
-     "cannot be read"),
-    (lambda tar: saved(tar).replace(b'"diff_ids": ["sha256:', b'"diff_ids": ["sha256:'[:-1] + b"0"), "digests|JSON"),
+    (lambda tar: archive(member("0", type=LINK, linkname="/"), member("manifest.json", LINKED)), "cannot be read"),
 ]  # fmt: skip
 
 
@@ -423,9 +423,8 @@ def test_zstd_is_read_where_there_is_a_library_and_named_where_there_is_none(pla
         for at in range(0, length, 65536)
     )
     frame = b"\x28\xb5\x2f\xfd\x00\x58" + blocks
-    try:
-        root = imported(place, frame)
-    except ImageProblem as err:
-        assert "pip install 'strato[zstd]'" in str(err)
-    else:
-        assert (root / "f").read_text() == "1"
+    if any(importlib.util.find_spec(name) for name in ("compression", "backports")):
+        assert (imported(place, frame) / "f").read_text() == "1"
+        return
+    with pytest.raises(ImageProblem, match=r"pip install 'strato\[zstd\]'"):
+        imported(place, frame)
