@@ -18,7 +18,7 @@ from strato.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from strato.api.quotas import counts_pod
 from strato.controllers.kube.daemonsets import fits
 from strato.controllers.kube.disruptions import desired_healthy
-from strato.controllers.kube.revisions import REVISION_LABEL
+from strato.controllers.kube.revisions import REVISION_LABEL, revision_hash
 from strato.controllers.kube.statefulsets import Slot, plan
 from tests.controllers.world import World, play
 
@@ -344,5 +344,50 @@ def test_a_stateful_set_adopts_only_pods_that_are_called_like_its_own() -> None:
         await world.settle()
         owners = {name: pod.metadata.controller is not None for name, pod in (await world.pods()).items()}
         assert owners == {"s-0": True, "other-1": False}
+
+    play(scenario, enabled=SETS)
+
+
+# Revisions
+
+
+def test_a_revision_is_named_as_kubernetes_names_it() -> None:
+    """What Go makes of the same: FNV-1 of the JSON as it writes it, in letters that make no words."""
+    assert revision_hash({"spec": {"template": {"$patch": "replace"}}}) == "5c7586484"
+    assert revision_hash({"spec": {"a": "<&>é"}}) == "7fc88f7bb6"
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
+def test_a_rollback_makes_the_old_revision_the_newest(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        served = catalog.DAEMONSET if kind == "DaemonSet" else catalog.STATEFULSET
+        body = workload(kind, **({"serviceName": "x"} if kind == "StatefulSet" else {}))
+        await world.cluster.create(served, body, "default")
+        for image in ("two", "i"):
+            await world.settle()
+            await world.cluster.patch(served, "s", "default", {"spec": {"template": template(image=image)}})
+        await world.settle()
+        found = (await world.cluster.list(catalog.CONTROLLERREVISION, "default")).items
+        images = {one["revision"]: one["data"]["spec"]["template"]["spec"]["containers"][0]["image"] for one in found}
+        assert images == {2: "two", 3: "i"}
+        assert all(one["metadata"]["labels"]["app"] == "a" for one in found)
+
+    play(scenario, enabled=SETS)
+
+
+def test_a_revision_of_the_same_content_is_taken_whatever_its_name() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.DAEMONSET, workload("DaemonSet"), "default")
+        await world.settle()
+        (made,) = (await world.cluster.list(catalog.CONTROLLERREVISION, "default")).items
+        other = {**made, "metadata": {**made["metadata"], "name": "other"}}
+        del other["metadata"]["resourceVersion"], other["metadata"]["uid"]
+        await world.cluster.create(catalog.CONTROLLERREVISION, other, "default")
+        await world.cluster.delete(ControllerRevision, made["metadata"]["name"], "default")
+        await world.settle()
+        await world.cluster.patch(DaemonSet, "s", "default", {"metadata": {"labels": {"look": "again"}}})
+        await world.settle()
+        left = (await world.cluster.list(catalog.CONTROLLERREVISION, "default")).items
+        assert [one["metadata"]["name"] for one in left] == ["other"]
 
     play(scenario, enabled=SETS)

@@ -150,13 +150,6 @@ FIELDS: Final[Mapping[Kind, Tree]] = {
             lambda value: value not in (NO_PROVISIONER, LOCAL_PROVISIONER),
         )
     },
-    catalog.PODDISRUPTIONBUDGET: {
-        "spec": {
-            "unhealthyPodEvictionPolicy": Field(
-                "pods that are not ready are counted like others", lambda value: value == "AlwaysAllow"
-            )
-        }
-    },
     catalog.SECRET: {
         "type": Field(
             "it gets no token; ask for one with kubectl create token",

@@ -194,7 +194,7 @@ class DaemonSetController(KeyedController):
             return None
         template = whole["spec"]["template"]
         await self._owned.claim(wanted)
-        revision = await self._revisions.ensure(meta, template, whole["spec"].get("selector") or {})
+        revision = await self._revisions.ensure(meta, template)
         planned = plan(wanted.spec.template.spec, self._nodes.list(), self._by_node(meta.uid))
         if planned.delete:
             await self._owned.delete(meta.uid, planned.delete)

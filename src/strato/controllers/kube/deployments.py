@@ -66,14 +66,14 @@ _COUNTS: Final = {
     "availableReplicas": "available_replicas",
     "unavailableReplicas": "unavailable_replicas",
 }
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+SAFE_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def template_hash(template: Mapping[str, Any], collisions: int = 0) -> str:
     """Return the name part that stands for a pod template; another one after each collision."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":")) + (str(collisions) if collisions else "")
     digest = hashlib.sha256(text.encode()).digest()
-    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:10])
+    return "".join(SAFE_LETTERS[byte % len(SAFE_LETTERS)] for byte in digest[:10])
 
 
 class DeploymentController(KeyedController):

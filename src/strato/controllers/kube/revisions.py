@@ -5,7 +5,8 @@ Source: apps/v1 ControllerRevision.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -15,12 +16,23 @@ from strato.api.kinds import Kind
 from strato.api.meta import ObjectMeta
 from strato.client.cluster import Cluster
 from strato.client.informer import Informer
-from strato.controllers.kube.deployments import template_hash
+from strato.controllers.kube.deployments import SAFE_LETTERS
 from strato.controllers.owners import controller_reference
 from strato.errors import AlreadyExists, NotFound
 
 REVISION_LABEL: Final = "controller-revision-hash"
 _BY_OWNER: Final = "owner"
+
+
+def revision_hash(data: Mapping[str, Any]) -> str:
+    """Return what stands for a revision's content in names and labels: FNV-1 of its JSON, as Kubernetes writes it."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = (value * 0x01000193 & 0xFFFFFFFF) ^ byte
+    return "".join(SAFE_LETTERS[ord(digit) % len(SAFE_LETTERS)] for digit in str(value))
 
 
 class Revisions:
@@ -32,29 +44,44 @@ class Revisions:
         self._kind = kind
         informer.add_index(_BY_OWNER, lambda one: [o.uid for o in one.metadata.owner_references or () if o.controller])
 
-    async def ensure(self, owner: ObjectMeta, template: Mapping[str, Any], selector: Mapping[str, Any]) -> str:
-        """Return the hash of a template, making its revision when it is new."""
-        digest = template_hash(template)
+    async def ensure(self, owner: ObjectMeta, template: Mapping[str, Any]) -> str:
+        """Return the hash of a template, making its revision when it is new, and the newest when it is an old one's."""
+        data = {"spec": {"template": {**template, "$patch": "replace"}}}
+        digest = revision_hash(data)
         name = f"{owner.name}-{digest}"
-        if self._informer.get((owner.namespace, name)) is not None:
-            return digest
-        known = self._informer.index(_BY_OWNER, owner.uid)
+        known = sorted(self._informer.index(_BY_OWNER, owner.uid), key=lambda one: one.revision)
+        latest = known[-1].revision if known else 0
+        found = next((one for one in known if one.metadata.name == name), None) or await self._equal(known, data)
         kind = catalog.CONTROLLERREVISION
+        if found is not None:
+            if found.revision < latest:  # rolled back: it is the newest again
+                await self._cluster.patch(kind, found.metadata.name, owner.namespace, {"revision": latest + 1})
+            return found.metadata.label(REVISION_LABEL, digest)
         body = {
             "apiVersion": kind.api_version,
             "kind": kind.name,
             "metadata": {
                 "name": name,
                 "namespace": owner.namespace,
-                "labels": {**(selector.get("matchLabels") or {}), REVISION_LABEL: digest},
+                "labels": {**((template.get("metadata") or {}).get("labels") or {}), REVISION_LABEL: digest},
+                "annotations": dict(owner.annotations or {}),
                 "ownerReferences": [controller_reference(self._kind.api_version, self._kind.name, owner)],
             },
-            "data": {"spec": {"template": {**template, "$patch": "replace"}}},
-            "revision": max((one.revision for one in known), default=0) + 1,
+            "data": data,
+            "revision": latest + 1,
         }
         with suppress(AlreadyExists):  # ours from before a restart; its name follows from its content
             await self._cluster.create(kind, body, owner.namespace)
         return digest
+
+    async def _equal(self, known: Iterable[ControllerRevision], data: Mapping[str, Any]) -> ControllerRevision | None:
+        """Return a revision of the same content under another name: somebody else's server made it."""
+        for one in known:
+            with suppress(NotFound):
+                meta = one.metadata
+                if (await self._cluster.get(catalog.CONTROLLERREVISION, meta.name, meta.namespace)).get("data") == data:
+                    return one
+        return None
 
     async def template(self, owner: ObjectMeta, digest: str) -> dict[str, Any] | None:
         """Return the template of a revision, None when it is not kept."""

@@ -132,7 +132,7 @@ class StatefulSetController(KeyedController):
             return None
         template = whole["spec"]["template"]
         await self._owned.claim(wanted, lambda pod: _ordinal(pod, meta.name) is not None)
-        update = await self._revisions.ensure(meta, template, whole["spec"].get("selector") or {})
+        update = await self._revisions.ensure(meta, template)
         current = (wanted.status.current_revision or f"{meta.name}-{update}").removeprefix(f"{meta.name}-")
         slots, next_in = self._slots(wanted)
         planned = plan(spec, slots, update)
