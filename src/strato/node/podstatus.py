@@ -259,6 +259,8 @@ def _condition(pod: PodRecord, kind: str, verdict: tuple[bool, str, str], now: s
     since = before[1] if before is not None and before[0] == status else now
     pod.conditions[kind] = (status, since)
     body: Json = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
+    if pod.generation:
+        body["observedGeneration"] = pod.generation
     if reason:
         body["reason"] = reason
     if message:

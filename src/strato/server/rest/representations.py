@@ -113,7 +113,9 @@ def _renderer(request: Request, kind: Kind, now: float) -> Renderer:
             f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": must be '
             "'Metadata', 'Object', 'None', or empty"
         )
-    return tables.Renderer(kind, include or "Metadata", now=now)
+    version = next((one for one in request.headers.get("accept", "").split(",") if "as=Table" in one), "")
+    is_old = "v=v1beta1" in version.replace(" ", "").split(";")
+    return tables.Renderer(kind, include or "Metadata", now=now, version="v1beta1" if is_old else "v1")
 
 
 def list_text(
@@ -166,6 +168,17 @@ def _without_type(body: bytes) -> bytes:
     members = _read_members(body)
     del members["apiVersion"], members["kind"]
     return encode(members)[1:]
+
+
+def check_has_no_table(request: Request) -> None:
+    """Refuse who takes nothing but a representation that a kind does not have, such as rows of a table.
+
+    Raises:
+        NotAcceptable: No accepted type is plain JSON.
+    """
+    accept = request.headers.get("accept", "")
+    if "as=" in accept and all("as=" in option for option in accept.split(",")):
+        raise NotAcceptable("only the following media types are accepted: application/json")
 
 
 def check_accept(request: Request) -> None:

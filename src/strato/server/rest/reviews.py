@@ -14,6 +14,7 @@ from strato.server import preparation
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
+from strato.server.rest.representations import check_has_no_table
 from strato.server.rest.rights import ANONYMOUS, Attributes, Authorizer, Rule
 from strato.server.rest.tokens import Tokens
 
@@ -48,8 +49,10 @@ class Reviews:
 
         Raises:
             BadRequest: It cannot be read.
+            NotAcceptable: The client wants a table of it.
             Invalid: It asks nothing, or two things at once.
         """
+        check_has_no_table(request)
         kind = served.kind
         review = preparation.read_typed(kind, request)
         status = self._answers[kind](request, target, review.get("spec") or {})

@@ -20,11 +20,12 @@ class Renderer:
         kind: The kind of all objects.
         include_object: ``None``, ``Metadata`` (a PartialObjectMetadata per row) or ``Object``.
         now: The instant that ages are counted from.
+        version: Of the table: v1, or v1beta1 for old clients.
     """
 
-    def __init__(self, kind: Kind, include_object: str = "Metadata", *, now: float) -> None:
+    def __init__(self, kind: Kind, include_object: str = "Metadata", *, now: float, version: str = "v1") -> None:
         self._format = _FORMATS.get(kind.resource) or custom.table_format(kind)
-        self._include, self._now = include_object, now
+        self._include, self._now, self._version = include_object, now, f"meta.k8s.io/{version}"
 
     def head(self, list_meta: Mapping[str, Any]) -> dict[str, Any]:
         """Return a Table without its rows.
@@ -34,7 +35,7 @@ class Renderer:
         """
         return {
             "kind": "Table",
-            "apiVersion": "meta.k8s.io/v1",
+            "apiVersion": self._version,
             "metadata": dict(list_meta),
             "columnDefinitions": self._format.definitions,
         }
@@ -54,7 +55,7 @@ class Renderer:
         else:
             row["object"] = {
                 "kind": "PartialObjectMetadata",
-                "apiVersion": "meta.k8s.io/v1",
+                "apiVersion": self._version,
                 "metadata": obj.get("metadata") or {},
             }
         return row
