@@ -6,6 +6,7 @@ HTTP and the in-process client both call `handle`. It authorises, finds the reso
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -178,11 +179,25 @@ class ApiServer(Handler):
         return None
 
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
-        """Answer writes in order; those that wait for the disk wait for it once."""
-        responses = []
-        for request in requests:
-            answer = self._answer(request)
-            responses.append(answer if isinstance(answer, Response) else await self._whole(request, answer))
+        """Answer writes in order; those that wait for the disk wait for it once.
+
+        Creations that take long, since webhooks are asked, are begun in order and waited for together.
+        """
+        answers: list[Response | asyncio.Task[Response]] = []
+        try:
+            for request in requests:
+                if request.method != "POST":  # it may be about what one before it creates
+                    await _all_ended(answers)
+                answer = self._answer(request)
+                if not isinstance(answer, Response):
+                    answer = asyncio.ensure_future(self._whole(request, answer))
+                answers.append(answer)
+            await _all_ended(answers)
+        finally:
+            for answer in answers:
+                if not isinstance(answer, Response):
+                    answer.cancel()
+        responses = [answer if isinstance(answer, Response) else answer.result() for answer in answers]
         if all(request.uncommitted for request in requests):
             return responses
         failure = await self.store.wait_durable()
@@ -361,6 +376,13 @@ class ApiServer(Handler):
         if sub == "scale" and served.is_custom:
             raise not_found(kind, target.name)
         raise NotFound("the server could not find the requested resource")
+
+
+async def _all_ended(answers: Sequence[Response | asyncio.Task[Response]]) -> None:
+    """Wait for those answers that are still to come."""
+    waiting = [answer for answer in answers if not isinstance(answer, Response) and not answer.done()]
+    if waiting:
+        await asyncio.wait(waiting)
 
 
 def _holds(request: Request, response: Response) -> bool:

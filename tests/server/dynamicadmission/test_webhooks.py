@@ -413,6 +413,57 @@ async def test_the_clusters_own_writers_are_asked_about_too(client: Client) -> N
     assert [json.loads(one.body)["data"] for one in answers] == [{"a": "1"}] * 2
 
 
+async def test_creations_of_one_batch_wait_together_and_others_for_those_before(client: Client) -> None:
+    both = asyncio.Event()
+    names: list[str] = []
+
+    async def slow(request: Json) -> Json:
+        names.append(request["name"])
+        if len(names) == 2:
+            both.set()
+        await both.wait()
+        return {"allowed": True}
+
+    def sent(method: str, path: str, body: Json) -> Request:
+        return Request(method, path, {}, {"content-type": MERGE}, json.dumps(body).encode(), ADMIN, uncommitted=True)
+
+    async with webhook(slow) as one:
+        await configure(client, hook(one.url(), rules=[rule("CREATE")]))
+        requests = [sent("POST", MAPS, config_map(name)) for name in ("a", "b")]
+        for request in requests:
+            request.headers = {}
+        answers = await client.server.handle_all([*requests, sent("PATCH", f"{MAPS}/b", {"data": {"x": "y"}})])
+    assert [answer.status for answer in answers] == [201, 201, 200]
+    assert json.loads(answers[2].body)["data"] == {"x": "y"}
+
+
+async def test_a_mutating_webhooks_warnings_are_passed_on_once(client: Client) -> None:
+    warned = {**patch(add("/data", {"a": "1"})), "warnings": ["filled in"]}
+    async with webhook(lambda _: warned) as one:
+        await configure(client, hook(one.url(), rules=[rule(resources=["configmaps", "pods"])]), mutates=True)
+        made = await client.send("POST", MAPS, config_map())
+    assert made.headers["warning"] == '299 - "filled in"'
+
+
+async def test_a_change_of_scale_is_asked_about(client: Client) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": POD["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    await client.ask("POST", path, {"metadata": {"name": "d"}, "spec": spec})
+
+    def few(request: Json) -> Json:
+        return {"allowed": request["object"]["spec"]["replicas"] < 5}
+
+    about = rule("UPDATE", apiGroups=["apps"], resources=["deployments/scale"])
+    async with webhook(few) as one:
+        await configure(client, hook(one.url(), rules=[about]))
+        await client.ask("PATCH", f"{path}/d/scale", {"spec": {"replicas": 9}}, MERGE, code=400)
+        scaled = await client.ask("PATCH", f"{path}/d/scale", {"spec": {"replicas": 2}}, MERGE)
+    assert scaled["spec"]["replicas"] == 2
+    asked = one.requests[0]
+    assert (asked["kind"]["kind"], asked["oldObject"]["spec"]["replicas"]) == ("Scale", 1)
+
+
 async def test_a_large_patch_is_applied_in_steps(client: Client) -> None:
     operations = [add("/data", {}), *(add(f"/data/k{number}", "x" * 100) for number in range(2000))]
     text = base64.b64encode(json.dumps(operations).encode()).decode()

@@ -23,7 +23,7 @@ class Failed(Exception):
     """An expression cannot be compiled or evaluated; the message says which, and why."""
 
 
-@memoised(16 << 20, longest=16 << 10)
+@memoised(64 << 20, longest=100_000, entry_bytes=64 << 10)
 def compiled(text: str) -> cel.Program | str:
     """Return an expression as a program, or why it is none."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -16,13 +16,12 @@ from strato.errors import BadRequest, Conflict
 from strato.http.parser import MAX_BODY_BYTES
 from strato.server import preparation
 from strato.server.bodies import read_body
-from strato.server.flowcontrol.dispatch import Steps
 from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.path import ResourcePath
 from strato.server.preparation import encode
 from strato.server.registry import Served
 from strato.server.rest import stored, storing
-from strato.server.rest.largewrites import in_slices
+from strato.server.rest.largewrites import admitted
 from strato.server.rest.state import State, object_key
 from strato.server.rest.stored import SPEC, STATUS, Stored, read_object
 from strato.server.rest.storing import check_options
@@ -62,22 +61,18 @@ class Binder:
 
     def bind(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Set the pod's node, merge the binding's annotations and labels and mark the pod scheduled."""
-        if self._state.dynamic.concerns(served.kind, "CREATE", "binding"):
-            begin = partial(self._admitting, request, target, served)
-            return in_slices(self._state, request, served.kind, target.name, begin)
-        return self._bind(request, target, served)
-
-    def _admitting(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
-        """Bind once webhooks and policies admit it."""
-        target = target._replace(subresource="binding")
+        if not self._state.dynamic.concerns(served.kind, "CREATE", "binding"):
+            return self._bind(request, target, served)
         binding = preparation.read_typed(catalog.BINDING, request)
+        target = target._replace(subresource="binding")
         asked = storing.admission_request(request, target, served.kind, "CREATE", binding, None)
-        yield from self._state.dynamic.admit(asked, storing.options(asked))
-        headers = {**request.headers, "content-type": "application/json"}
-        changed = Request(
-            request.method, request.path, request.query, headers, preparation.encode(asked.object), request.user
-        )
-        return storing.with_warnings(self._bind(changed, target, served), asked.warnings)
+
+        def then() -> Response:
+            request.headers = {**request.headers, "content-type": "application/json"}
+            request.body = preparation.encode(asked.object)
+            return self._bind(request, target, served)
+
+        return admitted(self._state, request, asked, then)
 
     def _bind(self, request: Request, target: ResourcePath, served: Served) -> Response:
         kind, state = served.kind, self._state

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from strato.admission import AdmissionRequest
 from strato.api import cel
 from strato.api.kinds import Kind
 from strato.api.status import conflict
@@ -17,6 +18,7 @@ from strato.server.bodies import ParsedBody
 from strato.server.flowcontrol.dispatch import Steps, at_once
 from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.registry import Served
+from strato.server.rest import storing
 from strato.server.rest.state import State
 
 _ATTEMPTS = 5
@@ -106,3 +108,23 @@ async def in_slices(
         except Changed:
             continue
     raise conflict(kind, name)
+
+
+async def admitted(
+    state: State, request: Request, asked: AdmissionRequest, then: Callable[[], Response | Awaitable[Response]]
+) -> Response:
+    """Answer a request that is about no stored object once webhooks and policies admit it.
+
+    Args:
+        state: Whose webhooks they are.
+        request: The request.
+        asked: What they are asked; they may change its object.
+        then: Carries it out.
+
+    Raises:
+        ApiError: One refuses it.
+    """
+    flows = state.flows
+    await flows.dispatcher.finish(flows.flow_of(request), state.dynamic.admit(asked, storing.options(asked)))
+    answer = then()
+    return storing.with_warnings(answer if isinstance(answer, Response) else await answer, asked.warnings)

@@ -249,14 +249,16 @@ def call_mutating(_state: State, _draft: Draft) -> None:
 
 def _mutating(state: State, draft: Draft) -> Steps[None]:
     request = draft.admission_request()
-    changed = yield from state.dynamic.mutate(request, storing.options(request), partial(_rechecked, state, draft))
+    changed = yield from state.dynamic.mutate(request, storing.options(request), partial(_rechecked, draft))
+    draft.warnings += request.warnings
+    request.warnings.clear()
     if changed:
         assert request.object is not None, "an object remains one"
         draft.obj, draft.status = request.object, None
         state.admission.mutate(request, state)
 
 
-def _rechecked(state: State, draft: Draft, obj: Json) -> Json:
+def _rechecked(draft: Draft, obj: Json) -> Json:
     """Return what a webhook made of the object, with what it may not change as it was, and defaults.
 
     Raises:

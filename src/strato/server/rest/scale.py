@@ -22,6 +22,7 @@ from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import apply, ownership, storing
+from strato.server.rest.largewrites import admitted
 from strato.server.rest.state import State
 from strato.server.rest.write import Writer
 from strato.server.schema.violations import json_type
@@ -78,14 +79,24 @@ class Scale:
             encode(patch),
             request.user,
         )
-        scaled = self._writer.patch(
-            inner,
-            target._replace(subresource=""),
-            served,
-            lambda old: self._owners(request, served, old, replicas, applied),
-        )
         paths = kind.scale_paths
-        return _scale_answer(paths, scaled) if isinstance(scaled, Response) else _awaited(paths, scaled)
+
+        def write() -> Response | Awaitable[Response]:
+            scaled = self._writer.patch(
+                inner,
+                target._replace(subresource=""),
+                served,
+                lambda old: self._owners(request, served, old, replicas, applied),
+            )
+            return _scale_answer(paths, scaled) if isinstance(scaled, Response) else _awaited(paths, scaled)
+
+        if not self._state.dynamic.concerns(kind, "UPDATE", "scale"):
+            return write()
+        before = _scale_of(paths, obj)
+        asked = storing.admission_request(
+            request, target, kind, "UPDATE", {**before, "spec": {"replicas": replicas}}, before
+        )
+        return admitted(self._state, request, asked, write)
 
     def _applied(self, request: Request, served: Served, obj: Json, config: Json) -> Json:
         """Return the scale that applying a configuration makes, with its entries."""

@@ -13,6 +13,7 @@ from strato.server.path import ResourcePath
 from strato.server.preparation import Json
 from strato.server.registry import Served
 from strato.server.rest import storing
+from strato.server.rest.largewrites import admitted
 from strato.server.rest.logs import container_of
 from strato.server.rest.portforward import LEGACY, TUNNEL, PodPort, forward, tunnel
 from strato.server.rest.remotecommand import PROTOCOLS, carry
@@ -93,7 +94,7 @@ class PodStreams:
             if target.subresource == "exec":
                 options["command"] = list(request.query.get("command") or ())
         asked = storing.admission_request(request, target, served.kind, "CONNECT", options, None)
-        await state.flows.dispatcher.finish(state.flows.flow_of(request), state.dynamic.admit(asked, None))
+        await admitted(state, request, asked, lambda: Response(101))
 
     def _count(self, user: User, change: int) -> None:
         left = self._sessions.get(user, 0) + change

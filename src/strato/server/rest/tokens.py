@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from strato.api import catalog
@@ -16,6 +17,7 @@ from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import storing
+from strato.server.rest.largewrites import admitted
 from strato.server.rest.state import State
 
 API_AUDIENCE = "https://kubernetes.default.svc.cluster.local"
@@ -52,7 +54,7 @@ class TokenRequests:
     def __init__(self, state: State, tokens: Tokens | None) -> None:
         self._state, self._tokens = state, tokens
 
-    def create(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def create(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Issue a token of the account.
 
         Raises:
@@ -73,7 +75,16 @@ class TokenRequests:
         _check_seconds(seconds)
         admission_request = storing.admission_request(request, target, served.kind, "CREATE", asked, None)
         self._state.rights.check(admission_request, target.name)
+        if self._state.dynamic.concerns(served.kind, "CREATE", target.subresource):
+            issue = partial(self._issued, account, asked, seconds, target)
+            return admitted(self._state, request, admission_request, issue)
+        return self._issued(account, asked, seconds, target)
+
+    def _issued(self, account: Json, asked: Json, seconds: int, target: ResourcePath) -> Response:
+        """Issue a token that was asked for."""
+        spec = asked.get("spec") or {}
         reference, audiences = spec.get("boundObjectRef"), spec.get("audiences") or [API_AUDIENCE]
+        assert self._tokens is not None, "checked before"
         token = self._tokens.issue(
             account,
             audiences=audiences,
