@@ -17,6 +17,7 @@ from strato.api import (
     coordination,
     core,
     discovery,
+    metrics,
     policy,
     resource,
     scheduling,
@@ -138,6 +139,13 @@ CSINODE = _kind("storage.k8s.io", "v1", storage.CSINode, namespaced=False)
 CSIDRIVER = _kind("storage.k8s.io", "v1", storage.CSIDriver, namespaced=False)
 CSISTORAGECAPACITY = _kind("storage.k8s.io", "v1", storage.CSIStorageCapacity, plural="csistoragecapacities")
 VOLUMEATTACHMENT = _kind("storage.k8s.io", "v1", storage.VolumeAttachment, namespaced=False, has_status=True)
+
+# ── metrics.k8s.io: computed when it is asked for ───────────────────────────────────────────────────────────────
+
+NODEMETRICS = _kind(
+    "metrics.k8s.io", "v1beta1", metrics.NodeMetrics, plural="nodes", namespaced=False, verbs=_READ_ONLY
+)
+PODMETRICS = _kind("metrics.k8s.io", "v1beta1", metrics.PodMetrics, plural="pods", verbs=_READ_ONLY)
 
 # ── dynamic resource allocation ─────────────────────────────────────────────────────────────────────────────────
 
@@ -342,6 +350,8 @@ BUILTIN: tuple[Kind, ...] = (
     EVENTS_EVENT,
     FLOWSCHEMA,
     PRIORITYLEVELCONFIGURATION,
+    NODEMETRICS,
+    PODMETRICS,
     INGRESSCLASS,
     INGRESS,
     NETWORKPOLICY,

@@ -39,6 +39,7 @@ from strato.server.rest.scale import Scale
 from strato.server.rest.state import Admission, AdmitAll, State
 from strato.server.rest.streams import PodStreams
 from strato.server.rest.tokens import TokenRequests, Tokens
+from strato.server.rest.usage import MetricsReader, UsageSource
 from strato.server.rest.write import Writer
 from strato.server.routes import Action, Routes
 from strato.server.store import Store
@@ -122,6 +123,7 @@ class ApiServer(Handler):
         self._proxy = Proxy(self.state, self._streams)
         self._conversions = Conversions(self.state)
         self._custom = CustomKinds(self.state, self._deleter)
+        self._metrics = MetricsReader(self.state)
         self._reviews = Reviews(authorizer, access.tokens)
         self._tokens = TokenRequests(self.state, access.tokens)
         if access.tokens is not None:
@@ -142,6 +144,10 @@ class ApiServer(Handler):
     def use_streams(self, source: StreamSource) -> None:
         """Serve the streams of pods from ``source`` from now on."""
         self._streams.source = source
+
+    def use_metrics(self, source: UsageSource) -> None:
+        """Serve what the pods of this machine use, as measured by ``source``, from now on."""
+        self._metrics.source = source
 
     def add_pages(self, *pages: Pages) -> None:
         """Serve further paths from now on."""
@@ -323,6 +329,8 @@ class ApiServer(Handler):
             raise MethodNotAllowed(_NOT_ALLOWED)
         if kind is catalog.BINDING:
             return lambda request, target, _served: self._binder.create(request, target, self._pods)
+        if self._metrics.answers(kind):
+            return self._metrics.answer
         if verb == "create" and self._reviews.answers(kind):
             return self._reviews.answer
         match verb:

@@ -210,6 +210,7 @@ def _user_roles() -> list[Json]:
         _rule(_READ, "", _CORE_VIEW),
         _rule(_READ, ("apps", "batch", "autoscaling", "policy", "networking.k8s.io"), "*"),
         _rule(_READ, ("discovery.k8s.io", "coordination.k8s.io", "events.k8s.io"), "*"),
+        _rule(("get", "list"), "metrics.k8s.io", ("nodes", "pods")),
         _rule(_READ, _VOLCANO, "*"),
     )
     edits = (

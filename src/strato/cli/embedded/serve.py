@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from strato.cli.apiserver import Api, open_api
 from strato.cli.embedded.background import print_ready
 from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
-from strato.cli.home import Home, Stop
+from strato.cli.home import Home, Stop, node_name
 from strato.cli.homelock import STOPPING, HomeLock, Interruption
 from strato.cli.logrotation import keep_short
 from strato.cli.serving import collect_hardly, make_random, run_together, settle, stop_on_signals
@@ -124,13 +124,15 @@ def _components(
 
 
 def reach_pods(server: ApiServer, home: Home, clock: Clock) -> None:
-    """Serve logs and streams of this machine's pods, which are reached by its files, whichever process is the node."""
+    """Serve logs, streams and usage of this machine's pods, which its files tell of, whichever process is the node."""
     from strato.node.sandbox.logs import DiskLogs
     from strato.node.sandbox.paths import NodePaths
     from strato.node.sandbox.streams import NodeStreams
+    from strato.node.sandbox.usage import NodeUsage
 
     server.use_logs(DiskLogs(NodePaths(str(home.node)), clock))
     server.use_streams(NodeStreams(NodePaths(str(home.node)), clock))
+    server.use_metrics(NodeUsage(NodePaths(str(home.node)), node_name(), clock))
 
 
 async def end_a_start_that_cannot_write(journal: SqliteJournal, announced: asyncio.Event) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from strato.api.quantity import NANO, parse
 from strato.server.tables.columns import (
     NONE,
     UNKNOWN,
@@ -310,6 +311,13 @@ def _certificate_request(obj: Obj, now: float) -> list[Any]:
     return [name(obj), age(obj, now), spec.get("signerName"), spec.get("username"), lasts, ",".join(map(str, shown))]
 
 
+def _used(obj: Obj, now: float) -> list[Any]:
+    del now
+    parts = [one.get("usage") or {} for one in obj.get("containers") or (obj,)]
+    cpu, memory = (sum(parse(one.get(name) or "0").nanos for one in parts) for name in ("cpu", "memory"))
+    return [name(obj), f"{cpu * 1000 // NANO}m", f"{memory // NANO >> 20}Mi", obj.get("window")]
+
+
 def _controller_revision(obj: Obj, now: float) -> list[Any]:
     owners = part(obj, "metadata", "ownerReferences") or ()
     controller = next((owner for owner in owners if owner.get("controller")), None)
@@ -356,6 +364,8 @@ FORMATS: Mapping[str, TableFormat] = {
     "certificatesigningrequests.certificates.k8s.io": table_format(
         "Name|Age|SignerName|Requestor|RequestedDuration|Condition", _certificate_request
     ),
+    "nodes.metrics.k8s.io": table_format("Name|CPU|Memory|Window", _used),
+    "pods.metrics.k8s.io": table_format("Name|CPU|Memory|Window", _used),
     "leases.coordination.k8s.io": table_format("Name|Holder|Age", _plain(("spec", "holderIdentity"))),
     "priorityclasses.scheduling.k8s.io": table_format(
         "Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class

@@ -1,0 +1,89 @@
+"""Views of metrics.k8s.io/v1beta1, and what containers of hollow nodes use, where there is nothing to be measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from strato.api.meta import Object, View
+from strato.api.quantity import NANO, InvalidQuantity, parse
+from strato.api.shapes import EMPTY
+
+Json = dict[str, Any]
+USAGE_RATIO: Final = "strato.dev/usage-ratio"
+"""Pod annotation: what its containers use on a hollow node, as a multiple of what they request (a number ≥ 0)."""
+WINDOW_SECONDS: Final = 15.0
+
+
+class ContainerMetrics(View, frozen=True, kw_only=True):
+    """What a container uses."""
+
+    name: str = ""
+    usage: Mapping[str, str] = EMPTY
+
+
+class PodMetrics(Object, frozen=True, kw_only=True):
+    """What the containers of a pod use."""
+
+    timestamp: str = ""
+    window: str = ""
+    containers: tuple[ContainerMetrics, ...] = ()
+
+
+class NodeMetrics(Object, frozen=True, kw_only=True):
+    """What a node uses."""
+
+    timestamp: str = ""
+    window: str = ""
+    usage: Mapping[str, str] = EMPTY
+
+
+class Used(NamedTuple):
+    """What something uses."""
+
+    cpu_nanocores: int = 0
+    memory_bytes: int = 0
+    window_seconds: float = WINDOW_SECONDS
+    """Over which time the CPU is an average."""
+
+    def __add__(self, other: tuple[Any, ...]) -> Used:
+        """Return what both use together, over the longer of the windows."""
+        return Used(self[0] + other[0], self[1] + other[1], max(self[2], other[2]))
+
+    def quantities(self) -> dict[str, str]:
+        """Return it as Kubernetes writes it."""
+        return {"cpu": f"{self.cpu_nanocores}n", "memory": f"{self.memory_bytes >> 10}Ki"}
+
+
+def running_containers(pod: Json) -> list[str]:
+    """Return the names of a pod's containers that run."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return [one["name"] for one in statuses if (one.get("state") or {}).get("running") is not None]
+
+
+def hollow_usage(pod: Json) -> dict[str, Used]:
+    """Return what the running containers of a pod on a hollow node use: what they request, times `USAGE_RATIO`."""
+    try:
+        ratio = float((pod["metadata"].get("annotations") or {}).get(USAGE_RATIO, 1.0))
+    except ValueError:
+        ratio = 1.0
+    ratio = ratio if math.isfinite(ratio) and ratio >= 0 else 1.0
+    requests = {
+        container["name"]: (container.get("resources") or {}).get("requests") or {}
+        for container in pod["spec"].get("containers") or ()
+    }
+    return {
+        name: Used(
+            int(_nanos(requests.get(name, {}).get("cpu")) * ratio),
+            int(_nanos(requests.get(name, {}).get("memory")) / NANO * ratio),
+        )
+        for name in running_containers(pod)
+    }
+
+
+def _nanos(amount: Any) -> int:
+    try:
+        return parse(amount).nanos if amount is not None else 0
+    except InvalidQuantity:
+        return 0

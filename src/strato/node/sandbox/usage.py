@@ -1,0 +1,149 @@
+"""What the containers of this machine use: their processes' CPU time, and the memory of their groups or processes.
+
+Any process on the machine may measure: all is read from the kernel and the node's directory. CPU time is counted since
+the reading before, of at least `_LEAST_SECONDS` ago, and at first since the container began.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from strato.api.metrics import Used
+from strato.clock import Clock
+from strato.node.sandbox.paths import NodePaths
+
+_LEAST_SECONDS: Final = 10.0
+"""Between two readings; what is asked sooner gets the average since the one before."""
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_NANOS: Final = 1_000_000_000
+
+
+class _Reading(NamedTuple):
+    at: float
+    cpu_seconds: float
+
+
+class _Process(NamedTuple):
+    parent: int
+    cpu_seconds: float
+    memory_bytes: int
+
+
+class NodeUsage:
+    """Measures this machine.
+
+    Args:
+        paths: The node's directory.
+        node: Its name.
+        clock: Dates readings.
+        proc: Where the kernel tells of processes.
+    """
+
+    def __init__(self, paths: NodePaths, node: str, clock: Clock, proc: str = "/proc") -> None:
+        self._paths, self._node, self._clock, self._proc = paths, node, clock, proc
+        self._readings: dict[str, tuple[_Reading, _Reading]] = {}
+        """The last two readings of each container (and of the node, under its name)."""
+        self._rate(node, _Reading(clock.now(), self._machine()[0]), _Reading(clock.now(), self._machine()[0]))
+
+    def measure(self) -> Mapping[str, Mapping[str, Used]]:
+        """Return what containers use by their pod's uid, and the machine, as ``""`` under the node's name."""
+        now, processes = self._clock.now(), self._processes()
+        children: defaultdict[int, list[int]] = defaultdict(list)
+        for pid, process in processes.items():
+            children[process.parent].append(pid)
+        found: dict[str, dict[str, Used]] = {}
+        seen = {self._node}
+        for uid in self._paths.uids():
+            for directory in self._paths.pod(uid).running_pids():
+                name, state = os.path.basename(os.path.dirname(directory)), _state(directory)
+                if state is None or state[0] not in processes:
+                    continue
+                own = [processes[pid] for pid in _below(state[0], children)]
+                key = f"{uid}/{name}/{os.path.basename(directory)}"
+                seen.add(key)
+                cpu = sum(process.cpu_seconds for process in own)
+                nanocores, window = self._rate(key, _Reading(now, cpu), _Reading(state[1], 0.0))
+                memory = self._group_memory(f"{uid}/{name}")
+                memory = sum(process.memory_bytes for process in own) if memory is None else memory
+                found.setdefault(uid, {})[name] = Used(nanocores, memory, window)
+        cpu, memory = self._machine()
+        nanocores, window = self._rate(self._node, _Reading(now, cpu), _Reading(now, cpu))
+        found[self._node] = {"": Used(nanocores, memory, window)}
+        for key in self._readings.keys() - seen:
+            del self._readings[key]
+        return found
+
+    def _rate(self, key: str, new: _Reading, first: _Reading) -> tuple[int, float]:
+        """Return the nanocores since the reading before, and how long that was ago."""
+        base, last = self._readings.get(key, (first, first))
+        if new.at - last.at >= _LEAST_SECONDS:
+            base, last = last, new
+        self._readings[key] = (base, last)
+        window = max(new.at - base.at, 1e-3)
+        return max(0, int((new.cpu_seconds - base.cpu_seconds) / window * _NANOS)), window
+
+    def _processes(self) -> dict[int, _Process]:
+        found = {}
+        for name in os.listdir(self._proc):
+            if name.isdigit():
+                with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+                    found[int(name)] = self._process(name)
+        return found
+
+    def _process(self, pid: str) -> _Process:
+        with open(f"{self._proc}/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        # what children that have ended used counts for who has waited for them
+        return _Process(int(fields[1]), sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE_BYTES)
+
+    def _machine(self) -> tuple[float, int]:
+        """Return the seconds of CPU that were not idle, and the memory that is not available."""
+        with open(f"{self._proc}/stat") as file:
+            times = list(map(int, file.readline().split()[1:9]))
+        with open(f"{self._proc}/meminfo") as file:
+            memory = {line.split(":")[0]: int(line.split()[1]) << 10 for line in file}
+        return (sum(times) - times[3] - times[4]) / _TICKS, memory["MemTotal"] - memory["MemAvailable"]
+
+    def _group_memory(self, key: str) -> int | None:
+        """Return what a control group holds, without what the kernel can drop at once; None without groups."""
+        try:
+            with open(self._paths.cgroups) as file:
+                roots: dict[str, str] = json.load(file)
+            hierarchy, current, idle = "unified", "memory.current", "inactive_file"
+            if "unified" not in roots:
+                hierarchy, current, idle = "memory", "memory.usage_in_bytes", "total_inactive_file"
+            group = os.path.join(roots[hierarchy], key)
+            with open(os.path.join(group, current)) as file:
+                used = int(file.read())
+            with open(os.path.join(group, "memory.stat")) as file:
+                unused = next((int(line.split()[1]) for line in file if line.split()[0] == idle), 0)
+        except (OSError, ValueError, KeyError):
+            return None
+        return max(0, used - unused)
+
+
+def _state(directory: str) -> tuple[int, float] | None:
+    """Return the pid of a run's supervisor, and when it began."""
+    try:
+        with open(os.path.join(directory, "state.json")) as file:
+            state = json.load(file)
+        return int(state["pid"]), float(state["startedAt"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _below(pid: int, children: Mapping[int, Iterable[int]]) -> list[int]:
+    """Return all processes below one."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        below = list(children.get(waiting.pop(), ()))
+        found += below
+        waiting += below
+    return found

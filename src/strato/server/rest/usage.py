@@ -1,0 +1,156 @@
+"""metrics.k8s.io: what pods and nodes use at this moment, computed when it is asked for; nothing is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Protocol
+
+import msgspec
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.metrics import Used, hollow_usage, running_containers
+from strato.api.status import not_found
+from strato.api.wire import Request, Response
+from strato.clock import format_time
+from strato.server import tables
+from strato.server.fields import Filter
+from strato.server.flowcontrol.dispatch import Steps
+from strato.server.path import ResourcePath
+from strato.server.preparation import Json, encode
+from strato.server.registry import Served
+from strato.server.rest.representations import wants_table
+from strato.server.rest.state import State, object_key
+
+_AT_ONCE = 100
+"""Pods looked at in a slice, about 3 ms."""
+_HOLLOW = ("node.kubernetes.io/instance-type", "hollow")
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+
+Measured = Mapping[str, Mapping[str, Used]]
+"""What was measured on this machine: containers by the pod's uid; under the node's name the node itself, as ``""``."""
+
+
+class UsageSource(Protocol):
+    """Measures what the pods of this machine use."""
+
+    def measure(self) -> Measured:
+        """Measure all of them; may block."""
+        ...
+
+
+class MetricsReader:
+    """Answers reads of both kinds. Containers of hollow nodes use what they request (`hollow_usage`)."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.source: UsageSource | None = None
+        self._kinds: Mapping[Kind, tuple[Kind, Callable[[Measured, Filter, ResourcePath], Steps[list[Json]]]]] = {
+            catalog.PODMETRICS: (catalog.POD, self._pods),
+            catalog.NODEMETRICS: (catalog.NODE, self._nodes),
+        }
+
+    def answers(self, kind: Kind) -> bool:
+        """Return whether a kind is computed here."""
+        return kind in self._kinds
+
+    async def answer(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Answer get and list.
+
+        Raises:
+            NotFound: There is nothing of that name, or nothing is known of what it uses.
+        """
+        kind = served.kind
+        wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
+        measured = {} if self.source is None else await asyncio.to_thread(self.source.measure)
+        flows = self._state.flows
+        steps = self._kinds[kind][1](measured, wanted, target)
+        found = await flows.dispatcher.finish_seated(flows.flow_of(request), steps)
+        if target.name and not found:
+            raise not_found(kind, target.name)
+        if wants_table(request):
+            include, now = request.param("includeObject") or "Metadata", self._state.clock.now()
+            return Response(200, encode(tables.render(kind, found, list_meta={}, include_object=include, now=now)))
+        if target.name:
+            return Response(200, encode(found[0]))
+        head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": {}}
+        return Response(200, encode({**head, "items": found}))
+
+    def _bodies(self, kind: Kind, target: ResourcePath) -> Iterator[bytes]:
+        bucket = self._state.bucket(kind)
+        if target.name:
+            row = bucket.objects.get(object_key(kind, target.namespace, target.name))
+            return iter(() if row is None else (row.body,))
+        prefix = f"{target.namespace}/" if target.namespace else ""
+        return (body for _, body in bucket.snapshot(self._state.store.published).items(prefix))
+
+    def _pods(self, measured: Measured, wanted: Filter, target: ResourcePath) -> Steps[list[Json]]:
+        found: list[Json] = []
+
+        def look(bodies: Sequence[bytes]) -> None:
+            for body in bodies:
+                pod = _decode(body) if wanted.matches(body) else None
+                used = {} if pod is None else self._usage(pod, measured)
+                if pod is not None and used:
+                    rows = [{"name": name, "usage": one.quantities()} for name, one in used.items()]
+                    window = max(one.window_seconds for one in used.values())
+                    found.append({**self._head(catalog.PODMETRICS, pod, window), "containers": rows})
+
+        yield from _slices(self._bodies(catalog.POD, target), look)
+        return found
+
+    def _nodes(self, measured: Measured, wanted: Filter, target: ResourcePath) -> Steps[list[Json]]:
+        nodes = [_decode(body) for body in self._bodies(catalog.NODE, target) if wanted.matches(body)]
+        used = {node["metadata"]["name"]: Used() for node in nodes if _is_hollow(node)}
+
+        def look(bodies: Sequence[bytes]) -> None:
+            for body in bodies:
+                pod = _decode(body)
+                name = pod["spec"].get("nodeName")
+                if name in used:
+                    used[name] = sum(hollow_usage(pod).values(), used[name])
+
+        if used:
+            yield from _slices(self._bodies(catalog.POD, ResourcePath("", "v1", "pods", "", "", "")), look)
+        for node in nodes:
+            own = measured.get(node["metadata"]["name"])
+            if own is not None:
+                used[node["metadata"]["name"]] = own[""]
+        return [
+            {**self._head(catalog.NODEMETRICS, node, one.window_seconds), "usage": one.quantities()}
+            for node in nodes
+            if (one := used.get(node["metadata"]["name"])) is not None
+        ]
+
+    def _usage(self, pod: Json, measured: Measured) -> Mapping[str, Used]:
+        name = pod["spec"].get("nodeName")
+        if not name or (pod.get("status") or {}).get("phase") != "Running":
+            return {}
+        own = measured.get(pod["metadata"]["uid"])
+        if own is not None:
+            return {one: own[one] for one in running_containers(pod) if one in own}
+        node = self._state.latest(catalog.NODE, "", name)
+        return hollow_usage(pod) if node is not None and _is_hollow(node) else {}
+
+    def _head(self, kind: Kind, obj: Json, window_seconds: float) -> Json:
+        now, metadata = format_time(self._state.clock.now()), obj["metadata"]
+        kept = {name: metadata[name] for name in ("name", "namespace", "labels") if name in metadata}
+        return {
+            "kind": kind.name,
+            "apiVersion": kind.api_version,
+            "metadata": {**kept, "creationTimestamp": now},
+            "timestamp": now,
+            "window": f"{window_seconds:.3f}s",
+        }
+
+
+def _is_hollow(node: Json) -> bool:
+    return (node["metadata"].get("labels") or {}).get(_HOLLOW[0]) == _HOLLOW[1]
+
+
+def _slices(bodies: Iterator[bytes], look: Callable[[Sequence[bytes]], None]) -> Steps[None]:
+    while some := list(islice(bodies, _AT_ONCE)):
+        yield partial(look, some)

@@ -1,0 +1,98 @@
+"""metrics.k8s.io over pods of hollow nodes, and over what this machine's node measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import pytest
+
+from strato.api.metrics import Used, hollow_usage
+from strato.clock import VirtualClock
+from strato.server.embedded import in_memory_server
+from tests.server.asking import MERGE, Client
+
+PODS, METRICS = "/api/v1/namespaces/default/pods", "/apis/metrics.k8s.io/v1beta1"
+REQUESTS = {"requests": {"cpu": "500m", "memory": "64Mi"}}
+
+
+async def put_pod(client: Client, name: str, node: str, phase: str = "Running", **metadata: Any) -> dict[str, Any]:
+    containers = [{"name": "a", "image": "i", "resources": REQUESTS}, {"name": "b", "image": "i"}]
+    body = {"metadata": {"name": name, **metadata}, "spec": {"nodeName": node, "containers": containers}}
+    made: dict[str, Any] = await client.ask("POST", PODS, body)
+    state = {"running": {}} if phase == "Running" else {"terminated": {"exitCode": 0}}
+    statuses = [
+        {"name": one["name"], "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": state}
+        for one in containers
+    ]
+    await client.ask(
+        "PATCH", f"{PODS}/{name}/status", {"status": {"phase": phase, "containerStatuses": statuses}}, MERGE
+    )
+    return made
+
+
+@pytest.fixture
+async def client() -> Client:
+    client = Client(in_memory_server(VirtualClock(), Random(1)))
+    for name, kind in (("h", "hollow"), ("machine", "sandbox")):
+        labels = {"node.kubernetes.io/instance-type": kind}
+        await client.ask("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})
+    return client
+
+
+async def test_pods_of_hollow_nodes_use_what_they_request(client: Client) -> None:
+    await put_pod(client, "p", "h", labels={"app": "x"})
+    await put_pod(client, "half", "h", annotations={"strato.dev/usage-ratio": "0.5"})
+    await put_pod(client, "over", "h", "Succeeded")
+    await put_pod(client, "unknown", "machine")
+    listed = await client.ask("GET", f"{METRICS}/namespaces/default/pods")
+    assert listed["kind"] == "PodMetricsList"
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["half", "p"]
+    usages = [item["containers"][0] for item in listed["items"]]
+    assert usages == [
+        {"name": "a", "usage": {"cpu": "250000000n", "memory": "32768Ki"}},
+        {"name": "a", "usage": {"cpu": "500000000n", "memory": "65536Ki"}},
+    ]
+    one = await client.ask("GET", f"{METRICS}/namespaces/default/pods/p")
+    assert (one["kind"], one["containers"], one["window"]) == (
+        "PodMetrics",
+        listed["items"][1]["containers"],
+        "15.000s",
+    )
+    for query, found in (({"labelSelector": "app=x"}, 1), ({"fieldSelector": "metadata.name=half"}, 1)):
+        assert len((await client.ask("GET", f"{METRICS}/pods", **query))["items"]) == found
+    for name in ("over", "unknown", "none"):
+        refused = await client.ask("GET", f"{METRICS}/namespaces/default/pods/{name}", code=404)
+        assert refused["message"] == f'pods.metrics.k8s.io "{name}" not found'
+    nodes = await client.ask("GET", f"{METRICS}/nodes")
+    assert [(item["metadata"]["name"], item["usage"]["cpu"]) for item in nodes["items"]] == [("h", "750000000n")]
+
+
+async def test_this_machines_pods_use_what_was_measured(client: Client) -> None:
+    uid = (await put_pod(client, "p", "machine"))["metadata"]["uid"]
+
+    class Source:
+        def measure(self) -> Mapping[str, Mapping[str, Used]]:
+            return {uid: {"a": Used(7, 2048, 10.0)}, "machine": {"": Used(9, 4096, 20.0)}}
+
+    client.server.use_metrics(Source())
+    (item,) = (await client.ask("GET", f"{METRICS}/pods"))["items"]
+    assert (item["containers"], item["window"]) == ([{"name": "a", "usage": {"cpu": "7n", "memory": "2Ki"}}], "10.000s")
+    node = await client.ask("GET", f"{METRICS}/nodes/machine")
+    assert (node["usage"], node["window"]) == ({"cpu": "9n", "memory": "4Ki"}, "20.000s")
+
+
+@pytest.mark.parametrize("ratio", ["nan", "inf", "-1", "much", ""])
+def test_a_ratio_that_is_none_is_one(ratio: str) -> None:
+    pod = {
+        "metadata": {"annotations": {"strato.dev/usage-ratio": ratio}},
+        "spec": {"containers": [{"name": "a", "resources": REQUESTS}]},
+        "status": {"containerStatuses": [{"name": "a", "state": {"running": {}}}]},
+    }
+    assert hollow_usage(pod) == {"a": Used(500_000_000, 64 << 20)}
+
+
+async def test_nothing_can_be_written(client: Client) -> None:
+    await client.ask("POST", f"{METRICS}/nodes", {"metadata": {"name": "n"}}, code=405)
+    await client.ask("DELETE", f"{METRICS}/nodes/h", code=405)
