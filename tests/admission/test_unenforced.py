@@ -29,7 +29,7 @@ DONE: Mapping[str, str] = {
     "admission": "LimitRange ResourceQuota RuntimeClass",
     "controllers": "DaemonSet Deployment ReplicaSet ReplicationController StatefulSet CronJob Job "
     "ControllerRevision Endpoints EndpointSlice CertificateSigningRequest "
-    "PodDisruptionBudget Service Command JobFlow JobTemplate HyperNode",
+    "PodDisruptionBudget HorizontalPodAutoscaler Service Command JobFlow JobTemplate HyperNode",
     "scheduler": "Queue PodGroup PriorityClass Node Numatopology NodeShard DeviceClass ResourceClaim ResourceSlice "
     "CSINode CSIStorageCapacity StorageClass PersistentVolume PersistentVolumeClaim",
     "nodes": "Pod ConfigMap Secret",

@@ -248,6 +248,7 @@ class Kubelet:
         status = {
             "phase": phase,
             "podIP": "10.0.0.1",
+            "startTime": pod.status.start_time or format_time(self._world.clock.now()),
             "containerStatuses": [
                 {"name": c.name, "image": c.image, "imageID": "", "restartCount": 0, "ready": not ended, "state": state}
                 for c in pod.spec.containers

@@ -19,7 +19,6 @@ _MOST: Final = 12
 """Warnings of one answer."""
 
 KINDS: Final[Mapping[Kind, str]] = {
-    catalog.HORIZONTALPODAUTOSCALER: "nothing scales workloads on this cluster; use kubectl scale",
     catalog.NETWORKPOLICY: "nothing enforces it on this cluster: pods reach one another",
     catalog.INGRESS: "no ingress controller runs on this cluster; connect to the pods' addresses",
     catalog.INGRESSCLASS: "no ingress controller runs on this cluster",

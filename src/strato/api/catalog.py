@@ -12,6 +12,7 @@ from typing import TypedDict, Unpack
 from strato.api import (
     apiextensions,
     apps,
+    autoscaling,
     batch,
     certificates,
     coordination,
@@ -114,7 +115,10 @@ STATEFULSET = _kind("apps", "v1", apps.StatefulSet, "sts", categories=_ALL, has_
 JOB = _kind("batch", "v1", batch.Job, categories=_ALL, has_status=True)
 CRONJOB = _kind("batch", "v1", batch.CronJob, "cj", categories=_ALL, has_status=True)
 HORIZONTALPODAUTOSCALER = _kind(
-    "autoscaling", "v2", unread.HorizontalPodAutoscaler, "hpa", categories=_ALL, has_status=True
+    "autoscaling", "v2", autoscaling.HorizontalPodAutoscaler, "hpa", categories=_ALL, has_status=True
+)
+HORIZONTALPODAUTOSCALER_V1 = _kind(
+    "autoscaling", "v1", unread.HorizontalPodAutoscaler, "hpa", categories=_ALL, has_status=True
 )
 RUNTIMECLASS = _kind("node.k8s.io", "v1", unread.RuntimeClass, plural="runtimeclasses", namespaced=False)
 PODDISRUPTIONBUDGET = _kind("policy", "v1", policy.PodDisruptionBudget, "pdb", has_status=True)
@@ -341,6 +345,7 @@ BUILTIN: tuple[Kind, ...] = (
     SELFSUBJECTACCESSREVIEW,
     SELFSUBJECTRULESREVIEW,
     SUBJECTACCESSREVIEW,
+    HORIZONTALPODAUTOSCALER_V1,
     HORIZONTALPODAUTOSCALER,
     CRONJOB,
     JOB,

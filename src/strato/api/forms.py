@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from strato.api import catalog
+from strato.api import autoscaling, catalog
 from strato.api.kinds import Kind
 from strato.api.status import invalid_value, required
 from strato.errors import Cause
@@ -120,5 +120,8 @@ _EVENT = Form(
     },
     _check_event,
 )
-FORMS: Mapping[Kind, Form] = {form.kind: form for form in (_EVENT,)}
+_AUTOSCALER = Form(
+    catalog.HORIZONTALPODAUTOSCALER_V1, catalog.HORIZONTALPODAUTOSCALER, autoscaling.show_v1, autoscaling.read_v1
+)
+FORMS: Mapping[Kind, Form] = {form.kind: form for form in (_EVENT, _AUTOSCALER)}
 """By the kind that is asked for."""

@@ -26,7 +26,7 @@ class FlowSchema(Object, frozen=True, kw_only=True):
 
 
 class HorizontalPodAutoscaler(Object, frozen=True, kw_only=True):
-    """autoscaling/v2; kept for clients, nothing here acts on it."""
+    """The same stored object as that of autoscaling/v2; nobody reads it in this form."""
 
 
 class Ingress(Object, frozen=True, kw_only=True):

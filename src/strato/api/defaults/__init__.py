@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from strato.api import catalog
+from strato.api import autoscaling, catalog
 from strato.api.defaults.flowcontrol import default_flow_schema, default_priority_level
 from strato.api.defaults.others import (
     default_claim,
@@ -71,6 +71,7 @@ _DEFAULTS: dict[Kind, Default] = {
     catalog.JOB: default_job,
     catalog.CRONJOB: default_cron_job,
     catalog.PRIORITYCLASS: default_priority_class,
+    catalog.HORIZONTALPODAUTOSCALER: autoscaling.default,
     catalog.RUNTIMECLASS: default_runtime_class,
     catalog.FLOWSCHEMA: default_flow_schema,
     catalog.PRIORITYLEVELCONFIGURATION: default_priority_level,
@@ -104,6 +105,7 @@ _INITIAL_STATUS: dict[Kind, dict[str, Any]] = {
     catalog.CRONJOB: {},
     catalog.CERTIFICATESIGNINGREQUEST: {},
     catalog.RESOURCEQUOTA: {},
+    catalog.HORIZONTALPODAUTOSCALER: {"currentReplicas": 0, "desiredReplicas": 0},
     catalog.INGRESS: {"loadBalancer": {}},
     catalog.PODDISRUPTIONBUDGET: {
         "disruptionsAllowed": 0,

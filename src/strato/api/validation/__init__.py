@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from strato.api import catalog, certificates, names
+from strato.api import autoscaling, catalog, certificates, names
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
 from strato.api.validation import (
@@ -63,6 +63,7 @@ _CREATE: dict[Kind, Create] = {
     catalog.JOB: workloads.validate_job,
     catalog.CRONJOB: workloads.validate_cron_job,
     catalog.PODDISRUPTIONBUDGET: others.validate_budget,
+    catalog.HORIZONTALPODAUTOSCALER: autoscaling.validate,
     catalog.CERTIFICATESIGNINGREQUEST: certificates.validate,
     catalog.FLOWSCHEMA: flowcontrol.validate_flow_schema,
     catalog.PRIORITYLEVELCONFIGURATION: flowcontrol.validate_priority_level,
@@ -97,6 +98,7 @@ _UPDATE: dict[Kind, Update] = {
     catalog.JOB: workloads.validate_job_update,
     catalog.CRONJOB: lambda obj, _old: workloads.validate_cron_job(obj),
     catalog.PODDISRUPTIONBUDGET: lambda obj, _old: others.validate_budget(obj),
+    catalog.HORIZONTALPODAUTOSCALER: lambda obj, _old: autoscaling.validate(obj),
     catalog.CERTIFICATESIGNINGREQUEST: lambda obj, _old: certificates.validate(obj),
     catalog.FLOWSCHEMA: lambda obj, _old: flowcontrol.validate_flow_schema(obj),
     catalog.PRIORITYLEVELCONFIGURATION: lambda obj, _old: flowcontrol.validate_priority_level(obj),

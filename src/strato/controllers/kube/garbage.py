@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
 from strato.api import catalog
+from strato.api.forms import FORMS
 from strato.api.kinds import Kind
 from strato.api.meta import Key, Object, ObjectMeta, OwnerReference
 from strato.client.cluster import Cluster, PatchType
@@ -30,7 +31,7 @@ FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 
 _ABSENT_BYTES: Final = 2 << 20
-_IGNORED: Final = frozenset({catalog.EVENT, catalog.EVENTS_EVENT})
+_IGNORED: Final = frozenset({catalog.EVENT, *FORMS})
 """Kinds that never own and are never owned; watching them would only cost."""
 
 

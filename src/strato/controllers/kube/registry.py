@@ -9,6 +9,7 @@ from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.controllers.context import ControllerContext, Factory
 from strato.controllers.cron import KubeCronController
+from strato.controllers.kube.autoscalers import AutoscalerController
 from strato.controllers.kube.certificates import CertificateController
 from strato.controllers.kube.daemonsets import DaemonSetController
 from strato.controllers.kube.deployments import DeploymentController
@@ -82,6 +83,7 @@ KUBE: Mapping[str, Factory] = {
             GarbageCollector,
             ReplicaSetController,
             ReplicationControllerController,
+            AutoscalerController,
             StatefulSetController,
             DaemonSetController,
             DeploymentController,

@@ -358,7 +358,18 @@ def _as_asked(served: Served) -> Served:
 
 
 def _as_stored(served: Served, obj: Json) -> Json:
-    return obj if served.form is None else served.form.read(obj)
+    """Return what is stored of an object; what it says in annotations of its form has to fit there.
+
+    Raises:
+        BadRequest: It does not.
+    """
+    if served.form is None:
+        return obj
+    read = served.form.read(obj)
+    _, wrong = builtin.typed(served.kind, read)
+    if wrong:
+        raise BadRequest(preparation.unhandled(served.form.kind, wrong[0]))
+    return read
 
 
 def _check_name(obj: Json, target: ResourcePath) -> None:

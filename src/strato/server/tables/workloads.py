@@ -159,12 +159,36 @@ def _autoscaler(obj: Obj, now: float) -> list[Any]:
     return [
         name(obj),
         f"{target.get('kind', '')}/{target.get('name', '')}",
-        UNKNOWN,
+        _targets(obj),
         str(part(obj, "spec", "minReplicas") or "<unset>"),
         _int(obj, "spec", "maxReplicas"),
         _int(obj, "status", "currentReplicas"),
         age(obj, now),
     ]
+
+
+def _targets(obj: Obj) -> str:
+    """Return what metrics are, and what they shall be; two of them at most."""
+    wanted, found = part(obj, "spec", "metrics") or (), part(obj, "status", "currentMetrics") or ()
+    texts = []
+    for metric in wanted:
+        member = next(
+            (name for name in ("resource", "containerResource", "pods", "object", "external") if metric.get(name)), ""
+        )
+        source: Obj = metric.get(member) or {}
+        title = source.get("name") or part(source, "metric", "name")
+        same = (one[member] for one in found if one.get(member, {}).get("name") == source.get("name"))
+        now: Obj = (next(same, None) or {}).get("current") or {}
+        target: Obj = source.get("target") or {}
+        percent = target.get("averageUtilization")
+        if percent is not None:
+            used = now.get("averageUtilization")
+            texts.append(f"{title}: {UNKNOWN if used is None else f'{used}%'}/{percent}%")
+        else:
+            amount = target.get("averageValue") or target.get("value")
+            texts.append(f"{title}: {now.get('averageValue') or UNKNOWN}/{amount}")
+    more = f" + {len(texts) - 2} more..." if len(texts) > 2 else ""
+    return ", ".join(texts[:2]) + more if texts else NONE
 
 
 _TEMPLATE = "*Containers|*Images|*Selector"
