@@ -118,18 +118,19 @@ class Authority:
         builder = builder.not_valid_before(begin).not_valid_after(min(end, self.certificate.not_valid_after_utc))
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         agrees = "key agreement" in usages
-        usage = x509.KeyUsage(
-            digital_signature="digital signature" in usages or "signing" in usages,
-            content_commitment="content commitment" in usages,
-            key_encipherment="key encipherment" in usages,
-            data_encipherment="data encipherment" in usages,
-            key_agreement=agrees,
-            key_cert_sign=False,  # a leaf signs no certificates
-            crl_sign="crl sign" in usages,
-            encipher_only=agrees and "encipher only" in usages,
-            decipher_only=agrees and "decipher only" in usages,
-        )
-        builder = builder.add_extension(usage, critical=True)
+        flags = {
+            "digital_signature": "digital signature" in usages or "signing" in usages,
+            "content_commitment": "content commitment" in usages,
+            "key_encipherment": "key encipherment" in usages,
+            "data_encipherment": "data encipherment" in usages,
+            "key_agreement": agrees,
+            "key_cert_sign": False,  # a leaf signs no certificates
+            "crl_sign": "crl sign" in usages,
+            "encipher_only": agrees and "encipher only" in usages,
+            "decipher_only": agrees and "decipher only" in usages,
+        }
+        if any(flags.values()):  # with none set OpenSSL takes it for a certificate that is good for nothing
+            builder = builder.add_extension(x509.KeyUsage(**flags), critical=True)
         purposes = [_PURPOSES[word] for word in usages if word in _PURPOSES]
         if purposes:
             builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)

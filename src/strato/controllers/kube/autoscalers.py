@@ -35,10 +35,10 @@ _UNABLE: Final = "the HPA was unable to compute the replica count: "
 class _Refused(Exception):
     """Nothing can be scaled now; the condition and the event that say so."""
 
-    def __init__(self, condition: str, reason: str, message: str, told: str = "", event: str = "") -> None:
+    def __init__(self, condition: str, reason: str, message: str, reported: str = "", event: str = "") -> None:
         super().__init__(message)
         self.condition, self.reason, self.message = condition, reason, message
-        self.told, self.event = told or message, event or reason
+        self.reported, self.event = reported or message, event or reason
 
 
 class _Scale(NamedTuple):
@@ -83,7 +83,7 @@ class AutoscalerController(KeyedController):
         except _Refused as refusal:
             if refusal.condition:
                 status.set(refusal.condition, "False", refusal.reason, refusal.message)
-            self._recorder.event(autoscaler, "Warning", refusal.event, refusal.told)
+            self._recorder.event(autoscaler, "Warning", refusal.event, refusal.reported)
         try:  # a write that changes nothing is none
             await self._cluster.patch(_KIND, key.name, key.namespace, {"status": status.body()}, subresource="status")
         except NotFound:
@@ -123,8 +123,8 @@ class AutoscalerController(KeyedController):
         except ApiError as error:
             status.desired = autoscaler.status.desired_replicas
             text = f"the HPA controller was unable to update the target scale: {error}"
-            told = f"New size: {desired}; reason: {why}; error: {error}"
-            raise _Refused("AbleToScale", "FailedUpdateScale", text, told, "FailedRescale") from error
+            reported = f"New size: {desired}; reason: {why}; error: {error}"
+            raise _Refused("AbleToScale", "FailedUpdateScale", text, reported, "FailedRescale") from error
         text = f"the HPA controller was able to update the target scale to {desired}"
         status.set("AbleToScale", "True", "SucceededRescale", text)
         status.scaled_at = format_time(now)
@@ -196,8 +196,8 @@ class AutoscalerController(KeyedController):
         total = len(autoscaler.spec.metrics)
         if failures and (len(failures) == total or best < scale.replicas):
             reason, text = failures[0]
-            told = f"invalid metrics ({len(failures)} invalid out of {total}), first error is: {text}"
-            raise _Refused("ScalingActive", reason, f"{_UNABLE}{text}", told, "FailedComputeMetricsReplicas")
+            reported = f"invalid metrics ({len(failures)} invalid out of {total}), first error is: {text}"
+            raise _Refused("ScalingActive", reason, f"{_UNABLE}{text}", reported, "FailedComputeMetricsReplicas")
         text = f"the HPA was able to successfully calculate a replica count from {why}"
         status.set("ScalingActive", "True", "ValidMetricFound", text)
         return best, why
