@@ -391,3 +391,22 @@ def test_a_revision_of_the_same_content_is_taken_whatever_its_name() -> None:
         assert [one["metadata"]["name"] for one in left] == ["other"]
 
     play(scenario, enabled=SETS)
+
+
+def test_claims_go_when_their_set_is_scaled_down() -> None:
+    async def scenario(world: World) -> None:
+        claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": ONE_GIBIBYTE}}
+        retention = {"whenScaled": "Delete", "whenDeleted": "Retain"}
+        body = workload("StatefulSet", replicas=3, serviceName="x", volumeClaimTemplates=[claim])
+        body["spec"]["persistentVolumeClaimRetentionPolicy"] = retention
+        await world.cluster.create(catalog.STATEFULSET, body, "default")
+        await world.settle(20)
+        await world.cluster.patch(StatefulSet, "s", "default", {"spec": {"replicas": 1}})
+        await world.settle(20)
+        left = [one.metadata.name for one in (await world.cluster.list(PersistentVolumeClaim, "default")).items]
+        assert (left, sorted(await world.pods())) == (["data-s-0"], ["s-0"])
+
+    play(scenario, enabled=(*SETS, "kube-garbage-collector", "kube-persistentvolume-controller"))
+
+
+ONE_GIBIBYTE = {"requests": {"storage": "1Gi"}}

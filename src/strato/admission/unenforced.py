@@ -102,14 +102,7 @@ FIELDS: Final[Mapping[Kind, Tree]] = {
     catalog.DEPLOYMENT: {"spec": {"template": _TEMPLATE}},
     catalog.REPLICASET: {"spec": {"template": _TEMPLATE}},
     catalog.REPLICATIONCONTROLLER: {"spec": {"template": _TEMPLATE}},
-    catalog.STATEFULSET: {
-        "spec": {
-            "template": _TEMPLATE,
-            "persistentVolumeClaimRetentionPolicy": {
-                "whenScaled": Field("claims stay when the set is scaled down", lambda value: value == "Delete")
-            },
-        }
-    },
+    catalog.STATEFULSET: {"spec": {"template": _TEMPLATE}},
     catalog.DAEMONSET: {
         "spec": {
             "template": _TEMPLATE,

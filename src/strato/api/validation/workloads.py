@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from strato.api.selectors import InvalidSelector, from_label_selector
 from strato.api.shapes import LabelSelector, LabelSelectorRequirement
@@ -122,6 +123,9 @@ def validate_cron_job(obj: Json) -> list[Cause]:
     """Check a Kubernetes CronJob: its schedule, its policy and the pods it will make."""
     spec = obj.get("spec") or {}
     causes = _schedule_problems(spec.get("schedule") or "")
+    zone = spec.get("timeZone")
+    if zone is not None and not _is_zone(zone):
+        causes.append(invalid_value("spec.timeZone", zone, f"unknown time zone {zone}"))
     policy = spec.get("concurrencyPolicy")
     if policy not in ("Allow", "Forbid", "Replace"):
         causes.append(not_supported("spec.concurrencyPolicy", policy or "", ("Allow", "Forbid", "Replace")))
@@ -141,10 +145,18 @@ def _schedule_problems(schedule: str) -> list[Cause]:
     from cronsim import CronSim, CronSimError  # only cron jobs need it
 
     try:
-        CronSim(schedule, datetime(2024, 1, 1, tzinfo=UTC))
+        CronSim(schedule.replace("?", "*"), datetime(2024, 1, 1, tzinfo=UTC))
     except CronSimError as error:
         return [invalid_value("spec.schedule", schedule, str(error))]
     return []
+
+
+def _is_zone(name: str) -> bool:
+    """Return whether a time zone is one of IANA's; the machine's own is none."""
+    try:
+        return bool(name) and name.lower() != "local" and ZoneInfo(name) is not None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
 
 
 _SCHEDULE_FIELDS = 5

@@ -65,9 +65,14 @@ def plan_scales(
         wanted[new.name] = replicas
     elif room > 0:
         wanted[new.name] = min(replicas, new.replicas + room)
-    spare = sum(s.available for s in old) + min(new.available, replicas) - (replicas - unavailable)
+    least = replicas - unavailable
+    surplus = total - least - (new.replicas - new.available)
+    if surplus <= 0:
+        return _differences(wanted, (new, *old))
+    spare = sum(s.available for s in old) + min(new.available, replicas) - least
     for scale in old:
-        idle = max(0, scale.replicas - scale.available)  # pods that serve nobody go first and cost nothing
+        idle = max(0, min(surplus, scale.replicas - scale.available))  # pods that serve nobody go first
+        surplus -= idle
         drop = min(scale.replicas, idle + max(0, min(spare, scale.available)))
         spare -= max(0, drop - idle)
         wanted[scale.name] = scale.replicas - drop

@@ -8,6 +8,7 @@ Source: apps/v1 StatefulSet.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -137,6 +138,8 @@ class StatefulSetController(KeyedController):
         slots, next_in = self._slots(wanted)
         planned = plan(spec, slots, update)
         if planned.delete:
+            if spec.claim_retention.when_scaled == "Delete":
+                await self._leave_claims(wanted, planned.delete)
             await self._owned.delete(meta.uid, planned.delete)
         for ordinal in planned.create:
             await self._create(wanted, whole, ordinal, update, current)
@@ -217,6 +220,20 @@ class StatefulSetController(KeyedController):
             await self._cluster.create(catalog.PERSISTENTVOLUMECLAIM, body, meta.namespace)
         except AlreadyExists:
             return  # the claim of the pod before it: that is the point
+
+    async def _leave_claims(self, wanted: StatefulSet, pods: Sequence[Pod]) -> None:
+        """Let the claims of pods that the set no longer has go with them."""
+        spec = wanted.spec
+        last = (spec.ordinals.start if spec.ordinals is not None else 0) + spec.replicas
+        for pod in pods:
+            if (_ordinal(pod, wanted.metadata.name) or 0) < last:
+                continue
+            owner = {**controller_reference("v1", "Pod", pod.metadata), "controller": False}
+            for template in spec.volume_claim_templates:
+                name = f"{template.metadata.name}-{pod.metadata.name}"
+                with suppress(NotFound):
+                    change = {"metadata": {"ownerReferences": [owner]}}
+                    await self._cluster.patch(catalog.PERSISTENTVOLUMECLAIM, name, pod.metadata.namespace, change)
 
     async def _write_status(self, wanted: StatefulSet, slots: Sequence[Slot], current: str, update: str) -> None:
         meta, spec = wanted.metadata, wanted.spec
