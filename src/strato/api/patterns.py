@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import re2
 
 from strato.errors import StratoError
@@ -28,7 +30,7 @@ class Pattern:
         InvalidPattern: It is none.
     """
 
-    __slots__ = ("_longest", "_search", "size", "text")
+    __slots__ = ("_find_all", "_longest", "_search", "size", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -43,7 +45,7 @@ class Pattern:
             raise InvalidPattern(_go_message(reason)) from error
         except UnicodeEncodeError as error:
             raise InvalidPattern("invalid UTF-8") from error
-        self._search = compiled.search
+        self._search, self._find_all = compiled.search, compiled.finditer
         self.size = max(int(compiled.programsize), 1)
         """Instructions of the program."""
         self._longest = _MOST_STEPS // self.size
@@ -56,6 +58,15 @@ class Pattern:
             return self._search(text) is not None
         except UnicodeEncodeError:  # half a surrogate pair is no character of Go's
             return False
+
+    def found_in(self, text: str, most: int = -1) -> list[str]:
+        """Return what the pattern matches of a text, ``most`` at most if that is not negative."""
+        if len(text) > self._longest:
+            return []
+        try:
+            return [match.group() for match in islice(self._find_all(text), None if most < 0 else most)]
+        except UnicodeEncodeError:
+            return []
 
 
 _GO_MESSAGES = {

@@ -3,17 +3,19 @@
 Supported: literals, ``self``-style names, field and index access, ``has()``, arithmetic, comparison, ``in``, logic
 with CEL's error-tolerant ``||`` and ``&&``, the conditional operator, lists and maps, the macros ``all``, ``exists``,
 ``exists_one``, ``filter`` and ``map``, and the functions of `functions`; quantities and semantic versions, which
-selectors of devices compare; optional values as they are given (`Optional`). Not supported: unsigned numbers, bytes,
-types as values, time and duration types, URLs, IPs, ``format``, ``?.``. An expression that needs more is
-refused when compiled (`UnsupportedExpression`), never evaluated halfway. Types are checked when values meet, not
-before: what Kubernetes' checker refuses at once fails here when it is evaluated (`EvaluationError`). What an evaluation
-may cost is limited while it runs (`cost`); there is no estimate beforehand, so definitions are not refused for one.
+selectors of devices compare; addresses, networks, URLs, instants and durations (`libraries`); optional values as they
+are given (`Optional`). Not supported: unsigned numbers, bytes, types as values, ``format``, ``?.``. An expression that
+needs more is refused when compiled (`UnsupportedExpression`), never evaluated halfway. Types are checked when values
+meet, not before: what Kubernetes' checker refuses at once fails here when it is evaluated (`EvaluationError`). What an
+evaluation may cost is limited while it runs (`cost`); there is no estimate beforehand, so definitions are not refused
+for one.
 
 Own code, where a library would do: the one that exists (cel-python) takes a hundred times longer
 for a rule (2.5 ms), of which a job meets dozens each time it is written, and it needs two compiled packages.
 """
 
 from strato.api.cel.cost import OBJECT_LIMIT, CostExceeded, Meter, budget, pause
+from strato.api.cel.libraries import duration, timestamp
 from strato.api.cel.parser import compile_expression
 from strato.api.cel.values import (
     Env,
@@ -38,7 +40,9 @@ __all__ = [
     "Version",
     "budget",
     "compile_expression",
+    "duration",
     "pause",
     "quantity",
     "semver",
+    "timestamp",
 ]

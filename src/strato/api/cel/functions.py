@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
+from strato.api.cel import libraries
 from strato.api.cel.cost import charge, charge_for
 from strato.api.cel.operators import at_most, equal, plus, whole
 from strato.api.cel.values import EvaluationError, Optional, Version, no_overload, quantity, semver
@@ -201,6 +204,7 @@ def _compare(left: Any, right: Any) -> int:
 
 METHODS = _table(
     {
+        **libraries.METHODS,
         "size": [((_SIZED,), len)],
         "startsWith": [((str, str), str.startswith)],
         "endsWith": [((str, str), str.endswith)],
@@ -241,10 +245,15 @@ METHODS = _table(
 
 FUNCTIONS = _table(
     {
+        **libraries.FUNCTIONS,
         "size": [((_SIZED,), len)],
-        "int": [(((int, float, str),), _to_int)],
+        "int": [(((int, float, str),), _to_int), ((datetime,), lambda at: math.floor(at.timestamp()))],
         "double": [(((int, float, str),), float)],
-        "string": [(((int, float, str, bool),), _to_text)],
+        "string": [
+            (((int, float, str, bool, *libraries.ADDRESS, *libraries.NETWORK),), _to_text),
+            ((datetime,), lambda at: at.isoformat().replace("+00:00", "Z")),
+            ((timedelta,), lambda span: f"{_to_text(span.total_seconds())}s"),
+        ],
         "bool": [((bool,), bool), ((str,), _to_bool)],
         "dyn": [((object,), lambda value: value)],
         "matches": [((str, str), _matches)],

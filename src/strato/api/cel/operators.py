@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from strato.api.cel.cost import charge, charge_for
@@ -59,7 +60,20 @@ def plus(left: Any, right: Any) -> Any:
         if kind is str or kind is list:
             charge((len(left) + len(right)) // 64)
             return left + right
+    if (kind, type(right)) in _ADDED_TIMES:
+        return _in_range(operator.add, left, right)
     raise no_overload("_+_", left, right)
+
+
+_ADDED_TIMES = frozenset(((timedelta, timedelta), (timedelta, datetime), (datetime, timedelta)))
+_SUBTRACTED_TIMES = frozenset(((timedelta, timedelta), (datetime, datetime), (datetime, timedelta)))
+
+
+def _in_range(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    try:
+        return operation(left, right)
+    except OverflowError as error:
+        raise EvaluationError("timestamp overflow") from error
 
 
 def minus(left: Any, right: Any) -> Any:
@@ -68,6 +82,8 @@ def minus(left: Any, right: Any) -> Any:
         return whole(left - right)
     if type(left) is float and type(right) is float:
         return left - right
+    if (type(left), type(right)) in _SUBTRACTED_TIMES:
+        return _in_range(operator.sub, left, right)
     raise no_overload("_-_", left, right)
 
 
@@ -132,7 +148,7 @@ def equal(left: Any, right: Any) -> bool:
 def _comparable(left: Any, right: Any) -> bool:
     kind, other = type(left), type(right)
     if kind is other:
-        return kind in (int, float, str, bool)
+        return kind in (int, float, str, bool, datetime, timedelta)
     return kind in (int, float) and other in (int, float)
 
 

@@ -236,6 +236,10 @@ class _Parser:
         if name in _KEYWORDS:
             constant = _KEYWORDS[name]
             return lambda _: constant
+        following = [text for _, text in self.tokens[self._at : self._at + 3]]
+        if following[:1] == ["."] and following[2:] == ["("] and f"{name}.{following[1]}" in FUNCTIONS:
+            name = f"{name}.{following[1]}"
+            self._at += 2
         if not self._take("("):
             return _variable(name)
         if name == "has":

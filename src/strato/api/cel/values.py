@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from functools import total_ordering
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Any
+from urllib.parse import SplitResult
 
 from strato.api.quantity import Quantity, parse
 from strato.errors import StratoError
@@ -112,6 +115,13 @@ _NAMES: dict[type, str] = {
     Quantity: "kubernetes.Quantity",
     Version: "kubernetes.Semver",
     Optional: "optional_type",
+    datetime: "google.protobuf.Timestamp",
+    timedelta: "google.protobuf.Duration",
+    IPv4Address: "net.IP",
+    IPv6Address: "net.IP",
+    IPv4Interface: "net.CIDR",
+    IPv6Interface: "net.CIDR",
+    SplitResult: "kubernetes.URL",
 }
 
 

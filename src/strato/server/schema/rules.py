@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +42,8 @@ class RuleNode:
     keys: tuple[str, ...]
     """Map keys of a list of type map; empty when items have no identity."""
     properties: frozenset[str]
+    typed: Callable[[Any], Any] | None
+    """Makes instants and durations of texts whose format says so; None: there are none below here."""
 
 
 def compiled(schema: Schema) -> RuleNode | None:
@@ -56,7 +58,40 @@ def compiled(schema: Schema) -> RuleNode | None:
         return None
     is_map = schema.get("x-kubernetes-list-type") == "map"
     keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if is_map else ()
-    return RuleNode(own, members, below, each, keys, frozenset(properties))
+    return RuleNode(own, members, below, each, keys, frozenset(properties), _typed(schema) if own else None)
+
+
+_FORMATS: Mapping[str, Callable[[str], Any]] = {"date-time": cel.timestamp, "duration": cel.duration}
+
+
+def _typed(schema: Schema) -> Callable[[Any], Any] | None:
+    """Compile the reading of texts that rules see as instants and durations; what cannot be read stays a text."""
+    read = _FORMATS.get(schema.get("format") or "")
+    if read is not None and schema.get("type") == "string":
+        return lambda value: _read(read, value)
+    properties: Mapping[str, Schema] = schema.get("properties") or {}
+    members = {name: typed for name, inner in properties.items() if (typed := _typed(inner)) is not None}
+    extra, items = (_typed(one) if isinstance(one, Mapping) else None for one in map(schema.get, _BELOW))
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, dict):
+            kept = (
+                (name, inner, members.get(name, None if name in properties else extra)) for name, inner in value.items()
+            )
+            return {name: inner if typed is None else typed(inner) for name, inner, typed in kept}
+        return [items(item) for item in value] if items is not None and isinstance(value, list) else value
+
+    return convert if members or extra is not None or items is not None else None
+
+
+_BELOW = ("additionalProperties", "items")
+
+
+def _read(read: Callable[[str], Any], value: Any) -> Any:
+    try:
+        return read(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def unsupported(schema: Schema) -> list[str]:
@@ -105,9 +140,11 @@ def _program(text: str) -> cel.Program | str:
 def _evaluate(node: RuleNode, value: Any, old: Any, path: str) -> Iterator[Cause]:
     if value is None:
         return
+    typed = node.typed
+    seen = (value, old) if typed is None else (typed(value), None if old is None else typed(old))
     for rule in node.rules:
         cel.pause()
-        cause = _check(rule, value, old, path)
+        cause = _check(rule, value, seen, path)
         if cause is not None:
             yield cause
     if isinstance(value, dict):
@@ -130,8 +167,9 @@ def _key(node: RuleNode, item: Any) -> str:
     return json.dumps([item.get(key) for key in node.keys]) if isinstance(item, dict) and node.keys else ""
 
 
-def _check(rule: Mapping[str, Any], value: Any, old: Any, path: str) -> Cause | None:
-    text = rule["rule"]
+def _check(rule: Mapping[str, Any], value: Any, seen: tuple[Any, Any], path: str) -> Cause | None:
+    """Return why a rule does not hold of a value, None when it does; ``seen``: new and old, as rules see them."""
+    text, (new, old) = rule["rule"], seen
     transition = "oldSelf" in text
     program = _program(text)
     optional = bool(rule.get("optionalOldSelf"))
@@ -139,9 +177,9 @@ def _check(rule: Mapping[str, Any], value: Any, old: Any, path: str) -> Cause | 
         return None
     before = cel.Optional(old) if optional else old
     try:
-        if program({"self": value, "oldSelf": before} if transition else {"self": value}):
+        if program({"self": new, "oldSelf": before} if transition else {"self": new}):
             return None
-        message = _message(rule, value, before)
+        message = _message(rule, new, before)
     except cel.CostExceeded as error:
         raise _Stopped(text, path, json_type(value)) from error
     except cel.EvaluationError as error:
