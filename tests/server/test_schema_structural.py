@@ -187,3 +187,51 @@ def test_rules_that_cost_too_much_end_the_validation() -> None:
     each = {"type": "array", "items": {**items, "x-kubernetes-validations": [costly] * 3}}
     (one,) = of(a=each).validate({"spec": {"a": [["x"] * 200] * 50}})
     assert one.message.endswith("running out of cost budget, no further validation rules will be run")
+
+
+RATCHETED = StructuralSchema(
+    {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 3},
+            "size": {
+                "type": "integer",
+                "x-kubernetes-validations": [{"rule": "self < 5"}, {"rule": "self >= oldSelf"}],
+            },
+            "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+            "keyed": {
+                "type": "array",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["key"],
+                "items": {
+                    "type": "object",
+                    "properties": {"key": {"type": "string"}, "value": {"type": "integer", "maximum": 1}},
+                },
+            },
+        },
+    }
+)
+BROKEN = {
+    "name": "long",
+    "size": 9,
+    "tags": ["a", "z"],
+    "keyed": [{"key": "x", "value": 2}, {"key": "y", "value": 1}],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({}, ["keyed[0].value", "name", "tags[1]"]),
+        ({"size": 9}, []),
+        ({"name": "longer"}, ["name"]),
+        ({"size": 10}, ["size"]),
+        ({"tags": ["z", "a"]}, ["tags[0]"]),
+        ({"keyed": [{"key": "y", "value": 1}, {"key": "x", "value": 2}]}, []),
+        ({"keyed": [{"key": "y", "value": 2}, {"key": "x", "value": 2}]}, ["keyed[0].value"]),
+    ],
+)
+def test_an_update_may_leave_what_broke_the_schema_before_it_came(change: dict[str, Any], fields: list[str]) -> None:
+    old = BROKEN if change else None
+    causes = RATCHETED.validate({**BROKEN, **change}, old)
+    assert [cause.field for cause in causes if cause.field != "<nil>"] == fields

@@ -145,7 +145,7 @@ def _evaluate(node: RuleNode, value: Any, old: Any, path: str) -> Iterator[Cause
     for rule in node.rules:
         cel.pause()
         cause = _check(rule, value, seen, path)
-        if cause is not None:
+        if cause is not None and ("oldSelf" in rule["rule"] or old is None or value != old):  # see `violations.find`
             yield cause
     if isinstance(value, dict):
         for name, below in node.members.items():
@@ -159,8 +159,15 @@ def _evaluate(node: RuleNode, value: Any, old: Any, path: str) -> Iterator[Cause
                     yield from _evaluate(node.extra, inner, before, f"{path}.{name}" if path else name)
     elif isinstance(value, list) and node.items is not None:
         olds = {_key(node, item): item for item in old} if node.keys and isinstance(old, list) else {}
-        for index, item in enumerate(value):
-            yield from _evaluate(node.items, item, olds.get(_key(node, item)), f"{path}[{index}]")
+        causes = (
+            cause
+            for index, item in enumerate(value)
+            for cause in _evaluate(node.items, item, olds.get(_key(node, item)), f"{path}[{index}]")
+        )
+        first = next(causes, None)
+        if first is not None and (node.keys or old is None or value != old):
+            yield first
+            yield from causes
 
 
 def _key(node: RuleNode, item: Any) -> str:

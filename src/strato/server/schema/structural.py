@@ -56,11 +56,11 @@ class StructuralSchema:
             self._default(obj)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[Cause]:
-        """Return every violation; ``old`` is the stored object of an update, for transition rules.
+        """Return every violation; ``old`` is the stored object of an update: what it broke already, it may break still.
 
         Nulls that may not be are dropped from ``obj``, as a real server drops them.
         """
-        causes = [] if self._valid(obj) else self._violations(obj)
+        causes = [] if self._valid(obj) else self._violations(obj, old)
         if self._rules is not None:
             if any(cause.reason in _BLOCKING for cause in causes):
                 causes.append(_UNCHECKED)
@@ -68,10 +68,10 @@ class StructuralSchema:
                 causes += rules.evaluate(self._rules, obj, old)
         return causes
 
-    def _violations(self, obj: dict[str, Any]) -> list[Cause]:
+    def _violations(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         if violations.drop_nulls(self._schema, obj) and self._valid(obj):
             return []
-        return violations.find(self._schema, obj)
+        return violations.find(self._schema, obj, old=old)
 
 
 _BLOCKING = frozenset((NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID))

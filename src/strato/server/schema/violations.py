@@ -17,13 +17,19 @@ from strato.errors import Cause
 Schema = Mapping[str, Any]
 
 
-def find(schema: Schema, value: Any, path: str = "") -> list[Cause]:
-    """Return every violation of ``value`` below ``path``; rules in CEL are not looked at."""
-    return list(_find(schema, value, path))
+def find(schema: Schema, value: Any, path: str = "", old: Any = None) -> list[Cause]:
+    """Return every violation of ``value`` below ``path``; rules in CEL are not looked at.
+
+    What an update leaves as it was (``old``) may break rules that came later, as in Kubernetes ("ratcheting"): so an
+    object can be written after its definition has become stricter. Items of lists are paired by their map keys.
+    """
+    return list(_find(schema, value, path, old))
 
 
-def _find(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
+def _find(schema: Schema, value: Any, path: str, old: Any = None) -> Iterator[Cause]:
     if value is None and schema.get("nullable"):
+        return
+    if old is not None and value == old and path not in _TYPE_FIELDS:
         return
     wrong_type = _type_problem(schema, value, path)
     if wrong_type is not None:
@@ -41,10 +47,13 @@ def _find(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
     elif isinstance(value, str):
         yield from _text_problems(schema, value, path)
     elif isinstance(value, list):
-        yield from _list_problems(schema, value, path)
+        yield from _list_problems(schema, value, path, old)
     elif isinstance(value, dict):
-        yield from _object_problems(schema, value, path)
+        yield from _object_problems(schema, value, path, old)
     yield from _junctor_problems(schema, value, path)
+
+
+_TYPE_FIELDS = ("apiVersion", "kind")
 
 
 def _invalid(value: Any, path: str, text: str) -> Cause:
@@ -152,7 +161,7 @@ def _text_problems(schema: Schema, value: str, path: str) -> Iterator[Cause]:
         yield Cause(TYPE_INVALID, f"Invalid value: {shown}: {path} in body must be of type {name}: {shown}", path)
 
 
-def _list_problems(schema: Schema, value: list[Any], path: str) -> Iterator[Cause]:
+def _list_problems(schema: Schema, value: list[Any], path: str, old: Any) -> Iterator[Cause]:
     low, high = schema.get("minItems"), schema.get("maxItems")
     if low is not None and len(value) < low:
         yield Cause(INVALID, f"Invalid value: {len(value)}: {path} in body should have at least {low} items", path)
@@ -162,8 +171,24 @@ def _list_problems(schema: Schema, value: list[Any], path: str) -> Iterator[Caus
         yield Cause(DUPLICATE, f"Duplicate value: {_shown(key)}", f"{path}[{index}]")
     items = schema.get("items")
     if isinstance(items, Mapping):
+        olds = items_by_key(schema, old)
         for index, item in enumerate(value):
-            yield from _find(items, item, f"{path}[{index}]")
+            yield from _find(items, item, f"{path}[{index}]", olds.get(item_key(schema, item)))
+
+
+def item_key(schema: Schema, item: Any) -> str:
+    """Return the map key of an item as text; empty where items have none."""
+    keys: Sequence[str] = schema.get("x-kubernetes-list-map-keys") or ()
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(item, dict):
+        return ""
+    return json.dumps([item.get(key) for key in keys])
+
+
+def items_by_key(schema: Schema, items: Any) -> dict[str, Any]:
+    """Return the items of a list of type map by their keys; none of any other list."""
+    found = {item_key(schema, item): item for item in items} if isinstance(items, list) else {}
+    found.pop("", None)
+    return found
 
 
 def duplicates(schema: Schema, value: Sequence[Any]) -> list[tuple[int, Any]]:
@@ -186,7 +211,7 @@ def duplicates(schema: Schema, value: Sequence[Any]) -> list[tuple[int, Any]]:
     return found
 
 
-def _object_problems(schema: Schema, value: dict[str, Any], path: str) -> Iterator[Cause]:
+def _object_problems(schema: Schema, value: dict[str, Any], path: str, old: Any) -> Iterator[Cause]:
     if schema.get("x-kubernetes-embedded-resource"):
         for name in embedded_problems(value):
             yield Cause(REQUIRED, "Required value", _join(path, name))
@@ -201,10 +226,11 @@ def _object_problems(schema: Schema, value: dict[str, Any], path: str) -> Iterat
     properties: Mapping[str, Schema] = schema.get("properties") or {}
     extra = schema.get("additionalProperties")
     for name, inner in sorted(value.items()):
+        before = old.get(name) if isinstance(old, dict) else None
         if name in properties:
-            yield from _find(properties[name], inner, _join(path, name))
+            yield from _find(properties[name], inner, _join(path, name), before)
         elif isinstance(extra, Mapping):
-            yield from _find(extra, inner, _join(path, name))
+            yield from _find(extra, inner, _join(path, name), before)
 
 
 def _join(path: str, name: str) -> str:
