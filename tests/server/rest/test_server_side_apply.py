@@ -149,6 +149,34 @@ def test_what_the_clusters_own_parts_create_is_tracked_once_somebody_applies() -
     run(play)
 
 
+@pytest.mark.parametrize(
+    ("plural", "query", "owners"),
+    [
+        ("configmaps", {}, ["client"]),
+        ("configmaps", {"fieldManager": "me"}, ["me"]),
+        ("pods", {}, []),
+        ("pods", {"fieldManager": "me"}, ["me"]),
+    ],
+)
+def test_pods_are_tracked_where_a_field_manager_creates_them(
+    plural: str, query: dict[str, str], owners: list[str]
+) -> None:
+    """Alike whether a creation is taken from the cache, as from the third of one spec on."""
+    body = {"pods": {"spec": {"containers": [{"name": "c", "image": "i"}]}}, "configmaps": {"data": {"a": "b"}}}[plural]
+
+    async def play(world: World) -> None:
+        for at in range(6):
+            kind = {"pods": "Pod", "configmaps": "ConfigMap"}[plural]
+            obj = {"apiVersion": "v1", "kind": kind, "metadata": {"name": f"n{at}"}, **body}
+            status, stored = await world.ask(
+                "POST", f"/api/v1/namespaces/default/{plural}", obj, agent="client/1.0", **query
+            )
+            assert status == 201
+            assert [entry["manager"] for entry in stored["metadata"].get("managedFields", ())] == owners
+
+    run(play)
+
+
 def test_statuses_are_owned_by_themselves() -> None:
     async def play(world: World) -> None:
         status = {**NAME_ONLY, "spec": {"replicas": 9}, "status": {"readyReplicas": 2}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,7 +48,8 @@ def _merged_items(kind: ListType, live: Sequence[Any], applied: Sequence[Any]) -
     theirs = [item_element(kind, item) for item in applied]
     given = dict(zip(theirs, applied, strict=True))
     if len(given) < len(theirs):
-        twice = next(element for at, element in enumerate(theirs) if element in theirs[:at])
+        counts = Counter(theirs)
+        twice = next(element for element in theirs if counts[element] > 1)
         raise Misfit(f"duplicate entries for key {element_text(twice)}")
     there: dict[str, Any] = {}
     for element, item in zip(mine, live, strict=True):

@@ -20,6 +20,8 @@ Path = tuple[str, ...]
 MEMBER = "."
 """The path that leads here is in the set."""
 LEAF: FieldSet = {MEMBER: {}}
+_SHORT = 256
+"""Longer elements are read and ordered anew each time: clients choose how long they are."""
 _INDEX = re.compile(r"[+-]?\d+")
 _decode: Callable[[str], Any] = msgspec.json.Decoder().decode
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
@@ -58,13 +60,16 @@ def _canonical(value: Any) -> Any:
     return [_canonical(inner) for inner in value] if isinstance(value, list) else value
 
 
-@lru_cache(maxsize=4096)
 def read_element(text: str) -> str | None:
     """Return the canonical form of an element; None for a kind of element that is not known.
 
     Raises:
         InvalidFields: It cannot be read.
     """
+    return _read_short(text) if len(text) <= _SHORT else _read_element(text)
+
+
+def _read_element(text: str) -> str | None:
     if len(text) < 2:
         raise InvalidFields("key must be 2 characters long:")
     if text[1] != ":":
@@ -87,6 +92,9 @@ def read_element(text: str) -> str | None:
     if not isinstance(value, dict):
         raise InvalidFields(f"{text}: the keys of an item must be an object")
     return key_element(value)
+
+
+_read_short = lru_cache(maxsize=4096)(_read_element)
 
 
 def text_of(path: Sequence[str]) -> str:
@@ -115,9 +123,12 @@ def _value_text(value: Any) -> str:
     return _encode(value).decode()
 
 
-@lru_cache(maxsize=4096)
 def _order(element: str) -> tuple[Any, ...]:
     """Return what siblings are sorted by."""
+    return _short_order(element) if len(element) <= _SHORT else _order_of(element)
+
+
+def _order_of(element: str) -> tuple[Any, ...]:
     letter, rest = element[0], element[2:]
     if letter == MEMBER:
         return (0,)
@@ -126,6 +137,9 @@ def _order(element: str) -> tuple[Any, ...]:
     if letter == "k":
         return (2, *((name, _value_order(value)) for name, value in _decode(rest).items()))
     return (3, _value_order(_decode(rest))) if letter == "v" else (4, int(rest))
+
+
+_short_order = lru_cache(maxsize=4096)(_order_of)
 
 
 def _value_order(value: Any) -> tuple[Any, ...]:

@@ -2,11 +2,13 @@
 
 Entries cost a comparison of the whole object, so only objects that have some are tracked. They get their first when a
 client that names itself creates them, or when somebody applies; what the cluster's own parts create has none until
-then (docs/design/field-ownership.md).
+then, nor have pods and jobs of clients whose name is only that of their program (docs/design/field-ownership.md).
 """
 
 from __future__ import annotations
 
+from strato.api import catalog
+from strato.api.kinds import Kind
 from strato.api.status import forbidden_field, required
 from strato.api.wire import Request
 from strato.clock import format_time
@@ -21,6 +23,7 @@ from strato.server.rest.state import State
 APPLY_PATCH = "application/apply-patch+yaml"
 _OWN_AGENT = "strato"
 _MAX_NAME_BYTES = 128
+_BY_THE_THOUSAND = (catalog.POD, catalog.VCJOB, catalog.PODGROUP, catalog.LEASE, catalog.EVENT)
 _STATUS_OWNED = b'"f:status":'
 
 
@@ -35,9 +38,14 @@ def manager_name(request: Request) -> str:
 
 
 def names_itself(request: Request) -> bool:
-    """Return whether what a request creates is tracked: the cluster's own parts and commands name nothing."""
+    """Return whether a request says whose it is: the cluster's own parts and commands name nothing."""
     agent = request.headers.get("user-agent", "")
     return "fieldManager" in request.query or (agent != "" and not agent.startswith(_OWN_AGENT + "/"))
+
+
+def is_tracked_from_creation(request: Request, kind: Kind) -> bool:
+    """Return whether what a request creates has entries from the start."""
+    return "fieldManager" in request.query or (kind not in _BY_THE_THOUSAND and names_itself(request))
 
 
 def needs_tracking(request: Request, body: bytes) -> bool:
@@ -63,7 +71,7 @@ def track(state: State, draft: Draft) -> None:
     if draft.entries is not None:
         return
     if old is None:
-        is_tracked = names_itself(request)
+        is_tracked = is_tracked_from_creation(request, draft.served.kind)
     else:
         is_tracked = "managedFields" in old["metadata"] or bool(draft.obj["metadata"].get("managedFields"))
     if is_tracked:

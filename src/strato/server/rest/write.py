@@ -102,7 +102,7 @@ class Writer:
             self._state.memoises
             and served.form is None
             and not request.query
-            and not ownership.names_itself(request)
+            and not ownership.is_tracked_from_creation(request, served.kind)
             and request.headers.get("content-type") == "application/json"
             and len(request.body) <= UNCOUNTED_BYTES
             and served.is_stored_as_served
