@@ -556,3 +556,34 @@ def test_hand_made_endpoints_are_mirrored() -> None:
         assert await shown() == []
 
     play(scenario)
+
+
+def test_pods_bear_a_taint_for_their_time_and_say_why_they_go() -> None:
+    """Kubectl's taints do not say since when they are there."""
+
+    def bearing(name: str, *, seconds: int | None) -> dict[str, Any]:
+        borne: dict[str, Any] = {"key": "k", "operator": "Exists", "effect": "NoExecute"}
+        tolerations = [borne | ({} if seconds is None else {"tolerationSeconds": seconds})]
+        return pod(name, {}, tolerations=[] if seconds == 0 else tolerations, nodeName="n")
+
+    async def scenario(world: World) -> None:
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2030-01-01T00:00:00Z"}
+        await world.cluster.create(catalog.NODE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+        await world.cluster.patch(Node, "n", "", {"status": {"conditions": [ready]}}, subresource="status")
+        for name, seconds in (("none", 0), ("some", 20), ("all", None)):
+            await world.cluster.create(Pod, bearing(name, seconds=seconds), "default")
+        await world.settle(1)
+        await world.cluster.patch(Node, "n", "", {"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}})
+        await world.settle(3)
+        assert set(await world.pods()) == {"some", "all"}
+        await world.cluster.create(Pod, bearing("late", seconds=20), "default")
+        await world.settle(12)
+        assert set(await world.pods()) == {"some", "all", "late"}
+        await world.settle(6)
+        assert set(await world.pods()) == {"all", "late"}
+        await world.settle(12)
+        assert set(await world.pods()) == {"all"}
+        events = (await world.cluster.list(Event, "default")).items
+        assert sum(event.reason == "TaintManagerEviction" for event in events) == 3
+
+    play(scenario, enabled=("kube-node-lifecycle-controller",))

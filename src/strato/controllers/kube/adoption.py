@@ -23,7 +23,14 @@ _ORPHANS = "orphans"
 
 def index_orphans(informer: Informer[V]) -> None:
     """Index what nobody manages, by namespace; it costs nothing before it is read."""
-    informer.add_index(_ORPHANS, lambda one: () if one.metadata.controller is not None else (one.metadata.namespace,))
+    informer.add_index(_ORPHANS, _orphaned_in)
+
+
+def _orphaned_in(one: Object) -> tuple[str, ...]:
+    """Return where an object is that nobody manages. It is asked of every change: the first owner mostly decides."""
+    owners = one.metadata.owner_references
+    managed = owners and (owners[0].controller or one.metadata.controller is not None)
+    return () if managed else (one.metadata.namespace,)
 
 
 def orphans(informer: Informer[V], namespace: str) -> Iterable[V]:

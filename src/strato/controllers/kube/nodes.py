@@ -23,6 +23,7 @@ from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import Clock, format_time, parse_time
 from strato.controllers.kube.taints import MANAGED, NO_EXECUTE, present_taints, seconds_to_stay, wanted_taints
 from strato.controllers.parallel import for_each
+from strato.controllers.recorder import Recorder
 from strato.errors import Conflict, NotFound
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
@@ -43,7 +44,7 @@ class NodeLifecycleController:
 
     name: ClassVar[str] = "kube-node-lifecycle-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
         self._cluster = cluster
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue(clock)
@@ -52,6 +53,9 @@ class NodeLifecycleController:
         self._planned: dict[str, float] = {}
         """Monotonic instant at which each node is looked at next, while it counts as alive."""
         self._on_node_pods: defaultdict[str, set[Key]] = defaultdict(set)
+        self._recorder = recorder
+        self._tainted: dict[str, dict[tuple[str, str], float]] = {}
+        """When each node got its NoExecute taints, by key and value; one without a time is dated when seen."""
         self._nodes = informers.informer(Node)
         self._leases = informers.informer(Lease)
         self._pods = informers.informer(Pod)
@@ -227,18 +231,26 @@ class NodeLifecycleController:
 
     async def _evict(self, node: Node, *, again: float) -> float | None:
         """Delete the pods whose time under NoExecute taints is up; returns when to look at the node again."""
+        name, now = node.metadata.name, self._clock.now()
         taints = [taint for taint in node.spec.taints if taint.effect == NO_EXECUTE]
         if not taints:
+            self._tainted.pop(name, None)
             return max(0.001, again)
-        now = self._clock.now()
-        since = max((parse_time(t.time_added) for t in taints if t.time_added), default=now)
+        seen = self._tainted.get(name, {})
+        self._tainted[name] = {
+            (t.key, t.value): parse_time(t.time_added) if t.time_added else seen.get((t.key, t.value), now)
+            for t in taints
+        }
+        since = max(self._tainted[name].values())
         next_look = again
         due: list[Key] = []
-        for key in sorted(self._on_node_pods.get(node.metadata.name, ())):
+        for key in sorted(self._on_node_pods.get(name, ())):
             pod = self._pods.get(key)
             if pod is None or pod.metadata.deletion_timestamp is not None or pod.is_finished:
                 continue
-            left = since + seconds_to_stay(pod.spec.tolerations, taints) - now
+            created = pod.metadata.creation_timestamp
+            begin = max(since, parse_time(created)) if created else since  # a pod that came later has its time as well
+            left = begin + seconds_to_stay(pod.spec.tolerations, taints) - now
             if left <= 0:
                 due.append(key)
             elif left < math.inf:
@@ -256,11 +268,27 @@ class NodeLifecycleController:
         except NotFound:
             await self._delete(keys, grace_seconds=0)
 
+    async def _mark_evicted(self, pod: Pod) -> None:
+        """Say on a pod why it goes: whoever owns it may treat disruptions unlike failures."""
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+            "lastTransitionTime": format_time(self._clock.now()),
+        }
+        body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+        name, namespace = pod.key.name, pod.key.namespace
+        await self._cluster.patch(Pod, name, namespace, body, patch_type=PatchType.STRATEGIC, subresource="status")
+        self._recorder.event(pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {pod.key}")
+
     async def _delete(self, keys: list[Key], *, grace_seconds: int | None) -> None:
         async def delete(key: Key) -> None:
             pod = self._pods.get(key)
             options: dict[str, Any] = {"uid": pod.metadata.uid} if pod is not None else {}
             try:
+                if pod is not None and grace_seconds is None:
+                    await self._mark_evicted(pod)
                 await self._cluster.delete(Pod, key.name, key.namespace, grace_period_seconds=grace_seconds, **options)
             except NotFound:
                 return

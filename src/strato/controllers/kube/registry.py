@@ -71,7 +71,6 @@ KUBE: Mapping[str, Factory] = {
             RootCertificateController,
             EndpointsController,
             EndpointSliceMirror,
-            NodeLifecycleController,
             DisruptionController,
             QuotaController,
             EphemeralClaimController,
@@ -81,6 +80,7 @@ KUBE: Mapping[str, Factory] = {
         controller.name: _recording(controller)
         for controller in (
             GarbageCollector,
+            NodeLifecycleController,
             ReplicaSetController,
             ReplicationControllerController,
             AutoscalerController,
