@@ -34,6 +34,7 @@ def metric(kind: str = "Resource", **source: Any) -> dict[str, Any]:
         ({"minReplicas": 0}, "spec.minReplicas"),
         ({"scaleTargetRef": {"kind": "x"}}, "spec.scaleTargetRef.name"),
         ({"scaleTargetRef": {**TARGET, "name": "a/b"}}, "spec.scaleTargetRef.name"),
+        ({"scaleTargetRef": {**TARGET, "name": ".."}}, "spec.scaleTargetRef.name"),
         ({"metrics": [{"type": "Odd"}]}, "spec.metrics[0].type"),
         ({"metrics": [{"type": "Resource"}]}, "spec.metrics[0].resource"),
         ({"metrics": [metric("ContainerResource")]}, "spec.metrics[0].containerResource.container"),

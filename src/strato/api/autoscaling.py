@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from strato.api import names
 from strato.api.meta import Condition, Object, View
 from strato.api.quantity import InvalidQuantity, parse
 from strato.api.shapes import LabelSelector
@@ -172,8 +173,9 @@ def _problems(spec: Json) -> Iterator[Cause]:
     for member in ("kind", "name"):
         if not target.get(member):
             yield required(f"spec.scaleTargetRef.{member}")
-        elif "/" in target[member] or "%" in target[member]:
-            yield invalid_value(f"spec.scaleTargetRef.{member}", target[member], "may not contain '/' or '%'")
+            continue
+        for text in names.check_path_segment(target[member]):
+            yield invalid_value(f"spec.scaleTargetRef.{member}", target[member], text)
     for index, metric in enumerate(spec.get("metrics") or ()):
         yield from _metric_problems(metric, f"spec.metrics[{index}]")
     for name, rules in (spec.get("behavior") or {}).items():

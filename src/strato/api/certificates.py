@@ -106,11 +106,19 @@ def parse_request(text: str) -> x509.CertificateSigningRequest:
         raise ValueError("PEM block type must be CERTIFICATE REQUEST")
     try:
         request = x509.load_pem_x509_csr(pem)
+        _, _ = request.subject, request.extensions  # what is read of it later can be read
         if request.is_signature_valid:
             return request
-    except (UnsupportedAlgorithm, TypeError, ValueError) as error:
+    except (UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension, TypeError, ValueError) as error:
         raise ValueError(str(error)) from error
     raise ValueError("the signature is not that of the key in the request")
+
+
+def common_name(request: x509.CertificateSigningRequest) -> str:
+    """Return the name it asks for; the last of several counts, as with certificates."""
+    from cryptography.x509.oid import NameOID
+
+    return "".join(str(one.value) for one in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[-1:])
 
 
 def _certificate_problem(text: str) -> str:
@@ -125,7 +133,7 @@ def _certificate_problem(text: str) -> str:
                 return f'only CERTIFICATE PEM blocks are allowed, found "{block}"'
         if not x509.load_pem_x509_certificates(pem):
             return "must contain at least one CERTIFICATE PEM block"
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         return str(error)
     return ""
 
@@ -269,8 +277,7 @@ def signer_problem(request: x509.CertificateSigningRequest, signer: str, usages:
     ):
         if kind in kinds - allowed:
             return f"{word} subjectAltNames are not allowed"
-    called = [str(one.value) for one in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    if not called or not called[-1].startswith("system:node:"):
+    if not common_name(request).startswith("system:node:"):
         return "subject common name does not begin with system:node:"
     accepted = _kubelet_usages("server auth" if serves else "client auth")
     return "" if set(usages) in accepted else f"usages did not match [{' '.join(sorted(accepted[1]))}]"

@@ -84,6 +84,21 @@ async def test_a_request_is_checked(client: Client, spec: dict[str, Any], field:
     assert field.encode() in answer.body
 
 
+def odd_version() -> str:
+    """Return a request that says it is of a version that there is not."""
+    der = bytearray(x509.load_pem_x509_csr(base64.b64decode(REQUEST)).public_bytes(Encoding.DER))
+    der[der.index(b"\x02\x01\x00") + 2] = 7
+    text = base64.encodebytes(bytes(der)).decode()
+    return base64.b64encode(
+        f"-----BEGIN CERTIFICATE REQUEST-----\n{text}-----END CERTIFICATE REQUEST-----".encode()
+    ).decode()
+
+
+async def test_a_request_of_a_version_that_there_is_not_is_refused(client: Client) -> None:
+    refused = await client.ask("POST", PATH, csr(request=odd_version()), code=422)
+    assert [cause["field"] for cause in refused["details"]["causes"]] == ["spec.request"]
+
+
 async def test_nobody_gets_the_certificate_of_an_administrator(client: Client) -> None:
     refused = await client.ask("POST", PATH, csr(request=pem("x", "system:masters")), code=403)
     assert "system:masters group is not allowed" in refused["message"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from strato.api.metrics import Used, hollow_usage
+from strato.api.wire import Request
 from strato.clock import VirtualClock
 from strato.server.embedded import in_memory_server
-from tests.server.asking import MERGE, Client
+from tests.server.asking import ADMIN, MERGE, Client
 
 PODS, METRICS = "/api/v1/namespaces/default/pods", "/apis/metrics.k8s.io/v1beta1"
 REQUESTS = {"requests": {"cpu": "500m", "memory": "64Mi"}}
@@ -91,6 +93,15 @@ def test_a_ratio_that_is_none_is_one(ratio: str) -> None:
         "status": {"containerStatuses": [{"name": "a", "state": {"running": {}}}]},
     }
     assert hollow_usage(pod) == {"a": Used(500_000_000, 64 << 20)}
+
+
+async def test_a_table_has_what_is_used(client: Client) -> None:
+    await put_pod(client, "p", "h")
+    asked = Request(
+        "GET", f"{METRICS}/pods", {}, {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}, b"", ADMIN
+    )
+    table = json.loads((await client.server.handle(asked)).body)
+    assert [row["cells"] for row in table["rows"]] == [["p", "500m", "64Mi", "15.000s"]]
 
 
 async def test_nothing_can_be_written(client: Client) -> None:

@@ -5,8 +5,10 @@ What is decided is in `scaling`; here metrics and scales are read and written. S
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
@@ -29,6 +31,8 @@ from strato.errors import ApiError, NotFound
 
 PERIOD_SECONDS: Final = 15.0
 _KIND = catalog.HORIZONTALPODAUTOSCALER
+_API_VERSION = re.compile(r"([a-z0-9.-]+/)?v[a-z0-9]+")
+"""What may stand in the path of a request: it is made with more rights than who wrote the autoscaler has."""
 _UNABLE: Final = "the HPA was unable to compute the replica count: "
 
 
@@ -135,7 +139,7 @@ class AutoscalerController(KeyedController):
         try:
             plural = await self._plural(target)
             group = f"/apis/{target.api_version}" if "/" in target.api_version else f"/api/{target.api_version}"
-            path = f"{group}/namespaces/{namespace}/{plural}/{target.name}/scale"
+            path = f"{group}/namespaces/{namespace}/{plural}/{quote(target.name, safe='')}/scale"
             scale = msgspec.json.decode(await self._cluster.raw("GET", path))
         except ApiError as error:
             text = f"the HPA controller was unable to get the target's current scale: {error}"
@@ -157,6 +161,8 @@ class AutoscalerController(KeyedController):
         Raises:
             ApiError: There is none.
         """
+        if not _API_VERSION.fullmatch(target.api_version):
+            raise NotFound(f'no matches for kind "{target.kind}" in version "{target.api_version}"')
         known: Kind | None = catalog.find_named(target.api_version, target.kind)
         if known is not None:
             return known.plural

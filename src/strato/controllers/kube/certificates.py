@@ -69,7 +69,7 @@ class CertificateController(KeyedController):
         parsed = certificates.parse_request(spec.request)
         if certificates.signer_problem(parsed, spec.signer_name, spec.usages):
             return
-        is_own = parsed.subject.rfc4514_string().split(",")[0] == f"CN={spec.username}"
+        is_own = certificates.common_name(parsed) == spec.username
         tried = (("selfnodeclient", "self kubelet"),) if is_own else ()
         for subresource, words in (*tried, ("nodeclient", "kubelet")):
             if await self._may(request, subresource):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -16,15 +16,16 @@ from strato.api.metrics import Used, hollow_usage, running_containers
 from strato.api.status import not_found
 from strato.api.wire import Request, Response
 from strato.clock import format_time
-from strato.server import tables
 from strato.server.fields import Filter
 from strato.server.flowcontrol.dispatch import Steps
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
-from strato.server.rest.representations import wants_table
+from strato.server.rest import representations
+from strato.server.rest.collections import answered
 from strato.server.rest.state import State, object_key
 
+T = TypeVar("T")
 _AT_ONCE = 100
 """Pods looked at in a slice, about 3 ms."""
 _HOLLOW = ("node.kubernetes.io/instance-type", "hollow")
@@ -48,9 +49,9 @@ class MetricsReader:
     def __init__(self, state: State) -> None:
         self._state = state
         self.source: UsageSource | None = None
-        self._kinds: Mapping[Kind, tuple[Kind, Callable[[Measured, Filter, ResourcePath], Steps[list[Json]]]]] = {
-            catalog.PODMETRICS: (catalog.POD, self._pods),
-            catalog.NODEMETRICS: (catalog.NODE, self._nodes),
+        self._kinds: Mapping[Kind, Callable[[Measured, Filter, ResourcePath], Steps[list[bytes]]]] = {
+            catalog.PODMETRICS: self._pods,
+            catalog.NODEMETRICS: self._nodes,
         }
 
     def answers(self, kind: Kind) -> bool:
@@ -67,17 +68,15 @@ class MetricsReader:
         wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
         measured = {} if self.source is None else await asyncio.to_thread(self.source.measure)
         flows = self._state.flows
-        steps = self._kinds[kind][1](measured, wanted, target)
-        found = await flows.dispatcher.finish_seated(flows.flow_of(request), steps)
+        flow, steps = flows.flow_of(request), self._kinds[kind](measured, wanted, target)
+        found = await flows.dispatcher.finish_seated(flow, steps)
         if target.name and not found:
             raise not_found(kind, target.name)
-        if wants_table(request):
-            include, now = request.param("includeObject") or "Metadata", self._state.clock.now()
-            return Response(200, encode(tables.render(kind, found, list_meta={}, include_object=include, now=now)))
+        now = self._state.clock.now()
         if target.name:
-            return Response(200, encode(found[0]))
-        head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": {}}
-        return Response(200, encode({**head, "items": found}))
+            return representations.shown(request, served, found[0], now=now)
+        text = representations.list_text(request, served, found, {}, "", now)
+        return answered(flows.dispatcher, flow, text)
 
     def _bodies(self, kind: Kind, target: ResourcePath) -> Iterator[bytes]:
         bucket = self._state.bucket(kind)
@@ -87,8 +86,8 @@ class MetricsReader:
         prefix = f"{target.namespace}/" if target.namespace else ""
         return (body for _, body in bucket.snapshot(self._state.store.published).items(prefix))
 
-    def _pods(self, measured: Measured, wanted: Filter, target: ResourcePath) -> Steps[list[Json]]:
-        found: list[Json] = []
+    def _pods(self, measured: Measured, wanted: Filter, target: ResourcePath) -> Steps[list[bytes]]:
+        found: list[bytes] = []
 
         def look(bodies: Sequence[bytes]) -> None:
             for body in bodies:
@@ -97,33 +96,41 @@ class MetricsReader:
                 if pod is not None and used:
                     rows = [{"name": name, "usage": one.quantities()} for name, one in used.items()]
                     window = max(one.window_seconds for one in used.values())
-                    found.append({**self._head(catalog.PODMETRICS, pod, window), "containers": rows})
+                    found.append(encode({**self._head(catalog.PODMETRICS, pod, window), "containers": rows}))
 
         yield from _slices(self._bodies(catalog.POD, target), look)
         return found
 
-    def _nodes(self, measured: Measured, wanted: Filter, target: ResourcePath) -> Steps[list[Json]]:
-        nodes = [_decode(body) for body in self._bodies(catalog.NODE, target) if wanted.matches(body)]
-        used = {node["metadata"]["name"]: Used() for node in nodes if _is_hollow(node)}
+    def _nodes(self, measured: Measured, wanted: Filter, target: ResourcePath) -> Steps[list[bytes]]:
+        nodes: dict[str, Json] = {}
+        """What there is to say of each, but for its usage."""
+        used: dict[str, Used] = {}
 
-        def look(bodies: Sequence[bytes]) -> None:
+        def look_at_nodes(bodies: Sequence[bytes]) -> None:
+            for node in map(_decode, filter(wanted.matches, bodies)):
+                name = node["metadata"]["name"]
+                own = measured.get(name)
+                if own is not None or _is_hollow(node):
+                    used[name] = Used() if own is None else own[""]
+                    nodes[name] = self._head(catalog.NODEMETRICS, node, used[name].window_seconds)
+
+        def look_at_pods(bodies: Sequence[bytes]) -> None:
             for body in bodies:
                 pod = _decode(body)
                 name = pod["spec"].get("nodeName")
-                if name in used:
+                if name in used and name not in measured:
                     used[name] = sum(hollow_usage(pod).values(), used[name])
 
-        if used:
-            yield from _slices(self._bodies(catalog.POD, ResourcePath("", "v1", "pods", "", "", "")), look)
-        for node in nodes:
-            own = measured.get(node["metadata"]["name"])
-            if own is not None:
-                used[node["metadata"]["name"]] = own[""]
-        return [
-            {**self._head(catalog.NODEMETRICS, node, one.window_seconds), "usage": one.quantities()}
-            for node in nodes
-            if (one := used.get(node["metadata"]["name"])) is not None
-        ]
+        yield from _slices(self._bodies(catalog.NODE, target), look_at_nodes)
+        if used.keys() - measured.keys():
+            yield from _slices(self._bodies(catalog.POD, ResourcePath("", "v1", "pods", "", "", "")), look_at_pods)
+        found: list[bytes] = []
+
+        def write(names: Sequence[str]) -> None:
+            found.extend(encode({**nodes[name], "usage": used[name].quantities()}) for name in names)
+
+        yield from _slices(iter(nodes), write)
+        return found
 
     def _usage(self, pod: Json, measured: Measured) -> Mapping[str, Used]:
         name = pod["spec"].get("nodeName")
@@ -151,6 +158,6 @@ def _is_hollow(node: Json) -> bool:
     return (node["metadata"].get("labels") or {}).get(_HOLLOW[0]) == _HOLLOW[1]
 
 
-def _slices(bodies: Iterator[bytes], look: Callable[[Sequence[bytes]], None]) -> Steps[None]:
-    while some := list(islice(bodies, _AT_ONCE)):
+def _slices(items: Iterator[T], look: Callable[[Sequence[T]], None]) -> Steps[None]:
+    while some := list(islice(items, _AT_ONCE)):
         yield partial(look, some)
