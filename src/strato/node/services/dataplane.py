@@ -89,6 +89,18 @@ class DataPlane:
             del self._places[key]
         return "; ".join(problems)
 
+    @property
+    def connections(self) -> int:
+        """How many connections are being passed on."""
+        return self._connections.count
+
+    def close(self) -> None:
+        """Open nothing any more; connections go on."""
+        for _, _, frontend in self._open.values():
+            frontend.close()
+        self._open.clear()
+        self._places.clear()
+
     async def _listen(self, key: str, place: Place) -> str:
         protocol, address, port = place
         if place in self._open:

@@ -53,7 +53,8 @@ class _End(asyncio.Protocol):
         self.other: _End | None = None
         self._early = bytearray()
         """What came before there was another side."""
-        self._has_ended = False
+        self.has_ended = False
+        """Whether nothing more comes from there."""
         self.on_lost: Callable[[], None] = lambda: None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,7 +74,7 @@ class _End(asyncio.Protocol):
         if self._early:
             self.other.transport.write(bytes(self._early))
             self._early.clear()
-        if self._has_ended:
+        if self.has_ended:
             self.other.transport.write_eof()
 
     def data_received(self, data: bytes) -> None:
@@ -84,13 +85,15 @@ class _End(asyncio.Protocol):
             self.transport.pause_reading()
 
     def eof_received(self) -> bool:
-        self._has_ended = True
-        other = self.other.transport if self.other is not None else None
-        if other is not None:
-            if other.is_closing():
-                return False
-            other.write_eof()
-        return True  # the other direction goes on
+        self.has_ended = True
+        if self.other is None or self.other.transport is None:
+            return True
+        if self.other.transport.is_closing():
+            return False
+        self.other.transport.write_eof()
+        if self.other.has_ended:
+            self.other.transport.close()
+        return not self.other.has_ended  # until then the other direction goes on
 
     def pause_writing(self) -> None:
         if self.other is not None and self.other.transport is not None:

@@ -16,6 +16,7 @@ from dnslib import dns as rdata
 
 from strato.node.services.zone import CNAME, SRV, A, Resource, Zone
 
+DNS_PORT = 53
 TTL_SECONDS = 5
 """How long answers may be kept; as of CoreDNS."""
 _MAX_QUERY_BYTES = 1232
@@ -51,7 +52,7 @@ class NameServer:
         self._clients = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, address: str, port: int = 53) -> None:
+    async def open(self, address: str, port: int = DNS_PORT) -> None:
         """Listen for datagrams and connections.
 
         Raises:
@@ -134,7 +135,7 @@ class NameServer:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bytes] = loop.create_future()
         transport, _ = await loop.create_datagram_endpoint(
-            lambda: _Answer(done, lambda data: _is_answer(data, question)), remote_addr=(server, 53)
+            lambda: _Answer(done, lambda data: _is_answer(data, question)), remote_addr=(server, DNS_PORT)
         )
         try:
             transport.sendto(question)
@@ -144,7 +145,7 @@ class NameServer:
 
     async def _by_tcp(self, query: bytes, server: str) -> bytes:
         question = self._rng.randbytes(2) + query[2:]
-        reader, writer = await asyncio.open_connection(server, 53)
+        reader, writer = await asyncio.open_connection(server, DNS_PORT)
         try:
             writer.write(len(question).to_bytes(2, "big") + question)
             answer = await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
