@@ -1,0 +1,107 @@
+"""Services, their names, and clients inside pods, on real pods with stock tools."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.worlds import EmbeddedWorld, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.embedded, pytest.mark.timeout(600)]
+
+CLIENT = """
+import json, os, socket, ssl, urllib.request
+place = "/var/run/secrets/kubernetes.io/serviceaccount/"
+token = open(place + "token").read()
+trust = ssl.create_default_context(cafile=place + "ca.crt")
+def get(url):
+    request = urllib.request.Request(url, headers={"Authorization": "Bearer " + token})
+    return urllib.request.urlopen(request, context=trust, timeout=30).read().decode()
+host = "https://" + os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
+issuer = json.loads(get("https://kubernetes.default.svc/.well-known/openid-configuration"))
+print(json.dumps({
+    "version": json.loads(get(host + "/version"))["major"],
+    "keys": [key["alg"] for key in json.loads(get(issuer["jwks_uri"]))["keys"]],
+    "namespace": open(place + "namespace").read(),
+    "service": urllib.request.urlopen("http://web:8080/name", timeout=30).read().decode(),
+    "headless": urllib.request.urlopen("http://one.bare.default.svc.cluster.local:80/name", timeout=30).read().decode(),
+    "variables": os.environ["WEB_SERVICE_HOST"] == socket.gethostbyname("web"),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedWorld]:
+    """A cluster with a web server behind a Service with a node port, and behind a headless one."""
+    cluster = EmbeddedWorld(tmp_path_factory.mktemp("services") / "home", "--cpus", "8")
+    cluster.start()
+    serve = "mkdir /tmp/web; cd /tmp/web; echo -n served > name; exec python3 -m http.server 80"
+    members = {"hostname": "one", "subdomain": "bare", "restartPolicy": "Always"}
+    create(cluster, pod("web", ["sh", "-c", serve], {"app": "web"}, **members))
+    ports = [{"name": "http", "port": 8080, "targetPort": 80}]
+    create(cluster, service("web", type="NodePort", ports=ports))
+    create(cluster, service("bare", clusterIP="None", ports=[{"name": "http", "port": 80}]))
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=120s")
+    yield cluster
+    cluster.stop()
+
+
+def create(world: EmbeddedWorld, obj: dict[str, Any]) -> None:
+    world.kubectl("create", "-f", "-", stdin=json.dumps(obj))
+
+
+def pod(name: str, command: list[str], labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "strato/host", "command": command}
+    metadata = {"name": name, "labels": labels or {}}
+    body = {"restartPolicy": "Never", "containers": [container], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+
+
+def service(name: str, **spec: Any) -> dict[str, Any]:
+    body = {"selector": {"app": "web"}, **spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": body}
+
+
+def test_a_client_in_a_pod_finds_the_api_server_and_services(world: EmbeddedWorld) -> None:
+    create(world, pod("client", ["python3", "-c", f"import time\n{_retried(CLIENT)}"]))
+    world.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/client", "--timeout=120s")
+    assert json.loads(world.kubectl("logs", "client").splitlines()[-1]) == {
+        "version": "1",
+        "keys": ["ES256"],
+        "namespace": "default",
+        "service": "served",
+        "headless": "served",
+        "variables": True,
+    }
+
+
+def _retried(program: str) -> str:
+    """Return a program that starts over for a while: endpoints come a moment after their pods are ready."""
+    return (
+        f"program = {program!r}\nfor _ in range(30):\n    try:\n        exec(program, {{}})\n        break\n"
+        "    except OSError as error:\n        print(error)\n        time.sleep(0.5)\nelse:\n    raise SystemExit(1)\n"
+    )
+
+
+def test_a_node_port_answers_on_this_machine_until_the_service_goes(world: EmbeddedWorld) -> None:
+    port = world.get("service", "web")["spec"]["ports"][0]["nodePort"]
+
+    def served() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/name", timeout=30) as answer:
+                return bool(answer.read() == b"served")
+        except OSError:
+            return False
+
+    eventually(served, what="the node port answers")
+    world.kubectl("delete", "service", "web")
+    eventually(lambda: not served(), what="the node port is closed")
+
+
+def test_pods_without_a_token_have_no_volume(world: EmbeddedWorld) -> None:
+    create(world, pod("plain", ["true"], automountServiceAccountToken=False))
+    assert not world.get("pod", "plain")["spec"].get("volumes")
