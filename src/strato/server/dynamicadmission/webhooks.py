@@ -91,7 +91,7 @@ class Webhooks:
                 verdict = yield from self._verdict(call, request, f"failed-open.{_MUTATION}/{label}", mutates=True)
                 if verdict is not None:
                     _note(request, hook, verdict)
-                    changed = yield from _patched(hook, verdict, request, check)
+                    changed = yield from _patched(call, verdict, request, check)
                     changes += changed
                 note = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
                 request.audit_annotations[f"{_MUTATION}/{label}"] = _encode(note).decode()
@@ -233,8 +233,9 @@ def _decoded(answer: bytes) -> Steps[Any]:
         raise BadReview(str(error)) from error
 
 
-def _patched(hook: Hook, verdict: Verdict, request: AdmissionRequest, check: Callable[[Json], Json]) -> Steps[bool]:
+def _patched(call: Call, verdict: Verdict, request: AdmissionRequest, check: Callable[[Json], Json]) -> Steps[bool]:
     """Apply the patch of a webhook; return whether it changed anything."""
+    hook = call.hook
     if not verdict.patch:
         return False
     try:
@@ -252,17 +253,18 @@ def _patched(hook: Hook, verdict: Verdict, request: AdmissionRequest, check: Cal
             "supported for this operation"
         )
 
-    def apply() -> Json:
+    def apply() -> Json | None:
         # operations work in place, and what was sent may be shared with what is stored
-        return check(apply_json_patch(msgspec.json.decode(_encode(before)), operations))
+        after = check(apply_json_patch(msgspec.json.decode(_encode(before)), operations))
+        return None if after == before else after
 
     try:
-        after = (yield apply) if len(verdict.patch) > UNCOUNTED_BYTES else apply()
+        after: Json | None = (yield apply) if len(call.body) + len(verdict.patch) > UNCOUNTED_BYTES else apply()
     except ApiError as error:
         raise InternalError(
             f'Internal error occurred: the patch of admission webhook "{hook.name}": {error}'
         ) from error
-    if after == before:
+    if after is None:
         return False
     request.object = after
     return True
