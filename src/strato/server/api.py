@@ -52,6 +52,8 @@ _NAMESPACED_VERBS = frozenset(("create", "deletecollection"))
 """What is done in one namespace only: a bulk delete never reaches over all of them."""
 _OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))
 """What is done to one object, and needs its name; the other verbs must not have one."""
+_TOGETHER = 64
+"""Creations of one batch that wait for webhooks at the same time."""
 _STREAMS = frozenset(("attach", "exec", "portforward"))
 """Subresources of pods that lead to their processes."""
 _NOT_ALLOWED = "the server does not allow this method on the requested resource"
@@ -190,13 +192,17 @@ class ApiServer(Handler):
         Creations that take long, since webhooks are asked, are begun in order and waited for together.
         """
         answers: list[Response | asyncio.Task[Response]] = []
+        begun = 0
         try:
             for request in requests:
-                if request.method != "POST":  # it may be about what one before it creates
+                # one that does not create may be about what one before it creates
+                if begun and (request.method != "POST" or begun == _TOGETHER):
                     await _all_ended(answers)
+                    begun = 0
                 answer = self._answer(request)
                 if not isinstance(answer, Response):
                     answer = asyncio.ensure_future(self._whole(request, answer))
+                    begun += 1
                 answers.append(answer)
             await _all_ended(answers)
         finally:

@@ -12,7 +12,7 @@ from strato.api.kinds import Kind
 from strato.lru import memoised
 from strato.server.dynamicadmission.matching import Json
 from strato.server.flowcontrol import timeslice
-from strato.server.flowcontrol.dispatch import Steps
+from strato.server.flowcontrol.dispatch import Costly, Steps
 
 T = TypeVar("T")
 INLINE_UNITS = 20_000
@@ -164,7 +164,7 @@ def bounded(work: Callable[[], T]) -> Steps[T]:
                 raise
     if meter.left >= 0:
         return result
-    limited: T = yield lambda: _limited(work)
+    limited: T = yield Costly(lambda: _limited(work))
     return limited
 
 

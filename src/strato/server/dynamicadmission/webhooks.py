@@ -19,7 +19,7 @@ from strato.server.dynamicadmission import conditions, reviews
 from strato.server.dynamicadmission.matching import Json
 from strato.server.dynamicadmission.reviews import BadReview, Verdict
 from strato.server.dynamicadmission.sources import Concerned, Hook
-from strato.server.flowcontrol.dispatch import Elsewhere, Steps
+from strato.server.flowcontrol.dispatch import Costly, Elsewhere, Steps
 from strato.server.jsonbodies import UNCOUNTED_BYTES, json_steps
 from strato.server.patch import apply_json_patch
 from strato.server.preparation import new_uid
@@ -259,7 +259,7 @@ def _patched(call: Call, verdict: Verdict, request: AdmissionRequest, check: Cal
         return None if after == before else after
 
     try:
-        after: Json | None = (yield apply) if len(call.body) + len(verdict.patch) > UNCOUNTED_BYTES else apply()
+        after: Json | None = (yield Costly(apply)) if len(call.body) + len(verdict.patch) > UNCOUNTED_BYTES else apply()
     except ApiError as error:
         raise InternalError(
             f'Internal error occurred: the patch of admission webhook "{hook.name}": {error}'

@@ -154,6 +154,36 @@ class Elsewhere(Generic[T]):
         raise AssertionError("an answer from elsewhere is waited for between steps")
 
 
+class Costly(Generic[T]):
+    """A computation that is made in slices even where all else is short."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+
+    def __call__(self) -> T:
+        """Return the result, made in one go."""
+        return self._work()
+
+
+class Done(Generic[T]):
+    """Work that has ended."""
+
+    def __init__(self, result: T) -> None:
+        self.result = result
+
+
+def promptly(steps: Steps[T], given: Any = None) -> Elsewhere[Any] | Costly[Any] | Done[T]:
+    """Do short work until it ends, or up to what has to be waited for; go on with the result of that."""
+    while True:
+        try:
+            work = steps.send(given)
+        except StopIteration as end:
+            return Done(end.value)
+        if isinstance(work, Elsewhere | Costly):
+            return work
+        given = None if work is None else work()
+
+
 def divided(steps: Steps[T]) -> Steps[T]:
     """Divide what is divisible and make all other computations at once: for who only goes from step to step."""
     given = None
@@ -307,11 +337,12 @@ class Dispatcher:
 
         while not ended:
             computation = await self.run(flow, step)
-            if isinstance(computation, Elsewhere):
-                given = await computation.ask()
-            else:
-                given = None if computation is None else await self._computed(flow, computation)
+            given = None if computation is None else await self.awaited(flow, computation)
         return ended[0]
+
+    async def awaited(self, flow: Flow, work: Callable[[], T]) -> T:
+        """Return the result of a long computation, or what is computed elsewhere."""
+        return await work.ask() if isinstance(work, Elsewhere) else await self._computed(flow, work)
 
     async def finish_seated(self, flow: Flow, steps: Steps[T]) -> T:
         """Do what `finish` does, holding one of the flow's seats."""

@@ -7,6 +7,7 @@ A small write is computed in one go, so that no other write can come between.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from strato.admission import AdmissionRequest
 from strato.api import cel
@@ -15,7 +16,7 @@ from strato.api.status import conflict
 from strato.api.wire import Request, Response
 from strato.errors import Invalid
 from strato.server.bodies import ParsedBody
-from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.flowcontrol.dispatch import Costly, Done, Elsewhere, Steps, at_once, promptly
 from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.registry import Served
 from strato.server.rest import storing
@@ -57,9 +58,15 @@ def answered(
         calls: Whether webhooks or policies may be about it.
     """
     kind = served.kind
-    if calls or isinstance(request.body, ParsedBody):
+    if isinstance(request.body, ParsedBody):
         return in_slices(state, request, kind, name, begin)
     is_long = looks_at_many or (stored is not None and len(stored) > UNCOUNTED_BYTES)
+    if calls:
+        if is_long or not is_short(request, served):
+            return in_slices(state, request, kind, name, begin)
+        steps = begin()
+        work = promptly(steps)
+        return work.result if isinstance(work, Done) else _resumed(state, request, kind, name, (steps, work), begin)
     if is_long and not request.uncommitted:
         return _with_seat(state, request, kind, name, begin)
     if is_short(request, served):
@@ -107,6 +114,30 @@ async def in_slices(
             return await flows.dispatcher.finish(flows.flow_of(request), begin())
         except Changed:
             continue
+    raise conflict(kind, name)
+
+
+async def _resumed(
+    state: State,
+    request: Request,
+    kind: Kind,
+    name: str,
+    begun: tuple[Steps[Response], Elsewhere[Any] | Costly[Any]],
+    begin: Callable[[], Steps[Response]],
+) -> Response:
+    """Answer a short write that was begun and waits for somebody; begin anew where the object was written meanwhile."""
+    flows = state.flows
+    flow = flows.flow_of(request)
+    steps = begun[0]
+    work: Elsewhere[Any] | Costly[Any] | Done[Response] = begun[1]
+    for _ in range(_ATTEMPTS):
+        try:
+            while not isinstance(work, Done):
+                work = promptly(steps, await flows.dispatcher.awaited(flow, work))
+            return work.result
+        except Changed:
+            steps = begin()
+            work = promptly(steps)
     raise conflict(kind, name)
 
 
