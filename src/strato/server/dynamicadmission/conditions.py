@@ -12,7 +12,8 @@ from strato.api.kinds import Kind
 from strato.lru import memoised
 from strato.server.dynamicadmission.matching import Json
 from strato.server.flowcontrol import timeslice
-from strato.server.flowcontrol.dispatch import Costly, Steps
+from strato.server.flowcontrol.dispatch import Steps
+from strato.server.flowcontrol.waiting import Costly
 
 T = TypeVar("T")
 INLINE_UNITS = 20_000

@@ -19,7 +19,8 @@ from strato.server.dynamicadmission import conditions, reviews
 from strato.server.dynamicadmission.matching import Json
 from strato.server.dynamicadmission.reviews import BadReview, Verdict
 from strato.server.dynamicadmission.sources import Concerned, Hook
-from strato.server.flowcontrol.dispatch import Costly, Elsewhere, Steps
+from strato.server.flowcontrol.dispatch import Steps
+from strato.server.flowcontrol.waiting import Costly, Elsewhere
 from strato.server.jsonbodies import UNCOUNTED_BYTES, json_steps
 from strato.server.patch import apply_json_patch
 from strato.server.preparation import new_uid

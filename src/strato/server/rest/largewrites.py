@@ -16,7 +16,8 @@ from strato.api.status import conflict
 from strato.api.wire import Request, Response
 from strato.errors import Invalid
 from strato.server.bodies import ParsedBody
-from strato.server.flowcontrol.dispatch import Costly, Done, Elsewhere, Steps, at_once, promptly
+from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.flowcontrol.waiting import Costly, Done, Elsewhere, promptly
 from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.registry import Served
 from strato.server.rest import storing
