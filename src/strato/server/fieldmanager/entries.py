@@ -16,6 +16,8 @@ from strato.server.fieldmanager.updater import Managed, Owned
 APPLY, UPDATE = "Apply", "Update"
 MAX_UPDATERS = 10
 """Entries of updates that an object may have; the oldest are united beyond that."""
+_MAX_ENTRIES = 500
+"""What a client may send: each is compared with every write."""
 ANCIENT = "ancient-changes"
 CONFLICT = "FieldManagerConflict"
 Entry = dict[str, Any]
@@ -74,11 +76,10 @@ def conflict_error(conflicts: Sequence[tuple[Identity, str]], times: Mapping[Ide
     causes = [Cause(CONFLICT, f"conflict with {described[owner]}", path) for owner, path in conflicts]
     if len(conflicts) == 1:
         return Conflict(f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}", causes=causes)
-    lines = []
-    for owner in sorted(described, key=Identity.text):
-        lines.append(f"conflicts with {described[owner]}:")
-        lines += [f"- {path}" for other, path in conflicts if other == owner]
-    text = "\n".join(lines)
+    lines = {owner: [f"conflicts with {described[owner]}:"] for owner in sorted(described, key=Identity.text)}
+    for owner, path in conflicts:
+        lines[owner].append(f"- {path}")
+    text = "\n".join(line for each in lines.values() for line in each)
     return Conflict(f"Apply failed with {len(conflicts)} conflicts: {text}", causes=causes)
 
 
@@ -89,6 +90,8 @@ def read_entries(entries: Any) -> Managed:
         InvalidEntries: One cannot be read.
     """
     managed: Managed = {}
+    if len(entries or ()) > _MAX_ENTRIES:
+        raise InvalidEntries(f"{len(entries)} managed fields entries are more than {_MAX_ENTRIES}")
     for at, entry in enumerate(entries or ()):
         if not isinstance(entry, dict):
             raise InvalidEntries(f"managed fields entry {at} is no object")

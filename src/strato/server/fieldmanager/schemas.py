@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from strato.server.fieldmanager.types import ABSENT, DEDUCED, UNTYPED_ATOMIC, ListType, MapType, Type
+from strato.server.fieldmanager.types import ABSENT, DEDUCED, UNTYPED_ATOMIC, WHOLE_MAP, ListType, MapType, Type
 
 Schema = Mapping[str, Any]
 REFERENCE = "#/components/schemas/"
@@ -18,7 +18,7 @@ OBJECT_META = _META + "ObjectMeta"
 _SPECIAL = {
     _MACHINERY + "api.resource.Quantity": Type("untyped"),
     _MACHINERY + "runtime.RawExtension": UNTYPED_ATOMIC,
-    _META + "FieldsV1": Type(map=MapType({}, lambda _: DEDUCED, None, atomic=True)),
+    _META + "FieldsV1": Type(map=WHOLE_MAP),
 }
 _RESOURCE: Schema = {
     "apiVersion": {"type": "string"},

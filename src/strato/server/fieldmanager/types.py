@@ -124,15 +124,17 @@ class Type:
 _SCALARS = frozenset((str, int, float, bool))
 
 
-def _untyped_atomic(_: Any = None) -> Type:
-    whole = MapType({}, _untyped_atomic, None, atomic=True)
-    return Type("untyped", ListType(None, _untyped_atomic, "atomic"), whole, is_deduced=True)
+def _untyped_atomic(_: Any) -> Type:
+    return UNTYPED_ATOMIC
 
 
-def _deduced(_: Any = None) -> Type:
+def _deduced(_: Any) -> Type:
     return DEDUCED
 
 
-UNTYPED_ATOMIC = _untyped_atomic()
-DEDUCED = Type("untyped", ListType(None, _untyped_atomic, "atomic"), MapType({}, _deduced, {}), is_deduced=True)
+WHOLE_MAP = MapType({}, _untyped_atomic, {}, atomic=True)
+"""A free map as one leaf."""
+_WHOLE_LIST = ListType({}, _untyped_atomic, "atomic")
+UNTYPED_ATOMIC = Type("untyped", _WHOLE_LIST, WHOLE_MAP, is_deduced=True)
+DEDUCED = Type("untyped", _WHOLE_LIST, MapType({}, _deduced, {}), is_deduced=True)
 """Any value as one leaf; any value, maps member by member."""

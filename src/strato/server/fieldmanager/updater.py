@@ -65,8 +65,7 @@ class Updater:
 
     def update(self, live: Any, new: Any, version: str, managed: Managed) -> tuple[Managed, FieldSet]:
         """Return the owners after a write that made ``new`` of ``live``, without what it changed, and that."""
-        managed, compared = self._taken_over(live, new, version, self._reconciled(managed), me=None, may_force=True)
-        return managed, union(compared.added, compared.modified)
+        return self._taken_over(live, new, version, self._reconciled(managed), me=None, may_force=True)
 
     def apply(
         self, live: Any, applied: Any, version: str, managed: Managed, me: Hashable, *, force: bool
@@ -108,28 +107,29 @@ class Updater:
 
     def _taken_over(
         self, live: Any, new: Any, version: str, managed: Managed, *, me: Hashable, may_force: bool
-    ) -> tuple[Managed, Comparison]:
-        """Take from all others but ``me`` what changed."""
-        comparisons: dict[str, Comparison] = {}
+    ) -> tuple[Managed, FieldSet]:
+        """Take from all others but ``me`` what changed, and return that."""
+        changes: dict[str, tuple[FieldSet, FieldSet]] = {}
         conflicts: dict[Any, FieldSet] = {}
         result: Managed = {}
         compared = self._compared(live, new, version, version)
-        comparisons[version] = compared
+        changes[version] = union(compared.modified, compared.added), compared.removed
         for identity, owned in managed.items():
             there = owned.api_version
             if identity == me:
                 result[identity] = owned
                 continue
-            if there not in comparisons:
-                comparisons[there] = self._compared(live, new, version, there)
-            added, modified, removed = comparisons[there]
-            taken = intersection(owned.fields, union(modified, added))
+            if there not in changes:
+                other = self._compared(live, new, version, there)
+                changes[there] = union(other.modified, other.added), other.removed
+            changed, removed = changes[there]
+            taken = intersection(owned.fields, changed)
             if taken:
                 conflicts[identity] = taken
             result[identity] = replace(owned, fields=difference(difference(owned.fields, taken), removed))
         if conflicts and not may_force:
             raise Conflicts(conflicts)
-        return {identity: owned for identity, owned in result.items() if owned.fields}, compared
+        return {identity: owned for identity, owned in result.items() if owned.fields}, changes[version][0]
 
     def _compared(self, live: Any, new: Any, version: str, there: str) -> Comparison:
         if there != version:
