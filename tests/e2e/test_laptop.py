@@ -173,8 +173,8 @@ def is_running(*words: str) -> bool:
 
 
 @pytest.mark.timeout(360)
-def test_an_unknown_image_runs_on_the_host_and_says_so_unless_strict(laptop: Laptop) -> None:
-    world = laptop("--cpus", "4")
+def test_an_unknown_image_runs_on_the_host_by_option_and_says_so(laptop: Laptop) -> None:
+    world = laptop("--cpus", "4", "--no-strict-images")
     substituted = process_pod("borrowed", "echo ran").replace("strato/host", "busybox:1.36")
     world.kubectl("create", "-f", "-", stdin=substituted)
     eventually(lambda: world.get("pod", "borrowed")["status"].get("phase") == "Succeeded", what="pod ran")
@@ -182,7 +182,6 @@ def test_an_unknown_image_runs_on_the_host_and_says_so_unless_strict(laptop: Lap
     assert "busybox:1.36" in world.own("status")
     for image, command, said in (
         ("busybox:1.36", "echo ran", "run on this machine's own root (strato/host, read-only)"),
-        ("busybox:1.36", "", "which names no command to run on this machine's own root: its pods do not start"),
         ("strato/host", "echo ran", ""),
     ):
         words = ["job", "run", "-N", f"j-{len(said)}", "-i", image, *(["-c", command] if command else [])]
@@ -191,10 +190,25 @@ def test_an_unknown_image_runs_on_the_host_and_says_so_unless_strict(laptop: Lap
         )
         assert said in done.stderr if said else not done.stderr, done.stderr
     missing = (
-        process_pod("missing", "true").replace("strato/host", "nowhere/none").replace('"sh"', '"/no/such/program"')
+        process_pod("missing", "true")
+        .replace("strato/host", "registry.invalid/none")
+        .replace('"sh"', '"/no/such/program"')
     )
     world.kubectl("create", "-f", "-", stdin=missing)
-    eventually(lambda: "ErrImageNeverPull" in world.kubectl("get", "pod", "missing"), what="ErrImageNeverPull")
+    eventually(lambda: "ImagePullBackOff" in world.kubectl("get", "pod", "missing"), what="ImagePullBackOff")
+
+
+@pytest.mark.timeout(360)
+def test_an_image_is_never_silently_this_machines_root(laptop: Laptop) -> None:
+    """Unless it says so: by its name, or by none at all."""
+    world = laptop("--cpus", "4")
+    absent = process_pod("absent", "echo ran").replace("strato/host", "registry.invalid/busybox")
+    world.kubectl("create", "-f", "-", stdin=absent)
+    world.kubectl("create", "-f", "-", stdin=process_pod("named", "echo ran"))
+    world.own("job", "run", "-N", "unnamed", "-R", "cpu=100m,memory=32Mi", "--wait", "--", "true")
+    eventually(lambda: world.get("pod", "named")["status"].get("phase") == "Succeeded", what="pod ran")
+    eventually(lambda: "ImagePullBackOff" in world.kubectl("get", "pod", "absent"), what="ImagePullBackOff")
+    assert "strato/host" in world.kubectl("get", "events", "--field-selector", "reason=Failed")
 
 
 @pytest.mark.timeout(360)

@@ -62,9 +62,9 @@ REAL: list[tuple[Json, str, str]] = [
     (job("killed", "exit 137"), "container main exited with code 137 (128 + 9: SIGKILL)", "exit code 137"),
     (job("init", "true", pod=PREPARE), "init container prep exited with code 9", "exit code 9"),
     (
-        job("image", ["/nosuch"], pod={"container": {"image": "nowhere/none"}}),
-        "container main has no image: image 'nowhere/none' is not in the local store",
-        "ErrImageNeverPull",
+        job("image", ["/nosuch"], pod={"container": {"image": "registry.invalid/none"}}),
+        "container main has no image: ",
+        "ImagePullBackOff",
     ),
     (
         job("config", "true", pod={"container": FROM}),

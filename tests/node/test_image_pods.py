@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from strato.api import catalog
 from strato.node.images.build import Recipe, build, pack, python_environment
 from strato.node.images.documents import ImageConfig
 from strato.node.images.references import parse_reference
@@ -45,6 +46,10 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         if world.node.summary().isolation == "plain":
             pytest.skip("this machine allows no namespaces")
         yield world
+        pods = [key.rpartition("/")[2] for key in world.api.objects if "/pods/" in key]
+        for name in pods:
+            await world.api.cluster().delete(catalog.POD, name, "default", grace_period_seconds=0)
+        await until(lambda: all(world.api.phase(name) == "gone" for name in pods))
 
 
 def create(world: World, name: str, image: str, policy: str = "IfNotPresent", **more: Any) -> None:

@@ -15,7 +15,7 @@ from strato.api import catalog
 from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.permissions import plain_warning
 from strato.node.sandbox.sandbox import PROCESSES
-from strato.node.sandbox.settings import PodNetwork
+from strato.node.sandbox.settings import ImagePolicy, PodNetwork
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import GO_VOLUME, World, running, until
 
@@ -258,6 +258,7 @@ async def test_the_deadline_kills_and_says_so(world: World) -> None:
 
 
 async def test_unknown_images_run_on_the_machine_or_wait_with_advice(world: World) -> None:
+    world.node._machine.image_policy = ImagePolicy(strict=False)
     command = {"name": "main", "image": "busybox", "command": ["true"]}
     world.api.create_pod("ok", "here", containers=[command])
     world.api.create_pod("bad", "here", containers=[{"name": "main", "image": "registry.invalid/busybox"}])

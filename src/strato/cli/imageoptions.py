@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class ImageOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where images come from."""
 
-    strict_images: bool = False
+    strict_images: bool = True
     registry_mirror: tuple[tuple[str, str], ...] = ()
     """Registry and URL, in the order in which they are asked."""
     insecure_registry: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ def registry_options(command: F) -> F:
         *args: Any,
         registry_mirror: Sequence[tuple[str, str]],
         insecure_registry: Sequence[str],
-        strict_images: bool = False,
+        strict_images: bool = True,
         **others: Any,
     ) -> Any:
         images = ImageOptions(
@@ -85,7 +85,10 @@ def image_options(command: F) -> F:
 
 
 _STRICT: Callable[[Any], Any] = click.option(
-    "--strict-images", is_flag=True, help="Never run an unknown image on this machine's own root."
+    "--strict-images/--no-strict-images",
+    default=True,
+    show_default=True,
+    help="Pull images that are not there; or run a container on this machine's own root, if that has its command.",
 )
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(

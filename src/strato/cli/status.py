@@ -84,7 +84,7 @@ def _written(report: Json) -> Iterator[str]:
     yield "pods: " + (", ".join(f"{count} {phase}" for phase, count in report["pods"].items()) or "none")
     yield "queues: " + ", ".join(f"{name} ({state})" for name, state in report["queues"].items())
     if report["substituted"]:
-        yield "images that ran on this machine's own root (strato/host), off with --strict-images:"
+        yield "images that ran on this machine's own root (strato/host), as --no-strict-images allows:"
         for message, count in list(report["substituted"].items())[:10]:
             yield f"  {message} (x{count})" if count > 1 else f"  {message}"
 

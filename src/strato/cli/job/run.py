@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from strato.cli.connect import with_cluster
 from strato.cli.goflags import GoCommand
 from strato.cli.inputs import new_name_problem
-from strato.cli.job.images import warn_about_images
+from strato.cli.job.images import IMAGE_HELP, default_image, warn_about_images
 from strato.cli.job.manifest import job_from_file, words_of
 from strato.cli.job.request import Checks, JobRequest
 from strato.cli.job.resources import DEFAULT
@@ -38,7 +38,7 @@ dry_run_option = click.option(
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options in the order of the help."""
     options = (
-        click.option("-i", "--image", default="busybox", show_default=True, help="Image of the container."),
+        click.option("-i", "--image", default="", help=IMAGE_HELP),
         click.option("-n", "--namespace", default="default", show_default=True, help="Namespace."),
         click.option("-N", "--name", default="", help="Name of the job."),
         click.option("-m", "--min", "min_available", default=1, show_default=True, type=click.IntRange(0),
@@ -95,6 +95,7 @@ def run(
     if filename:
         body, namespace = _from_file(ctx, filename, namespace)
     else:
+        flags["image"] = flags["image"] or default_image(ctx)
         body = request_of(namespace, flags).manifest()
     submission = Submission(job=body, namespace=namespace)
 

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from strato.cli.connect import with_cluster
 from strato.cli.goflags import filled_in
-from strato.cli.job.images import warn_about_images
+from strato.cli.job.images import IMAGE_HELP, default_image, warn_about_images
 from strato.cli.job.run import dry_run_option
 from strato.cli.job.submission import Submission
 from strato.cli.job.submission import submit as send
@@ -80,7 +80,7 @@ def _text(*names: str, help: str, metavar: str | None = None, default: str = "")
 
 _OPTIONS: list[click.Parameter] = [
     _text("-J", "--job-name", metavar="NAME", help="Name of the job; letters are added to make it unique."),
-    _text("--image", "--container-image", default="busybox", help="Image of the containers."),
+    _text("--image", "--container-image", help=IMAGE_HELP),
     _text("-p", "--partition", "--queue", metavar="QUEUE", help="Queue."),
     _text("-N", "--nodes", metavar="N[-MAX]", help="Pods, which start together."),
     _text("-n", "--ntasks", metavar="N", help="Tasks in all; they make the cpus of the pods."),
@@ -135,6 +135,7 @@ def submit(ctx: click.Context, /, script: str | None, args: tuple[str, ...], dry
     checks = SbatchChecks(found.name)
     options["job_name"] = options["job_name"] or Path(found.name).stem
     options["submit_dir"] = os.getcwd()
+    options["image"] = options["image"] or default_image(ctx)
     notes = _foreign(ctx, options, checks)
     request = request_of(name_for(options["job_name"], _suffix()), options, args, checks)
     checks.done()

@@ -177,4 +177,7 @@ def quoted(name: str) -> str:
 
 
 def _advice(name: str) -> str:
-    return f"`strato image import {name} DIR|TAR` adds it from files, {HOST_IMAGE} is this machine's own root"
+    return (
+        f"`strato image import {name} DIR|TAR` adds it from files; to use this machine's own root, name {HOST_IMAGE}, "
+        "or start the node with --no-strict-images"
+    )

@@ -44,7 +44,7 @@ class NodeOffer:
 class ImagePolicy:
     """Where the images of containers come from."""
 
-    strict: bool = False
+    strict: bool = True
     """Never run a container on the machine's root in place of its image."""
     registries: RegistrySettings = field(default_factory=RegistrySettings)
 
