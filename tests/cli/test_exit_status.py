@@ -72,7 +72,8 @@ ASKING: dict[str, Sequence[str]] = {
 """Commands that ask a cluster, with what they need; an object they name is not there."""
 LOCAL = {
     ("up",), ("down",), ("status",), ("kubectl",), ("config", "arguments"), ("config", "check"), ("image", "import"),
-    ("image", "list"), ("image", "rm"), ("flow", "serve"), ("flow", "simulate"), ("flow", "solve"), ("sim", "run"),
+    ("image", "list"), ("image", "rm"), ("image", "build"), ("image", "pull"), ("image", "push"), ("image", "inspect"),
+    ("image", "prune"), ("flow", "serve"), ("flow", "simulate"), ("flow", "solve"), ("sim", "run"),
     ("run", "scheduler"), ("run", "controllers"), ("run", "webhook"), ("run", "all"), ("run", "apiserver"),
     ("run", "node"), ("examples",), ("man",), ("backup",),
     ("restore",), ("doctor",), ("crds",), ("completion",), ("version",),

@@ -16,7 +16,7 @@ _ELSEWHERE: Final = "busybox"
 
 
 def default_image(ctx: click.Context) -> str:
-    """Return the image of who names none: this machine's own root, which no registry needs to have, if pods run here."""
+    """Return the image of who names none: this machine's own root if pods run here, busybox elsewhere."""
     if _home_of_pods(ctx) is None:
         return _ELSEWHERE
     from strato.node.images.store import HOST_IMAGE
