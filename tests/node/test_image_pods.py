@@ -48,7 +48,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield world
         pods = [key.rpartition("/")[2] for key in world.api.objects if "/pods/" in key]
         for name in pods:
-            await world.api.cluster().delete(catalog.POD, name, "default", grace_period_seconds=0)
+            await world.api.cluster().delete(catalog.POD, name, "default", grace_period_seconds=1)
         await until(lambda: all(world.api.phase(name) == "gone" for name in pods))
 
 
