@@ -22,6 +22,7 @@ from strato.api.status import (
 )
 from strato.errors import Cause, StratoError
 from strato.server import definitionstatus
+from strato.server.schema import rulechecks
 from strato.server.schema.structural import StructuralSchema
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -241,6 +242,7 @@ def _schema_problems(schema: Json, field: str, *, has_status: bool) -> Iterator[
         yield invalid_value(f"{field}.type", kind, "must be object at the root")
     yield from found
     if not found:
+        yield from rulechecks.problems(schema, field)
         try:
             StructuralSchema(schema)
         except (StratoError, ValueError, TypeError, LookupError, AttributeError) as error:

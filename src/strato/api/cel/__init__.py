@@ -16,10 +16,11 @@ for a rule (2.5 ms), of which a job meets dozens each time it is written, and it
 
 from strato.api.cel.cost import OBJECT_LIMIT, CostExceeded, Meter, budget, pause
 from strato.api.cel.libraries import duration, timestamp
-from strato.api.cel.parser import compile_expression
+from strato.api.cel.parser import compile_expression, selected_paths
 from strato.api.cel.values import (
     Env,
     EvaluationError,
+    MalformedExpression,
     Optional,
     Program,
     UnsupportedExpression,
@@ -33,6 +34,7 @@ __all__ = [
     "CostExceeded",
     "Env",
     "EvaluationError",
+    "MalformedExpression",
     "Meter",
     "Optional",
     "Program",
@@ -43,6 +45,7 @@ __all__ = [
     "duration",
     "pause",
     "quantity",
+    "selected_paths",
     "semver",
     "timestamp",
 ]

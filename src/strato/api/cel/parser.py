@@ -12,6 +12,7 @@ from strato.api.cel.operators import PLAINLY, PRODUCTS, RELATIONS, SUMS, index, 
 from strato.api.cel.values import (
     Env,
     EvaluationError,
+    MalformedExpression,
     NoSuchKey,
     Program,
     UnsupportedExpression,
@@ -46,13 +47,7 @@ def compile_expression(text: str) -> Program:
     if len(text) > _LONGEST:
         raise UnsupportedExpression(f"{text[:40]!r}…: over {_LONGEST} characters")
     parser = _Parser(text)
-    try:
-        program = parser.conditional()
-    except RecursionError:
-        raise UnsupportedExpression(f"{text[:40]!r}…: nested too deeply") from None
-    if parser.peek() != ("end", ""):
-        raise UnsupportedExpression(f"{text!r}: unexpected {parser.peek()[1]!r}")
-
+    program = parser.whole()
     size = len(parser.tokens)
 
     def evaluate(env: Env) -> Any:
@@ -67,6 +62,24 @@ def compile_expression(text: str) -> Program:
     return evaluate
 
 
+def selected_paths(text: str) -> frozenset[tuple[str, ...]]:
+    """Return the fields an expression names, each as the variable it begins at and the names below.
+
+    Raises:
+        MalformedExpression: It is no CEL.
+        UnsupportedExpression: Beyond the supported part.
+    """
+    if len(text) > _LONGEST:
+        raise UnsupportedExpression(f"{text[:40]!r}…: over {_LONGEST} characters")
+    parser = _Parser(text)
+    parser.whole()
+    return frozenset(parser.paths.values())
+
+
+_BEYOND = re.compile(r"""\?\s*[.\[]|[.\[{]\s*\?|[bB][rR]?["']|\"{3}|'{3}|\d[uU]\b|`|//""")
+"""Constructs of CEL that are not read here: what cannot be read because of them may be right."""
+
+
 class _Parser:
     """Recursive descent; each method returns a closure."""
 
@@ -75,13 +88,29 @@ class _Parser:
         self.tokens = list(self._scan(text))
         self._at = 0
         self._fields: dict[Program, tuple[Program, str]] = {}
+        self.paths: dict[Program, tuple[str, ...]] = {}
+        """What programs that only select fields of a variable select: its name and theirs."""
+
+    def whole(self) -> Program:
+        """Return the program of all tokens."""
+        try:
+            program = self.conditional()
+        except RecursionError:
+            raise UnsupportedExpression(f"{self._text[:40]!r}…: nested too deeply") from None
+        if self.peek() != ("end", ""):
+            raise self._malformed(f"unexpected {self.peek()[1]!r}")
+        return program
+
+    def _malformed(self, problem: str) -> UnsupportedExpression:
+        kind = UnsupportedExpression if _BEYOND.search(self._text) else MalformedExpression
+        return kind(f"{self._text!r}: {problem}")
 
     def _scan(self, text: str) -> list[tuple[str, str]]:
         tokens, at, end = [], 0, len(text.rstrip())
         while at < end:
             match = _TOKEN.match(text, at)
             if match is None or match.lastgroup is None:
-                raise UnsupportedExpression(f"{text!r}: cannot read on from {text[at : at + 10]!r}")
+                raise self._malformed(f"cannot read on from {text[at : at + 10]!r}")
             tokens.append((match.lastgroup, match[match.lastgroup]))
             at = match.end()
         return tokens
@@ -103,7 +132,7 @@ class _Parser:
 
     def _expect(self, operator: str) -> None:
         if not self._take(operator):
-            raise UnsupportedExpression(f"{self._text!r}: {operator!r} expected, not {self.peek()[1]!r}")
+            raise self._malformed(f"{operator!r} expected, not {self.peek()[1]!r}")
 
     def conditional(self) -> Program:
         test = self._or()
@@ -168,6 +197,8 @@ class _Parser:
     def _field(self, target: Program, name: str) -> Program:
         program = _select(target, name)
         self._fields[program] = target, name
+        if target in self.paths:
+            self.paths[program] = (*self.paths[target], name)
         return program
 
     def _name(self) -> str:
@@ -241,7 +272,9 @@ class _Parser:
             name = f"{name}.{following[1]}"
             self._at += 2
         if not self._take("("):
-            return _variable(name)
+            variable = _variable(name)
+            self.paths[variable] = (name,)
+            return variable
         if name == "has":
             return self._has()
         function = FUNCTIONS.get(name)

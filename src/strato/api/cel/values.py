@@ -21,6 +21,10 @@ class UnsupportedExpression(StratoError):
     """The expression is malformed or uses a part of CEL that is not here."""
 
 
+class MalformedExpression(UnsupportedExpression):
+    """The expression is no CEL at all."""
+
+
 class EvaluationError(StratoError):
     """The expression failed on this value: no such key, wrong type, division by zero."""
 
