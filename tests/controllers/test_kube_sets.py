@@ -70,6 +70,10 @@ def spec(
         pytest.param(
             spec(1), [slot(0), slot(1), slot(2, is_terminating=True)], [], [], id="the next waits until it is gone"
         ),
+        pytest.param(spec(0), [slot(0), slot(1, healthy=False)], [], [1], id="an unhealthy one may go"),
+        pytest.param(
+            spec(0), [slot(0, healthy=False), slot(1, healthy=False)], [], [], id="of several unhealthy ones none goes"
+        ),
         pytest.param(spec(1, "Parallel"), [slot(0), slot(1), slot(2)], [], [2, 1], id="parallel ones go together"),
         pytest.param(
             spec(2), [slot(0), slot(1, phase="Failed", healthy=False)], [], [1], id="a failed one is replaced"

@@ -46,7 +46,8 @@ class Revisions:
 
     async def ensure(self, owner: ObjectMeta, template: Mapping[str, Any]) -> str:
         """Return the hash of a template, making its revision when it is new, and the newest when it is an old one's."""
-        data = {"spec": {"template": {**template, "$patch": "replace"}}}
+        # members in the order of their names: clients compare the bytes with those they would write
+        data = json.loads(json.dumps({"spec": {"template": {**template, "$patch": "replace"}}}, sort_keys=True))
         digest = revision_hash(data)
         name = f"{owner.name}-{digest}"
         known = sorted(self._informer.index(_BY_OWNER, owner.uid), key=lambda one: one.revision)

@@ -72,8 +72,10 @@ def plan(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> 
     if parallel:
         planned.delete += [slot.pod for slot in surplus if not slot.is_terminating]
     elif surplus:
-        if not surplus[0].is_terminating:
-            planned.delete.append(surplus[0].pod)
+        last, *others = surplus
+        # of several that are not healthy none goes: somebody should look first; a single one may be what is to go
+        if not last.is_terminating and (last.healthy or all(slot.healthy for slot in others)):
+            planned.delete.append(last.pod)
         return planned
     if not planned.create and not planned.delete:
         planned.delete += _outdated(spec, [by_ordinal[ordinal] for ordinal in wanted], update_revision)
@@ -133,8 +135,8 @@ class StatefulSetController(KeyedController):
             return None
         template = whole["spec"]["template"]
         await self._owned.claim(wanted, lambda pod: _ordinal(pod, meta.name) is not None)
-        update = await self._revisions.ensure(meta, template)
-        current = (wanted.status.current_revision or f"{meta.name}-{update}").removeprefix(f"{meta.name}-")
+        update = f"{meta.name}-{await self._revisions.ensure(meta, template)}"
+        current = wanted.status.current_revision or update
         slots, next_in = self._slots(wanted)
         planned = plan(spec, slots, update)
         if planned.delete:
@@ -170,7 +172,7 @@ class StatefulSetController(KeyedController):
         rolling = spec.update_strategy.rolling_update
         partition = rolling.partition if rolling is not None and spec.update_strategy.type == "RollingUpdate" else 0
         if ordinal < partition and current != update:
-            before = await self._revisions.template(meta, current)
+            before = await self._revisions.template(meta, current.removeprefix(f"{meta.name}-"))
             if before is not None:
                 template, revision = before, current
         name = f"{meta.name}-{ordinal}"
@@ -249,8 +251,8 @@ class StatefulSetController(KeyedController):
             "availableReplicas": sum(slot.healthy for slot in slots),
             "currentReplicas": sum(slot.pod.metadata.label(REVISION_LABEL) == current for slot in staying),
             "updatedReplicas": updated,
-            "currentRevision": f"{meta.name}-{current}",
-            "updateRevision": f"{meta.name}-{update}",
+            "currentRevision": current,
+            "updateRevision": update,
         }
         before = msgspec.to_builtins(wanted.status)
         if any((before.get(name) or 0) != (value or 0) for name, value in status.items()):
@@ -261,4 +263,5 @@ class StatefulSetController(KeyedController):
             except NotFound:
                 return
         in_use = {current, update, *(slot.pod.metadata.label(REVISION_LABEL) for slot in slots)}
-        await self._revisions.prune(meta, in_use, spec.revision_history_limit)
+        digests = {name.removeprefix(f"{meta.name}-") for name in in_use}
+        await self._revisions.prune(meta, digests, spec.revision_history_limit)
