@@ -22,6 +22,8 @@ from tests.conformance.suite import Result, Spec, Suite, programs
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build/conformance"
+UP = ("--strict-images", "--cpus", "8")
+"""Options of 'strato up': never another root than the image's, and room for the specs that run beside one another."""
 SLICE = Path(__file__).parent / "slice.txt"
 """Names of sixty specs of all groups that take seconds."""
 
@@ -63,7 +65,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--workers", type=int, default=6, help="specs at a time; those that want a cluster alone follow"
     )
-    parser.add_argument("--limit-seconds", type=int, default=300, help="of one spec")
+    parser.add_argument("--limit-seconds", type=int, default=420, help="of one spec")
     parser.add_argument("--up", action="append", default=[], help="a further option of 'strato up'")
     return parser.parse_args()
 
@@ -82,7 +84,7 @@ def cluster(images: dict[str, Path], up: Sequence[str]) -> Iterator[Path]:
     try:
         for name, layout in images.items():
             subprocess.run([*strato, "image", "import", name, str(layout)], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run([*strato, "up", "--port", "0", "--strict-images", *up], check=True)
+        subprocess.run([*strato, "up", "--port", "0", *UP, *up], check=True)
         yield home / "kubeconfig"
     finally:
         subprocess.run([*strato, "down", "--purge", "--yes"], check=False, stdout=subprocess.DEVNULL)

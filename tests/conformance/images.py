@@ -151,10 +151,13 @@ def _build(recipe: Recipe, programs: Path, layout: Path) -> None:
 
 
 def _unpack_packages(packages: tuple[str, ...], root: Path, downloads: Path) -> None:
-    for name in ("tmp", "var/tmp", "etc", "root", "uploads", "proc", "sys", "dev", "run", "bin", "home"):
+    for name in ("tmp", "var/tmp", "etc", "root", "uploads", "proc", "sys", "dev", "run", "home"):
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in ("tmp", "var/tmp", "uploads"):
         (root / name).chmod(0o1777)
+    for name in ("bin", "sbin", "lib", "lib64"):  # as Debian has them: the packages know those below /usr alone
+        (root / "usr" / name).mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(f"usr/{name}")
     if not packages:
         return
     apt = _apt(downloads)
@@ -168,7 +171,7 @@ def _unpack_packages(packages: tuple[str, ...], root: Path, downloads: Path) -> 
             (deb,) = downloads.glob(f"{name}_{version.replace(':', '%3a')}_*.deb")
             subprocess.run(["dpkg-deb", "--extract", deb, root], check=True)
     if (root / "bin/busybox").exists():
-        taken = {entry.name for folder in ("bin", "sbin", "usr/bin", "usr/sbin") for entry in (root / folder).glob("*")}
+        taken = {entry.name for folder in ("usr/bin", "usr/sbin") for entry in (root / folder).glob("*")}
         applets = subprocess.run([root / "bin/busybox", "--list"], check=True, capture_output=True, text=True).stdout
         for applet in set(applets.split()) - taken:
             (root / "bin" / applet).symlink_to("busybox")
@@ -182,6 +185,7 @@ def _apt(downloads: Path) -> list[str]:
     choices = [
         "APT::Sandbox::User=root",
         "APT::Install-Recommends=false",
+        "Debug::NoLocking=true",
         "Dir::Etc::sourceparts=-",
         f"Dir::Etc::sourcelist={sources}",
         f"Dir::State::lists={downloads / 'lists'}",

@@ -52,14 +52,16 @@ def page(version: str, specs: Sequence[Spec], results: dict[str, Result]) -> str
     failed = [results[spec.name] for spec in specs if spec.name in results and not results[spec.name].passed]
     parts = [
         "# Conformance",
-        f"Kubernetes' own conformance suite, version {version}, against `strato up` on one machine, as root. "
-        "`make conformance` builds the suite from its published sources, runs it, and writes this page; what ran "
-        "already is kept, and `make conformance CONFORMANCE=--fresh` begins anew. Nothing is done to the cluster "
-        "beforehand but that the images below are imported into its store.",
+        f"Kubernetes' own conformance suite, version {version}, against `strato up --strict-images --cpus 8` on one "
+        "machine, as root. `make conformance` builds the suite from its published sources, runs it, and writes this "
+        "page; what ran already is kept, and `make conformance CONFORMANCE=--fresh` begins anew. Nothing is done to "
+        "the cluster beforehand but that the images below are imported into its store.",
         table(specs, results),
         "## What fails, and why",
         "The reasons are the suite's own words, with what differs from run to run left out.",
-        "\n".join(["| spec | reason |", "|---|---|", *(f"| {one.name} | {_reason(one.reason)} |" for one in failed)])
+        "\n".join(
+            ["| spec | reason |", "|---|---|", *(f"| {_cell(one.name)} | {_reason(one.reason)} |" for one in failed)]
+        )
         if failed
         else "Nothing.",
         "## Images",
@@ -81,4 +83,8 @@ def _reason(text: str) -> str:
     for pattern, name in _VARYING:
         words = pattern.sub(name, words)
     words = words if len(words) <= _REASON_LENGTH else words[:_REASON_LENGTH].rstrip() + " …"
-    return words.replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+    return _cell(words)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
