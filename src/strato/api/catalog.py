@@ -138,6 +138,9 @@ ENDPOINTSLICE = _kind("discovery.k8s.io", "v1", discovery.EndpointSlice)
 NETWORKPOLICY = _kind("networking.k8s.io", "v1", unread.NetworkPolicy, "netpol", plural="networkpolicies")
 INGRESS = _kind("networking.k8s.io", "v1", unread.Ingress, "ing", plural="ingresses", has_status=True)
 INGRESSCLASS = _kind("networking.k8s.io", "v1", unread.IngressClass, plural="ingressclasses", namespaced=False)
+VOLUMEATTRIBUTESCLASS = _kind(
+    "storage.k8s.io", "v1", unread.VolumeAttributesClass, "vac", plural="volumeattributesclasses", namespaced=False
+)
 STORAGECLASS = _kind("storage.k8s.io", "v1", storage.StorageClass, "sc", plural="storageclasses", namespaced=False)
 CSINODE = _kind("storage.k8s.io", "v1", storage.CSINode, namespaced=False)
 CSIDRIVER = _kind("storage.k8s.io", "v1", storage.CSIDriver, namespaced=False)
@@ -201,6 +204,17 @@ CERTIFICATESIGNINGREQUEST = _kind(
 _ADMISSION = "admissionregistration.k8s.io"
 MUTATINGWEBHOOKCONFIGURATION = _kind(
     _ADMISSION, "v1", unread.MutatingWebhookConfiguration, namespaced=False, categories=_EXTENSIONS
+)
+MUTATINGADMISSIONPOLICY = _kind(
+    _ADMISSION,
+    "v1",
+    unread.MutatingAdmissionPolicy,
+    plural="mutatingadmissionpolicies",
+    namespaced=False,
+    categories=_EXTENSIONS,
+)
+MUTATINGADMISSIONPOLICYBINDING = _kind(
+    _ADMISSION, "v1", unread.MutatingAdmissionPolicyBinding, namespaced=False, categories=_EXTENSIONS
 )
 VALIDATINGWEBHOOKCONFIGURATION = _kind(
     _ADMISSION, "v1", unread.ValidatingWebhookConfiguration, namespaced=False, categories=_EXTENSIONS
@@ -328,6 +342,8 @@ BUILTIN: tuple[Kind, ...] = (
     SECRET,
     SERVICEACCOUNT,
     SERVICE,
+    MUTATINGADMISSIONPOLICY,
+    MUTATINGADMISSIONPOLICYBINDING,
     MUTATINGWEBHOOKCONFIGURATION,
     VALIDATINGADMISSIONPOLICY,
     VALIDATINGADMISSIONPOLICYBINDING,
@@ -376,6 +392,7 @@ BUILTIN: tuple[Kind, ...] = (
     CSISTORAGECAPACITY,
     STORAGECLASS,
     VOLUMEATTACHMENT,
+    VOLUMEATTRIBUTESCLASS,
 )
 """Kinds the API server itself serves, in the order a real one lists them."""
 

@@ -41,6 +41,14 @@ class LocalSubjectAccessReview(Object, frozen=True, kw_only=True):
     """May that user do this in this namespace."""
 
 
+class MutatingAdmissionPolicy(Object, frozen=True, kw_only=True):
+    """A policy in CEL that changes objects; kept for clients, nothing here acts on it."""
+
+
+class MutatingAdmissionPolicyBinding(Object, frozen=True, kw_only=True):
+    """Where such a policy applies."""
+
+
 class MutatingWebhookConfiguration(Object, frozen=True, kw_only=True):
     """Webhooks that change objects."""
 
@@ -95,3 +103,7 @@ class ValidatingAdmissionPolicyBinding(Object, frozen=True, kw_only=True):
 
 class ValidatingWebhookConfiguration(Object, frozen=True, kw_only=True):
     """Webhooks that judge objects."""
+
+
+class VolumeAttributesClass(Object, frozen=True, kw_only=True):
+    """How a driver may change volumes; kept for clients, nothing here acts on it."""
