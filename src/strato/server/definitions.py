@@ -20,6 +20,7 @@ from strato.api.status import (
     not_supported,
     required,
 )
+from strato.api.validation.webhookclients import client_problems
 from strato.errors import Cause, StratoError
 from strato.server import definitionstatus
 from strato.server.schema import rulechecks
@@ -149,17 +150,8 @@ def _conversion_problems(conversion: Json) -> Iterator[Cause]:
     config: Json | None = webhook.get("clientConfig")
     if config is None:
         yield required(f"{field}.webhookClientConfig", "required when strategy is set to Webhook")
-    elif bool(config.get("url")) == bool(config.get("service")):
-        yield required(f"{field}.webhookClientConfig", "exactly one of url or service is required")
-    elif config.get("service"):
-        for member in ("name", "namespace"):
-            if not config["service"].get(member):
-                yield required(f"{field}.webhookClientConfig.service.{member}", f"service {member} is required")
-    elif not config["url"].startswith("https://"):
-        place = f"{field}.webhookClientConfig.url"
-        yield invalid_value(
-            place, config["url"], "'https' is the only allowed URL scheme; desired format: https://host[/path]"
-        )
+    else:
+        yield from client_problems(config, f"{field}.webhookClientConfig")
     reviews = webhook.get("conversionReviewVersions") or ()
     if not reviews:
         yield required(f"{field}.conversionReviewVersions")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from strato.api import cel, names
 from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required
+from strato.api.validation.webhookclients import client_problems
 from strato.errors import Cause
 
 Json = dict[str, Any]
@@ -50,7 +50,7 @@ def _webhooks_problems(obj: Json) -> Iterator[Cause]:
             text = "the timeout value must be between 1 and 30 seconds"
             yield invalid_value(f"{at}.timeoutSeconds", seconds, text)
         yield from _selector_problems(hook, at)
-        yield from _client_problems(hook.get("clientConfig") or {}, f"{at}.clientConfig")
+        yield from client_problems(hook.get("clientConfig") or {}, f"{at}.clientConfig")
         yield from _conditions_problems(hook.get("matchConditions") or (), f"{at}.matchConditions")
         yield from _review_problems(hook.get("admissionReviewVersions") or (), f"{at}.admissionReviewVersions")
         if name and name in known:
@@ -66,39 +66,6 @@ def _full_name_problems(name: str, at: str) -> Iterator[Cause]:
         yield invalid_value(at, name, problem)
     if len(name.split(".")) < 3:
         yield invalid_value(at, name, "should be a domain with at least three segments separated by dots")
-
-
-def _client_problems(config: Json, at: str) -> Iterator[Cause]:
-    url, service = config.get("url"), config.get("service")
-    if (url is None) == (service is None):
-        yield required(at, "exactly one of url or service is required")
-        return
-    if service is not None:
-        for member in ("name", "namespace"):
-            if not service.get(member):
-                yield required(f"{at}.service.{member}", f"service {member} is required")
-        port = service.get("port")
-        if port is not None:
-            for problem in names.check_port_number(port):
-                yield invalid_value(f"{at}.service.port", port, problem)
-        path = service.get("path")
-        if path is not None and not path.startswith("/"):
-            yield invalid_value(f"{at}.service.path", path, "must start with a '/'")
-        return
-    try:
-        parts = urlsplit(str(url))
-        problems = [
-            (parts.scheme != "https", "'https' is the only allowed URL scheme; desired format: https://host[/path]"),
-            (not parts.hostname, "host must be specified; desired format: https://host[/path]"),
-            (bool(parts.username), "user information is not permitted in the URL"),
-            (bool(parts.fragment), "fragments are not permitted in the URL"),
-            (bool(parts.query), "query parameters are not permitted in the URL"),
-        ]
-    except ValueError as error:
-        problems = [(True, f"url must be a valid URL: {error}; desired format: https://host[/path]")]
-    for is_wrong, text in problems:
-        if is_wrong:
-            yield invalid_value(f"{at}.url", url, text)
 
 
 def _review_problems(versions: Sequence[str], at: str) -> Iterator[Cause]:
