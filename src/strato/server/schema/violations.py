@@ -10,6 +10,7 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
+from strato.api.cel.libraries import reads
 from strato.api.patterns import compile_pattern
 from strato.api.status import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
 from strato.errors import Cause
@@ -261,29 +262,18 @@ def _of_no_field(text: str) -> Cause:
     return Cause(INVALID, f'Invalid value: "": {text}', "<nil>")
 
 
-def _parses(read: Callable[[str], object]) -> Callable[[str], bool]:
-    def check(text: str) -> bool:
-        try:
-            read(text)
-        except ValueError:
-            return False
-        return True
-
-    return check
-
-
 def _read_instant(text: str) -> None:
     if datetime.fromisoformat(text).tzinfo is None:
         raise ValueError(text)
 
 
 FORMATS: dict[str, Callable[[str], bool]] = {
-    "date-time": _parses(_read_instant),
-    "date": _parses(date.fromisoformat),
-    "byte": _parses(lambda text: base64.b64decode(text, validate=True)),
-    "ipv4": _parses(ipaddress.IPv4Address),
-    "ipv6": _parses(ipaddress.IPv6Address),
-    "cidr": _parses(lambda text: ipaddress.ip_network(text, strict=False)),
-    "uuid": _parses(UUID),
+    "date-time": reads(_read_instant),
+    "date": reads(date.fromisoformat),
+    "byte": reads(lambda text: base64.b64decode(text, validate=True)),
+    "ipv4": reads(ipaddress.IPv4Address),
+    "ipv6": reads(ipaddress.IPv6Address),
+    "cidr": reads(lambda text: ipaddress.ip_network(text, strict=False)),
+    "uuid": reads(UUID),
 }
 """Formats that are checked; others (as in Kubernetes) say nothing."""
