@@ -27,7 +27,7 @@ WORDS: list[Any] = [
     (["logs"], "target", {"": "Pod", "pod/": "Pod", "job/": "Job"}),
     (["explain"], "target", {"pod/": "Pod", "job/": "Job", "podgroup/": "PodGroup", "queue/": "Queue"}),
     (["install"], "namespace", {}),
-    (["image", "rm"], "name", {}),
+    (["image", "rm"], "names", {}),
     (["sim", "run"], "trace", {}),
 ]
 

@@ -457,7 +457,7 @@ def test_top_sums_what_live_pods_ask_for(shell: Shell) -> None:
     shell.pod("one-work-2", job, phase="Succeeded")
     header, row, total = (line.split() for line in shell.strato("job", "top", "one").splitlines())
     assert header[:3] == ["Task", "Pods", "Running"]
-    assert row[:5] == ["work", "3", "2", "1", "-"]
+    assert row[:5] == ["work", "3", "2", "1", "0"]  # they use what no container of theirs asks for: nothing
     assert total[0] == "all"
 
 

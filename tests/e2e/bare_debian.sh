@@ -13,8 +13,10 @@ if [ "${STRATO_BARE_INSIDE:-}" = "" ]; then
     repository=$(cd "$(dirname "$0")/../.." && pwd)
     system=${STRATO_BARE_DEBIAN:-$(mktemp -d /var/tmp/strato-debian-XXXXXX)}
     [ -n "${STRATO_BARE_DEBIAN:-}" ] || trap 'rm -rf --one-file-system "$system"' EXIT
+    packages=ca-certificates,python3,python3-venv,pipx,make,kubernetes-client,iproute2,nftables,procps
+    packages=$packages,distcc,gcc,libc6-dev,openmpi-bin,openssh-server,openssh-client # the pages of the examples name these
     [ -e "$system/etc/debian_version" ] || debootstrap --variant=minbase \
-        --include=ca-certificates,python3,python3-venv,pipx,make,kubernetes-client,iproute2,nftables,procps bookworm "$system"
+        --include="$packages" bookworm "$system"
     rm -rf "$system/checkout"
     mkdir "$system/checkout"
     git -C "$repository" ls-files -z | tar -C "$repository" --null -T - -c | tar -C "$system/checkout" -x
