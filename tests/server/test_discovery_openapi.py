@@ -16,6 +16,7 @@ from strato.clock import VirtualClock
 from strato.errors import NotAcceptable
 from strato.server.discovery import Discovery, sort_versions
 from strato.server.openapi import OpenApi
+from strato.server.openapi.documents import version_two
 
 SCHEMA = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"x": {"type": "string"}}}}}
 
@@ -131,6 +132,17 @@ async def test_v2_protobuf_holds_the_same_definitions_as_json() -> None:
     found = {dict(_fields(one))[1].decode() for number, one in _fields(fields[9]) if number == 1}
     assert found == names
     assert len(names) > 400
+
+
+def test_v2_names_no_members_of_a_kind_that_takes_any() -> None:
+    """Kubectl would refuse all others."""
+    takes_any = {**SCHEMA, "x-kubernetes-preserve-unknown-fields": True}
+    name = "sh.volcano.batch.v1alpha1.Job"
+    kind = [{"group": "batch.volcano.sh", "kind": "Job", "version": "v1alpha1"}]
+    definitions = version_two([(catalog.VCJOB, takes_any)])["definitions"]
+    assert definitions[name] == {"type": "object", "x-kubernetes-group-version-kind": kind}
+    definitions = version_two([(catalog.VCJOB, SCHEMA)])["definitions"]
+    assert set(definitions[name]["properties"]) == {"apiVersion", "kind", "metadata", "spec"}
 
 
 def _fields(data: bytes) -> Iterable[tuple[int, bytes]]:

@@ -41,7 +41,10 @@ def version_two(sources: Sources) -> Json:
         for operation in paths.operations(kind):
             entry = document_paths.setdefault(operation.path, _path_item_v2(operation))
             entry[operation.method] = _operation_v2(operation)
-    definitions = {name: to_v2(schema) for name, schema in schemas.reachable(roots, extra).items()}
+    definitions = {
+        name: _open_v2(schema) if name in extra and schema.get(_PRESERVES) else to_v2(schema)
+        for name, schema in schemas.reachable(roots, extra).items()
+    }
     return {"swagger": "2.0", "info": _INFO, "paths": document_paths, "definitions": definitions}
 
 
@@ -127,6 +130,14 @@ def _operation_v2(operation: Operation) -> Json:
     result = {"$ref": "#/definitions/" + _target(operation, operation.result)}
     entry["responses"] = {"200": {"description": "OK", "schema": result}}
     return entry
+
+
+_PRESERVES = "x-kubernetes-preserve-unknown-fields"
+
+
+def _open_v2(schema: Mapping[str, Any]) -> Json:
+    """Return the definition of a custom kind that takes any members: kubectl refuses others where some are named."""
+    return {"type": "object", "x-kubernetes-group-version-kind": schema["x-kubernetes-group-version-kind"]}
 
 
 _ONLY_V3 = frozenset(("default", "nullable", "oneOf", "anyOf", "not", "allOf"))
