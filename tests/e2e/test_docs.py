@@ -27,8 +27,6 @@ NEEDS = {
     "examples/parameter-server/README.md": (),
 }
 """Programs that a page says it needs."""
-ROOT_ONLY = frozenset(("examples/mpi/README.md", "examples/distcc/README.md"))
-"""Pages that say they need root: their pods listen on one port, each in a network of its own."""
 
 
 def of_world(world: str) -> list[list[Block]]:
@@ -111,7 +109,7 @@ def test_a_page_goes_as_it_is_written(programs: Path, folder: Path, session: lis
         pytest.skip(f"{page} needs {', '.join(absent)}")
     if user is not None and os.geteuid() != 0:
         pytest.skip("this user is an ordinary one")
-    if (user is not None or os.geteuid() != 0) and page in ROOT_ONLY:
+    if (user is not None or os.geteuid() != 0) and page in sessions.ROOT_ONLY:
         pytest.skip(f"{page} needs root")
     assert sessions.run(session, reader(programs, folder, user)) > 0
 
