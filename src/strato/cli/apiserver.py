@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import socket
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ from strato.cli.servicenetwork import ANY_HOST, machine_addresses, service_netwo
 from strato.cli.storage import StorageOptions
 from strato.client.local import LocalCluster
 from strato.clock import Clock
-from strato.errors import AlreadyExists
+from strato.errors import ApiError
 from strato.http.listen import HttpServer, serve
 from strato.http.service import Service
 from strato.http.tls import server_context
@@ -49,6 +50,7 @@ from strato.server.services.kubernetes import Advertised, publish
 if TYPE_CHECKING:
     from strato.server.audit.log import AuditLog
 
+_log = logging.getLogger(__name__)
 _IN_CLUSTER = "kubernetes.default.svc.cluster.local"
 JOURNAL = "journal.sqlite"
 COMPONENTS = (bootstrap.SCHEDULER, bootstrap.CONTROLLERS, bootstrap.HOLLOW_NODES, bootstrap.WEBHOOK)
@@ -217,12 +219,19 @@ def _start_background(
 
 
 async def _create_queues(server: ApiServer) -> None:
-    """Create the queues that every job needs; the first request to come may be a job."""
+    """Create the queues that every job needs; the first request to come may be a job.
+
+    Those that are there are left alone: webhooks are asked about creations, and theirs need not run yet.
+    """
     await server.store.wait_durable()  # kinds are served once their definitions are durable
     cluster = LocalCluster(server, bootstrap.ADMIN)
     for queue in initial_queues():
-        with suppress(AlreadyExists):
-            await cluster.create(catalog.QUEUE, queue)
+        name = queue["metadata"]["name"]
+        if server.state.latest(catalog.QUEUE, "", name) is None:
+            try:
+                await cluster.create(catalog.QUEUE, queue)
+            except ApiError as error:
+                _log.warning("queue %s is left to the scheduler: %s", name, error)
 
 
 def kubeconfigs(home: Home) -> dict[Path, User]:

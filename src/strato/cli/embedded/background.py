@@ -76,7 +76,8 @@ def _is_the_same(options: EmbeddedOptions, owner: Owner, *, foreground: bool) ->
     """
     if owner.activity != "up" or foreground:
         return False
-    differing = differences(owner.options, msgspec.to_builtins(options))
+    wanted = msgspec.json.decode(msgspec.json.encode(options))  # as those of the other were noted
+    differing = differences(owner.options, wanted)
     if differing:
         raise UsageError(
             f"the cluster of {options.home_path} already runs (process {owner.pid}) with other options "
