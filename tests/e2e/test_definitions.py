@@ -15,12 +15,13 @@ NAME = "wagons.e2e.example.com"
 
 def version(name: str, *, storage: bool, **properties: Any) -> dict[str, Any]:
     spec = {"type": "object", "properties": {"colour": {"type": "string"}, **properties}}
+    selectable = ("colour", "axles") if "axles" in properties else ("colour",)
     return {
         "name": name,
         "served": True,
         "storage": storage,
         "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
-        "selectableFields": [{"jsonPath": ".spec.colour"}],
+        "selectableFields": [{"jsonPath": f".spec.{field}"} for field in selectable],
         "additionalPrinterColumns": [{"name": "Colour", "type": "string", "jsonPath": ".spec.colour"}],
     }
 

@@ -219,3 +219,18 @@ def test_selectable_fields_are_checked(path: str, text: str) -> None:
         assert text in refused["message"]
 
     asked(main)
+
+
+def test_versions_of_other_schemas_do_not_select_by_the_same_fields_alone() -> None:
+    """As on a real API server."""
+
+    async def main(client: Client) -> None:
+        fields = [{"jsonPath": ".spec.colour"}]
+        one = version("v1", storage=True, selectableFields=fields)
+        other = {**one, "name": "v2", "storage": False}
+        await client.ask("POST", CRDS, definition(one, other), dryRun="All")
+        schema = {"openAPIV3Schema": {**one["schema"]["openAPIV3Schema"], "description": "another"}}
+        refused = await client.ask("POST", CRDS, definition(one, {**other, "schema": schema}), code=422)
+        assert "spec.selectableFields: Invalid value" in refused["message"]
+
+    asked(main)

@@ -134,6 +134,14 @@ def _version_list_problems(versions: Sequence[Json]) -> Iterator[Cause]:
     if sum(bool(version.get("storage")) for version in versions) != 1:
         shown = list(versions) or None
         yield invalid_value("spec.versions", shown, "must have exactly one version marked as storage version")
+    fields, of_schemas = ([version.get(member) for version in versions] for member in ("selectableFields", "schema"))
+    if fields and fields[0] and _are_equal(fields) and not _are_equal(of_schemas):
+        # Kubernetes keeps what is the same of all versions in one place, where there is no schema then.
+        yield invalid_value("spec.selectableFields", "", "may only be set when validations.schema is included")
+
+
+def _are_equal(values: Sequence[Any]) -> bool:
+    return all(value == values[0] for value in values)
 
 
 def _conversion_problems(conversion: Json) -> Iterator[Cause]:
