@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -329,3 +331,24 @@ def test_a_zone_holds_what_was_put_last(steps: list[tuple[str, ServiceRecord | N
         fresh.put("n", name, one)
     for owner, *_ in NAMES:
         assert sorted(zone.find(owner.lower()) or ()) == sorted(fresh.find(owner.lower()) or ())
+
+
+@pytest.mark.parametrize("first", [b"", b'{"settings":%s}\n'], ids=["before the settings", "before the report"])
+def test_the_process_ends_quietly_when_its_node_is_gone(first: bytes) -> None:
+    """As it may at any moment of a start that is interrupted."""
+    if first:
+        first %= msgspec.json.encode(SETTINGS)
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "strato.node.services.dataplane"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()  # nobody reads what it reports
+        process.stdin.write(first)
+        process.stdin.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0

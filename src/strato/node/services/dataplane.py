@@ -153,7 +153,10 @@ class DataPlane:
 async def serve(lines: asyncio.StreamReader, clock: Clock, rng: random.Random) -> None:
     """Do as the messages say until they end."""
     decoder = msgspec.json.Decoder(Update)
-    settings = decoder.decode(await lines.readline()).settings
+    first = await lines.readline()
+    if not first:
+        return  # the node ended before it had any
+    settings = decoder.decode(first).settings
     assert settings is not None, "the settings come first"
     zone = Zone(settings.domain)
     plane = DataPlane(settings, clock, rng, zone)
@@ -208,7 +211,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with the node, not before
-    uvloop.run(_main())
+    with contextlib.suppress(BrokenPipeError):  # of reports, when the node has ended
+        uvloop.run(_main())
 
 
 if __name__ == "__main__":
