@@ -51,7 +51,7 @@ def main() -> int:
         print(*(f"failed: {name}: {results[name].reason}" for name in failed), sep="\n")
         return 1 if failed else 0
     if len(results) == len(specs):
-        (ROOT / "docs/conformance.md").write_text(page(built.name, specs, results))
+        (ROOT / "docs/conformance.md").write_text(page(built.name.removeprefix("v"), specs, results))
     return 0
 
 
