@@ -17,7 +17,6 @@ from strato.cli.home import Home
 from strato.errors import StateError, Unavailable
 
 if TYPE_CHECKING:
-    from strato.client.cluster import Cluster
     from strato.client.http import HttpCluster
 
 T = TypeVar("T")
@@ -32,7 +31,7 @@ def home_of(ctx: click.Context) -> Home:
     return Home.locate(_options(ctx)["home"])
 
 
-def with_cluster(ctx: click.Context, work: Callable[[Cluster], Awaitable[T]]) -> T:
+def with_cluster(ctx: click.Context, work: Callable[[HttpCluster], Awaitable[T]]) -> T:
     """Connect, run ``work`` to its end and disconnect.
 
     Raises:

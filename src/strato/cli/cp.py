@@ -17,7 +17,6 @@ import click
 
 from strato.cli.connect import with_cluster
 from strato.cli.podtargets import container_of, find_pod
-from strato.client.cluster import Cluster
 from strato.errors import ApiError, StratoError, UsageError
 
 if TYPE_CHECKING:
@@ -89,10 +88,7 @@ def cp(ctx: click.Context, source: str, destination: str, namespace: str, contai
     with_cluster(ctx, work)
 
 
-async def _copy(cluster: Cluster, *, source: str, destination: str, namespace: str, asked: str) -> None:
-    from strato.client.http import HttpCluster
-
-    assert isinstance(cluster, HttpCluster), "what `connect` returns"
+async def _copy(cluster: HttpCluster, *, source: str, destination: str, namespace: str, asked: str) -> None:
     target_from, path_from = _split(source)
     target_to, path_to = _split(destination)
     if bool(target_from) is bool(target_to):

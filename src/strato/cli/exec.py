@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from strato.cli.connect import with_cluster
 from strato.cli.podtargets import container_of, find_pod
-from strato.client.cluster import Cluster
 from strato.errors import UsageError
+
+if TYPE_CHECKING:
+    from strato.client.http import HttpCluster
 
 _SHELL = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec sh")
 
@@ -51,14 +54,12 @@ def shell(ctx: click.Context, target: str, namespace: str, container: str) -> No
 
 
 async def _run(
-    cluster: Cluster, *, namespace: str, target: str, asked: str, command: Sequence[str], stdin: bool, tty: bool
+    cluster: HttpCluster, *, namespace: str, target: str, asked: str, command: Sequence[str], stdin: bool, tty: bool
 ) -> int:
     """Run a command with this terminal's streams and return its exit code."""
     from strato.cli import terminal
-    from strato.client.http import HttpCluster
     from strato.client.remotecommand import Streams, run_command
 
-    assert isinstance(cluster, HttpCluster), "what `connect` returns"
     pod = await find_pod(cluster, namespace, target)
     phase = (pod.get("status") or {}).get("phase", "")
     if phase in ("Succeeded", "Failed"):

@@ -13,7 +13,7 @@ import click
 from strato.api import catalog
 from strato.cli.connect import with_cluster
 from strato.cli.podtargets import find_pod
-from strato.client.cluster import Cluster, Json
+from strato.client.cluster import Json
 from strato.errors import ApiError, UsageError
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ def port_forward(ctx: click.Context, target: str, ports: tuple[str, ...], namesp
     with_cluster(ctx, partial(_forward, namespace=namespace, target=target, ports=ports, address=address))
 
 
-async def _forward(cluster: Cluster, *, namespace: str, target: str, ports: Sequence[str], address: str) -> None:
-    from strato.client.http import HttpCluster
-
-    assert isinstance(cluster, HttpCluster), "what `connect` returns"
+async def _forward(cluster: HttpCluster, *, namespace: str, target: str, ports: Sequence[str], address: str) -> None:
     pod = await find_pod(cluster, namespace, target, services=True)
     service = None
     kind, _, name = target.rpartition("/")
