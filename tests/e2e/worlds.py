@@ -67,9 +67,13 @@ class World:
             ["kubectl", *args], input=stdin, text=True, capture_output=True, env=env, timeout=300, check=False
         )
         assert not check or done.returncode == 0, (
-            f"kubectl {' '.join(args)}: {done.returncode}\n{done.stdout}{done.stderr}"
+            f"kubectl {' '.join(args)}: {done.returncode}\n{done.stdout}{done.stderr}{self.last_words()}"
         )
         return done
+
+    def last_words(self) -> str:
+        """Return the end of the log of a world that is gone."""
+        return ""
 
     def strato(self, *args: str, stdin: str | None = None, check: bool = True) -> str:
         """Run strato against this world and return what it printed."""
@@ -90,7 +94,7 @@ class World:
         """Return ``kubectl get … -o json``; None when the object does not exist."""
         done = self.kubectl_process("get", *args, "-o", "json", check=False)
         if done.returncode != 0:
-            assert "NotFound" in done.stderr or "not found" in done.stderr, done.stderr
+            assert "NotFound" in done.stderr or "not found" in done.stderr, done.stderr + self.last_words()
             return None
         return json.loads(done.stdout)
 
@@ -135,6 +139,18 @@ class EmbeddedWorld(World):
         tail = self.log.read_text(errors="replace")[-4000:] if done.returncode and self.log.exists() else ""
         assert not check or done.returncode == 0, f"strato {' '.join(args)}\n{done.stdout}{done.stderr}\n{tail}"
         return done.stdout + done.stderr
+
+    def last_words(self) -> str:
+        try:
+            gone = not alive(self.pid)
+        except (OSError, ValueError, IndexError):
+            gone = True
+        if not gone:
+            return ""
+        parts = [
+            f"{path}:\n{path.read_text(errors='replace')[-4000:]}" for path in sorted(self.home.glob("strato*.log*"))
+        ]
+        return f"the cluster of {self.home} is gone\n" + "\n".join(parts)
 
     @property
     def pid(self) -> int:
