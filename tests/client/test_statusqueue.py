@@ -300,6 +300,26 @@ def test_paused_queue_builds_nothing() -> None:
     play(story)
 
 
+@pytest.mark.parametrize("needless", [False, True])
+def test_status_that_was_due_twice_while_nothing_was_taken_is_written_once(needless: bool) -> None:
+    async def story(w: World) -> None:
+        w.build = lambda key, number: None if needless else Write((key, number))
+        running = asyncio.ensure_future(w.queue.run())
+        await w.clock.sleep(0.0)
+        w.queue.pause()
+        w.queue.put("a", 1, 1.0)
+        w.queue.put("a", 2, 0.5)
+        await w.clock.sleep(2.0)
+        w.queue.resume()
+        await w.clock.sleep(1.0)
+        assert w.api.sent == ([] if needless else [(2.0, "a", 2)])
+        assert len(w.queue) == 0
+        assert not running.done(), "the queue goes on"
+        running.cancel()
+
+    play(story, batch=4)
+
+
 def test_fault_in_one_status_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     async def story(w: World) -> None:
         def build(key: str, number: int) -> Write[Request]:
@@ -430,10 +450,11 @@ FAULTS = st.tuples(
     st.just("fault"), st.sampled_from("abc"), st.sampled_from([Unavailable, Conflict, NotFound, TooManyRequests])
 )
 WORK = st.tuples(st.just("work"), st.integers(0, 40))
+PAUSES = st.tuples(st.sampled_from(["pause", "resume"]))
 WAITS = st.tuples(st.just("wait"), st.sampled_from([0.0, 0.1, 0.25, 1.0, 5.0]))
 
 
-@given(st.lists(st.one_of(PUTS, DROPS, FAULTS, WORK, WAITS), max_size=40), st.sampled_from([0.0, 0.2]))
+@given(st.lists(st.one_of(PUTS, DROPS, FAULTS, WORK, PAUSES, WAITS), max_size=40), st.sampled_from([0.0, 0.2]))
 def test_in_the_end_the_api_has_the_latest_of_everything(steps: list[tuple[object, ...]], seconds: float) -> None:
     """Whatever fails meanwhile: confirmed is what was put last, refused only where the API said so for good."""
 
@@ -452,8 +473,13 @@ def test_in_the_end_the_api_has_the_latest_of_everything(steps: list[tuple[objec
                     w.api.faults.setdefault(key, []).append(error("scripted"))
                 case ("work", int(amount)):
                     w.load.add(amount, w.clock.monotonic())
+                case ("pause",):
+                    w.queue.pause()
+                case ("resume",):
+                    w.queue.resume()
                 case ("wait", float(wait)):
                     await w.clock.sleep(wait)
+        w.queue.resume()
         await w.clock.sleep(120.0)
         assert len(w.queue) == 0
         gone = {(key, number) for key, number, _ in w.refused}

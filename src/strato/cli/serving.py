@@ -60,6 +60,8 @@ async def run_together(components: Sequence[tuple[str, Awaitable[object]]], stop
         error = task.exception() if not task.cancelled() else None
         if isinstance(error, StratoError):
             raise error
+        if error is not None:
+            _log.error("the %s stopped", tasks[task], exc_info=error)  # a fault of ours: the log says where
         raise ComponentStopped(f"the {tasks[task]} stopped: {error!r}") from error
 
 

@@ -339,6 +339,7 @@ class StatusQueue(Generic[K, D, R]):
                 if entry.low:
                     self._schedule(entry, entry.at, now)
                 else:
+                    entry.place = _IN_FLIGHT  # before it comes a second time
                     due.append(entry)
         return due
 
@@ -348,7 +349,9 @@ class StatusQueue(Generic[K, D, R]):
         for _ in range(min(self._batch, len(low))):
             if defers_low and self._low_expires() > now:
                 break
-            due.append(low.popitem(last=False)[1])
+            entry = low.popitem(last=False)[1]
+            entry.place = _IN_FLIGHT
+            due.append(entry)
 
     def _take(self, due: Sequence[_Entry[K, D, R]], now: float) -> list[_Taken[K, D, R]]:
         """Build entries' writes; return those that there are to send now."""
@@ -356,7 +359,6 @@ class StatusQueue(Generic[K, D, R]):
         build = self._build
         for entry in due:
             key, desired = entry.key, entry.desired
-            entry.place = _IN_FLIGHT
             try:
                 write = build(key, desired)
             except Exception:  # a fault in one status must not stop the others
