@@ -53,7 +53,7 @@ test-long: $(VENV)/.dev ## Run the tests that compare two ways of deciding with 
 	$(BIN)/python -m pytest --hypothesis-profile=long -o timeout=7200 -m 'hypothesis and not e2e and not kube and not attack'
 
 e2e: $(VENV)/.dev ## Drive the embedded cluster with kubectl, real processes and kill -9.
-	$(BIN)/python -m pytest -o timeout=600 -m e2e tests/e2e
+	$(BIN)/python -m pytest -o timeout=600 -n 2 --dist loadfile -m e2e tests/e2e
 
 e2e-kube: $(VENV)/.dev ## Run the same end-to-end tests on a real kube-apiserver (needs Go).
 	@command -v go >/dev/null || { echo "make e2e-kube: skipped, Go is not installed (https://go.dev/dl)"; exit 0; }; \
