@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -21,7 +22,7 @@ from strato.node.sandbox import linux
 from strato.node.sandbox.egress import table_name
 from strato.node.sandbox.network import bridge_name
 from tests.e2e.conftest import EXAMPLES
-from tests.e2e.test_jobs import vcjob
+from tests.e2e.test_jobs import submit, vcjob
 from tests.e2e.worlds import STRATO, EmbeddedWorld, alive, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.embedded]
@@ -327,8 +328,8 @@ def _port_of(world: EmbeddedWorld) -> int:
 
 
 @pytest.mark.timeout(240)
-def test_two_processes_live_and_die_together(laptop: Laptop) -> None:
-    """The API server has a process of its own, and one cluster is seen from outside."""
+def test_two_processes_are_one_cluster(laptop: Laptop) -> None:
+    """The API server has a process of its own; it starts the other one again, but not for ever."""
     world = laptop("--no-sandbox", "--hollow-nodes", "2", "--processes", "2")
     server, parts = world.processes
     metrics = world.kubectl("get", "--raw", "/metrics")
@@ -339,8 +340,20 @@ def test_two_processes_live_and_die_together(laptop: Laptop) -> None:
     os.kill(parts, signal.SIGTERM)  # as a terminal's hang-up of the whole group would; the server decides
     assert world.kubectl("get", "nodes", "-o", "name").count("node/") == 2
     os.kill(parts, signal.SIGKILL)
-    eventually(lambda: not alive(server), what="the server ends without its parts")
-    assert "the process of controllers, scheduler and nodes ended with status -9" in world.log.read_text()
+    submit(world, "default", vcjob("after", replicas=2))
+    eventually(lambda: world.job_phase("after") == "Completed", what="the job runs when the parts have come again")
+    assert "nodes ended with status -9; it is started again" in world.log.read_text()
+    killed = {parts}
+
+    def kill_those_that_come() -> bool:
+        with contextlib.suppress(OSError):  # gone between two looks
+            for pid in {*world.processes[1:]} - killed:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+        return not alive(server)
+
+    eventually(kill_those_that_come, what="the server ends without its parts")
+    assert len(killed) == 6
     world.own("up", *world.options, "--port", "0")
     assert len(world.processes) == 2
     processes = world.processes

@@ -2,8 +2,9 @@
 
 Two processors then work at once: one answers requests, the other one decides. The server's process starts it before
 anything else, so that both load their code at the same time; a pair of sockets joins them (`strato.client.link`). It
-lives and dies with the server's process: when it is told to stop it ends its components, and if that process is killed
-the kernel kills it too.
+dies with the server's process: when it is told to stop it ends its components, and if that process is killed the kernel
+kills it too. If it dies alone the server's process starts it again: containers outlive their node, and everything else
+is in the API.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import Any
+from collections import deque
+from typing import Any, NoReturn
 
 import msgspec
 
 from strato.api.wire import Handler, Request, Response
 from strato.cli.embedded.options import EmbeddedOptions, Ending
 from strato.cli.home import Stop
+from strato.clock import Clock
 from strato.errors import ApiError, StratoError, Unavailable
 
 _READY, _METRICS, _STOP, _END = "/ready", "/metrics", "/stop", "/end"
@@ -34,6 +37,10 @@ _UP = b"""# HELP strato_parts_up Whether the process of controllers, scheduler a
 strato_parts_up %d
 """
 _EXIT_SECONDS = 5.0
+_RESTARTS = 5
+"""So often in `_RESTARTS_WITHIN_SECONDS` the process is started again; what fails more often ends the cluster."""
+_RESTARTS_WITHIN_SECONDS = 600.0
+_RESTART_AFTER_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -51,19 +58,27 @@ class Companion:
     """
 
     def __init__(self, options: EmbeddedOptions, lock: int) -> None:
-        self._end, theirs = socket.socketpair()
         self.ending: Ending = lambda: None
         """Says how the pods end when the components are told to."""
         self.ended = 0
         """How many did."""
-        arguments = (str(theirs.fileno()), str(lock), str(os.getpid()), msgspec.json.encode(options).decode())
+        self._options, self._lock = options, lock
+        self._restarts: deque[float] = deque(maxlen=_RESTARTS)
+        """When it was started again."""
+        self._was_ready = False
+        self._start()
+
+    def _start(self) -> None:
+        self._link: Any = None
+        self._end, theirs = socket.socketpair()
+        options = msgspec.json.encode(self._options).decode()
+        arguments = (str(theirs.fileno()), str(self._lock), str(os.getpid()), options)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "strato.cli.embedded.companion", *arguments],
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), lock),
+                pass_fds=(theirs.fileno(), self._lock),
             )
-        self._link: Any = None
 
     async def attach(self, server: Handler) -> None:
         """Answer what the process asks, from now on."""
@@ -77,6 +92,7 @@ class Companion:
             response = await self._link.handle(Request("GET", _READY))
         except Unavailable:
             await asyncio.Event().wait()  # `run` says why
+        self._was_ready = True
         summary: dict[str, Any] | None = msgspec.json.decode(response.body)
         return summary
 
@@ -90,12 +106,33 @@ class Companion:
                     body = response.body
         return body + _UP % bool(body)
 
-    async def run(self) -> None:
-        """Wait until the components end; end them when cancelled, while the server still answers what they do last.
+    async def run(self, server: Handler, clock: Clock) -> None:
+        """Keep the components running; end them when cancelled, while the server still answers what they do last.
+
+        Args:
+            server: Answers what they ask.
+            clock: Times restarts.
 
         Raises:
-            ComponentsFailed: They ended by themselves.
+            ComponentsFailed: They ended by themselves: before they were ready, or again and again.
         """
+        while True:
+            try:
+                await self._serve()
+            except ComponentsFailed as error:
+                now = clock.monotonic()
+                often = len(self._restarts) == _RESTARTS and now - self._restarts[0] < _RESTARTS_WITHIN_SECONDS
+                if often or not self._was_ready:
+                    raise
+                self._restarts.append(now)
+                _log.error("%s; it is started again", error)
+            await asyncio.to_thread(self.end)
+            await clock.sleep(_RESTART_AFTER_SECONDS)
+            self._start()
+            await self.attach(server)
+
+    async def _serve(self) -> NoReturn:
+        """Wait until the components end; end them when cancelled."""
         try:
             response = await self._link.handle(Request("GET", _END))
         except Unavailable:

@@ -96,7 +96,7 @@ async def _serve(
         if companion is not None:
             companion.ending = ending
             await companion.attach(api.handler)
-            members.append(("components", companion.run))
+            members.append(("components", partial(companion.run, api.handler, clock)))
             ready: Ready = companion.ready
         else:
             components = _components(options, api, clock, random, metrics, ending)
