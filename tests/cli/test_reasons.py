@@ -448,6 +448,12 @@ REPLICAS["metadata"]["ownerReferences"] = [{"uid": "uid-web"}]
 FLOW = owned("JobFlow", "flow.volcano.sh/v1alpha1", "flow", status={"state": {"phase": "Failed"}})
 STEP = job()
 STEP["metadata"]["ownerReferences"] = [{"uid": "uid-flow"}]
+CRON = owned("CronJob", "batch.volcano.sh/v1alpha1", "night", schedule="0 3 * * *")
+NIGHT = job()
+NIGHT["metadata"]["ownerReferences"] = [{"uid": "uid-night"}]
+HOURLY = owned("CronJob", "batch/v1", "hourly", schedule="@hourly", status={"lastScheduleTime": "2026-01-01T00:00:00Z"})
+HOUR = {**BATCH, "metadata": {**BATCH["metadata"], "ownerReferences": [{"uid": "uid-hourly"}]}}
+NEW_YEAR = 1767225600.0
 PULLING = waiting("ImagePullBackOff", "Back-off pulling image img:1")
 
 OTHERS: list[Any] = [
@@ -483,6 +489,51 @@ OTHERS: list[Any] = [
         Facts(pods(1, container=ended(3)), jobs=[STEP]),
         "jobflow default/flow (Failed): job default/train is Failed: container main exited with code 3",
         id="a flow with a failed job",
+    ),
+    pytest.param(
+        CRON,
+        Facts(now=NEW_YEAR),
+        "cronjob default/night (Waiting): it has made no job yet, the next one is at 2026-01-01T03:00:00Z",
+        id="a cron job that is young",
+    ),
+    pytest.param(
+        {**CRON, "spec": {"schedule": "0 3 * * *", "timeZone": "Asia/Tokyo"}},
+        Facts(now=NEW_YEAR),
+        "cronjob default/night (Waiting): it has made no job yet, the next one is at 2026-01-01T18:00:00Z",
+        id="a cron job of another zone",
+    ),
+    pytest.param(
+        {**CRON, "spec": {"schedule": "0 3 30 2 *"}},
+        Facts(now=NEW_YEAR),
+        "cronjob default/night (Waiting): it never makes a job: schedule '0 3 30 2 *'",
+        id="a cron job of a day that never comes",
+    ),
+    pytest.param(
+        {**CRON, "spec": {"schedule": "0 3 * * *", "suspend": True}},
+        Facts(now=NEW_YEAR),
+        "cronjob default/night (Suspended): it is suspended: spec.suspend is true; it has made no job yet\n"
+        "next: strato kubectl patch cronjobs.batch.volcano.sh night --type merge -p '{\"spec\":{\"suspend\":false}}'",
+        id="a cron job that is suspended",
+    ),
+    pytest.param(
+        CRON,
+        Facts(pods(1, container=ended(3)), jobs=[NIGHT]),
+        "cronjob default/night (Waiting): it has made no job yet\n"
+        "  job default/train (Failed): container main exited with code 3",
+        id="a cron job whose last job failed",
+    ),
+    pytest.param(
+        HOURLY,
+        Facts([pod("one-a", owner=BATCH, container=ended(3))], jobs=[HOUR], now=NEW_YEAR),
+        "cronjob default/hourly (Waiting): its last job was due at 2026-01-01T00:00:00Z, the next one is at "
+        "2026-01-01T01:00:00Z\n  job default/one (Failed): BackoffLimitExceeded: backoff limit; container main exited",
+        id="a cron job of batch jobs",
+    ),
+    pytest.param(
+        HOURLY,
+        Facts(events=[event(HOURLY, "JobAlreadyActive", "Not starting job because", at=9)], now=NEW_YEAR),
+        "cronjob default/hourly (Waiting): Not starting job because; its last job was due at 2026-01-01T00:00:00Z, the",
+        id="a cron job that may not start the next",
     ),
     pytest.param(
         {**ADMITTED, "metadata": {**ADMITTED["metadata"], "namespace": "default"}},  # type: ignore[dict-item]

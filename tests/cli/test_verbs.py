@@ -432,6 +432,17 @@ def test_a_finished_job_is_not_waited_for(shell: Shell) -> None:
     assert "not finished after 0.05 s: slow is Running" in error
 
 
+def test_the_job_of_a_step_is_waited_for_before_it_is_made(shell: Shell) -> None:
+    flow = {"flows": [{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a"]}}]}
+    shell.create(catalog.JOBFLOW, "f", spec=flow, status={"state": {"phase": "Running"}})
+    shell.create(catalog.JOBFLOW, "old", spec=flow, status={"state": {"phase": "Failed"}})
+    shell.job("f-a", phase="Completed")
+    assert "f-b is not made yet" in shell.strato("job", "wait", "f-a", "f-b", "--timeout", "0.05", code=1)
+    assert "job f-c does not exist\n" in shell.strato("job", "wait", "f-b", "f-c", code=1)
+    said = shell.strato("job", "wait", "f-b", "old-b", code=1)
+    assert "job old-b does not exist: its flow is Failed; ask 'strato explain jobflow/old' why" in said
+
+
 def test_the_tree_shows_all_that_a_job_owns(shell: Shell) -> None:
     job = shell.job("one")
     owned = {"ownerReferences": [_owner(job)]}

@@ -16,6 +16,7 @@ from tests.e2e.test_jobs import vcjob
 from tests.e2e.worlds import STRATO, EmbeddedWorld, World
 
 Laptop = Callable[..., EmbeddedWorld]
+FLOWS = {"apiVersion": "flow.volcano.sh/v1alpha1"}
 
 
 def waiting_job(tmp_path: Path, name: str = "talk") -> dict[str, Any]:
@@ -142,3 +143,17 @@ def test_waiting_ends_as_the_jobs_do(world: World, namespace: str) -> None:
     assert "ask 'strato explain job/huge" in done.stderr
     done = wait("nobody")
     assert (done.returncode, done.stderr.strip()) == (1, "Failed to wait for job: job nobody does not exist")
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(300)
+def test_the_last_step_of_a_flow_is_waited_for(world: World, namespace: str) -> None:
+    """Its job is made once those before it have completed."""
+    spec = vcjob("any", replicas=1, seconds=1)["spec"]
+    for name in ("first", "last"):
+        world.apply({**FLOWS, "kind": "JobTemplate", "metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    steps = [{"name": "first"}, {"name": "last", "dependsOn": {"targets": ["first"]}}]
+    meta = {"name": "night", "namespace": namespace}
+    world.apply({**FLOWS, "kind": "JobFlow", "metadata": meta, "spec": {"flows": steps, "jobRetainPolicy": "retain"}})
+    said = world.strato("job", "wait", "-n", namespace, "night-last", "--timeout", "120")
+    assert "night-last: Completed" in said

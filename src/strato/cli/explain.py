@@ -29,6 +29,7 @@ _ALIASES = {
     "podgroup": ("podgroups", "pg"),
     "queue": ("queues", "q"),
     "jobflow": ("jobflows", "jf"),
+    "cronjob": ("cronjobs", "cj", "cronvcjob", "cronvj", "cronjobs.batch.volcano.sh"),
     "deployment": ("deployments", "deploy"),
     "replicaset": ("replicasets", "rs"),
     "statefulset": ("statefulsets", "sts"),
@@ -60,8 +61,8 @@ def explain(
 
     Why something failed or cannot start is found in its pods and in events. For what waits the scheduler's engine
     decides one cycle on a copy of the state, and says what held it back: the binding constraint first, with its
-    numbers. Nothing is changed anywhere. Also jobflow/, deployment/, statefulset/, daemonset/ and replicaset/NAME;
-    a name alone is a pod's.
+    numbers. Nothing is changed anywhere. Also jobflow/, cronjob/, deployment/, statefulset/, daemonset/ and
+    replicaset/NAME; a name alone is a pod's.
     """
     word, _, name = target.rpartition("/")
     kind = _KINDS.get((word or "pod").lower())

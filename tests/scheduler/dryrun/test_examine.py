@@ -55,6 +55,20 @@ CASES: list[Any] = [
         id="the queue's capability",
     ),
     pytest.param(
+        [
+            *NODES,
+            worlds.queue("above", capability={"cpu": "6"}),
+            worlds.queue("q", parent="above", capability={"cpu": "5"}),
+            worlds.queue("beside", parent="above"),
+            *running(1, "n1", queue="beside"),
+            *gang(2, queue="q", cpu="3"),
+        ],
+        CAPACITY,
+        ["insufficient cpu"],
+        ["more quota: capability of queue q: cpu 5 -> 6; capability of queue above: cpu 6 -> 7"],
+        id="no more than what is needed, of queues above too",
+    ),
+    pytest.param(
         [*NODES, worlds.queue("q", state="Closed"), *gang(2, queue="q")],
         None,
         ["queue q is not open, it is Closed"],
@@ -133,7 +147,7 @@ def test_two_changes_are_found_where_no_single_one_is_enough() -> None:
     assert found is not None
     assert found.fixes is not None
     texts = [fix.text for fix in found.fixes]
-    assert "more quota: capability of queue q: cpu 1 -> 7, and drop the node selector zone=z" in texts
+    assert "more quota: capability of queue q: cpu 1 -> 6, and drop the node selector zone=z" in texts
     assert "another queue: q -> default, and drop the node selector zone=z" in texts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -17,13 +18,16 @@ from strato.cli.verbs import VerbFailed
 from strato.client.backoff import Backoff
 from strato.client.cluster import Cluster, EventType, Json
 from strato.clock import Clock, SystemClock
-from strato.errors import Gone, TooManyRequests, Unavailable
+from strato.errors import Forbidden, Gone, NotFound, TooManyRequests, Unavailable
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
 _EXPLAIN_SECONDS = 5.0
 """Of a job that has waited this long is said why."""
+_LOOK_SECONDS = 2.0
+"""While the job of a flow's step is missing, all is read again after so long: the flow may have ended without it."""
 _MOST_REPORTED = 10
 """Of so many jobs at once."""
+_FLOW_ENDED = frozenset({"Succeed", "Failed", "Terminating"})
 FINISHED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
 
 Why = Callable[[str], Awaitable[Report | None]]
@@ -65,8 +69,8 @@ async def wait_for_jobs(
 ) -> dict[str, str]:
     """Return the last phase of each job once all have ended.
 
-    Jobs are watched. A server that does not answer is asked again after a growing, jittered wait. Of a job that is
-    still pending after some seconds a line says how to learn why.
+    Jobs are watched, also those that a flow is still to make. A server that does not answer is asked again after a
+    growing, jittered wait. Of a job that is still pending after some seconds a line says how to learn why.
 
     Args:
         cluster: Where the jobs are.
@@ -78,7 +82,7 @@ async def wait_for_jobs(
         why: Says why a job is as it is; asks the cluster when None.
 
     Raises:
-        VerbFailed: A job was deleted, or the time is up; says what each job still waits for.
+        VerbFailed: A job was deleted or will not be made, or the time is up; says what each job still waits for.
     """
     why = why or partial(report_on_job, cluster, namespace)
     follower = _Follower(names)
@@ -95,7 +99,7 @@ async def wait_for_jobs(
                     await clock.sleep(backoff.next_delay(clock.monotonic()))
     except TimeoutError as error:
         left = [
-            await _reported(name, follower.phases.get(name, "unknown"), why)
+            await _reported(name, follower.phases.get(name, "not made yet"), why)
             for name in follower.unfinished[:_MOST_REPORTED]
         ]
         more = len(follower.unfinished) - len(left)
@@ -124,21 +128,50 @@ async def _follow(cluster: Cluster, namespace: str, follower: _Follower) -> bool
     moved = False
     try:
         page = await cluster.list(catalog.VCJOB, namespace, field_selector=follower.selector)
-        follower.replace(page.items)
+        missing = follower.replace(page.items)
         if follower.done:
             return True
-        async for batch in cluster.watch(
-            catalog.VCJOB, namespace, field_selector=follower.selector, resource_version=page.resource_version
-        ):
-            moved = True
-            for event in batch:
-                if event.type is not EventType.BOOKMARK:
-                    follower.observe(event.object, deleted=event.type is EventType.DELETED)
-            if follower.done:
-                break
+        if missing:
+            await _check_steps(cluster, namespace, missing)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_SECONDS if missing else None):
+                async for batch in cluster.watch(
+                    catalog.VCJOB, namespace, field_selector=follower.selector, resource_version=page.resource_version
+                ):
+                    moved = True
+                    for event in batch:
+                        if event.type is not EventType.BOOKMARK:
+                            follower.observe(event.object, deleted=event.type is EventType.DELETED)
+                    if follower.done:
+                        break
+            return moved
+        return True
     except (Gone, Unavailable, TooManyRequests):
-        pass
-    return moved
+        return moved
+
+
+async def _check_steps(cluster: Cluster, namespace: str, missing: Sequence[str]) -> None:
+    """See that a flow is going to make the jobs that are not there.
+
+    Raises:
+        VerbFailed: A job will not be made.
+    """
+    try:
+        flows = (await cluster.list(catalog.JOBFLOW, namespace)).items
+    except (NotFound, Forbidden):
+        flows = []
+    for name in missing:
+        of = [flow for flow in flows for step in flow["spec"].get("flows") or () if name == _job_of(flow, step)]
+        if not of:
+            raise VerbFailed(f"job {name} does not exist")
+        phase = ((of[0].get("status") or {}).get("state") or {}).get("phase", "")
+        if phase in _FLOW_ENDED:
+            flow = of[0]["metadata"]["name"]
+            raise VerbFailed(f"job {name} does not exist: its flow is {phase}; ask 'strato explain jobflow/{flow}' why")
+
+
+def _job_of(flow: Json, step: Json) -> str:
+    return f"{flow['metadata']['name']}-{step['name']}"
 
 
 class _Follower:
@@ -163,12 +196,11 @@ class _Follower:
     def done(self) -> bool:
         return not self.unfinished
 
-    def replace(self, jobs: Sequence[Json]) -> None:
-        by_name = {job["metadata"]["name"]: job for job in jobs}
-        for name in self._names:
-            if name not in by_name:
-                raise VerbFailed(f"job {name} does not exist")
-            self.observe(by_name[name], deleted=False)
+    def replace(self, jobs: Sequence[Json]) -> list[str]:
+        """Take the jobs that there are; return the names of those that are missing."""
+        for job in jobs:
+            self.observe(job, deleted=False)
+        return sorted({*self._names} - {job["metadata"]["name"] for job in jobs})
 
     def observe(self, job: Json, *, deleted: bool) -> None:
         name = job["metadata"]["name"]

@@ -21,8 +21,9 @@ class Facts:
         pods: Pods that may be its own.
         groups: Pod groups that may be its own.
         events: Events of its namespace.
-        jobs: Jobs of Volcano's kind that it may own.
+        jobs: Jobs that it may own, of either kind.
         replica_sets: Those that it may own.
+        now: When all of it was read, in seconds since the epoch; None in files.
     """
 
     pods: Sequence[Json] = ()
@@ -30,6 +31,7 @@ class Facts:
     events: Sequence[Json] = ()
     jobs: Sequence[Json] = ()
     replica_sets: Sequence[Json] = ()
+    now: float | None = None
     _events: Mapping[str, list[Json]] | None = field(default=None, init=False, repr=False)
 
     def events_of(self, obj: Json) -> list[Json]:

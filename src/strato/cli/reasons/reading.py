@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -12,6 +13,7 @@ from strato.cli.reasons.jobs import job_report, phase_of, replicas
 from strato.cli.reasons.pods import when
 from strato.cli.reasons.report import Report
 from strato.client.cluster import Cluster, Json
+from strato.clock import SystemClock
 from strato.errors import ApiError, Forbidden, NotFound, StateError
 
 JOB_LABEL = "volcano.sh/job-name"
@@ -21,6 +23,7 @@ KINDS: dict[str, tuple[Kind, ...]] = {
     "vcjob": (catalog.VCJOB,),
     "podgroup": (catalog.PODGROUP,),
     "jobflow": (catalog.JOBFLOW,),
+    "cronjob": (catalog.VCCRONJOB, catalog.CRONJOB),
     "deployment": (catalog.DEPLOYMENT,),
     "replicaset": (catalog.REPLICASET,),
     "statefulset": (catalog.STATEFULSET,),
@@ -81,6 +84,8 @@ async def facts_about(cluster: Cluster, obj: Json) -> Facts:
     if kind == "JobFlow":
         jobs = owned_by(await _list(cluster, catalog.VCJOB, namespace), obj)
         return await facts_of_jobs(cluster, namespace, jobs)
+    if kind == "CronJob":
+        return await _facts_of_cron(cluster, namespace, obj)
     if kind == "PodGroup":
         owners = [r for r in meta.get("ownerReferences") or () if r.get("apiVersion") == catalog.VCJOB.api_version]
         jobs = [job for job in [await _get(cluster, catalog.VCJOB, namespace, r["name"]) for r in owners] if job]
@@ -94,12 +99,24 @@ async def facts_about(cluster: Cluster, obj: Json) -> Facts:
     return Facts(pods, events=events, replica_sets=sets)
 
 
+async def _facts_of_cron(cluster: Cluster, namespace: str, cron: Json) -> Facts:
+    of_volcano = cron["apiVersion"] == catalog.VCCRONJOB.api_version
+    kind, label = (catalog.VCJOB, JOB_LABEL) if of_volcano else (catalog.JOB, "batch.kubernetes.io/job-name")
+    jobs = owned_by(await _list(cluster, kind, namespace), cron)
+    if jobs:
+        facts = await facts_of_jobs(cluster, namespace, jobs, groups=None if of_volcano else (), label=label)
+    else:
+        facts = Facts(events=await _events(cluster, namespace, cron))
+    return replace(facts, now=SystemClock().now())
+
+
 async def facts_of_jobs(
     cluster: Cluster,
     namespace: str,
     jobs: Sequence[Json],
     *,
     groups: Sequence[Json] | None = None,
+    label: str = JOB_LABEL,
     fields: str = "",
     with_events: bool = True,
 ) -> Facts:
@@ -110,11 +127,12 @@ async def facts_of_jobs(
         namespace: Of all of them; "" is every one.
         jobs: As read.
         groups: Their pod groups, where known.
+        label: What their pods have the job's name in.
         fields: A field selector that narrows their pods.
         with_events: Whether events are read too.
     """
     names = sorted({job["metadata"]["name"] for job in jobs})
-    selector = f"{JOB_LABEL} in ({','.join(names)})" if 0 < len(names) <= _MOST_JOBS else JOB_LABEL
+    selector = f"{label} in ({','.join(names)})" if 0 < len(names) <= _MOST_JOBS else label
     if groups is not None and not jobs:
         selector = ""  # pods that others put into the group
     pods, found, events = await asyncio.gather(
@@ -157,7 +175,7 @@ def facts_in(objects: Iterable[Json]) -> Facts:
     """Return the facts among objects of files."""
     facts: dict[str, list[Json]] = {"Pod": [], "PodGroup": [], "Event": [], "Job": [], "ReplicaSet": []}
     for obj in objects:
-        if obj.get("kind") in facts and not (obj["kind"] == "Job" and str(obj.get("apiVersion")).startswith("batch/")):
+        if obj.get("kind") in facts:
             facts[obj["kind"]].append(obj)
     return Facts(facts["Pod"], facts["PodGroup"], facts["Event"], facts["Job"], facts["ReplicaSet"])
 

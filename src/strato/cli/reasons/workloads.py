@@ -1,9 +1,10 @@
-"""Why pods, batch jobs, deployments and their like, pod groups and job flows are as they are; pure."""
+"""Why pods, jobs of both kinds and what makes them, deployments and their like and pod groups are as they are; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from strato.cli.reasons.crons import cron_report
 from strato.cli.reasons.facts import GROUP_ANNOTATION, Facts, owned_by
 from strato.cli.reasons.jobs import creation_refusal, job_report, run_hints, stated, unmet
 from strato.cli.reasons.pods import warnings, when
@@ -15,7 +16,7 @@ def report_of(obj: Json, facts: Facts) -> Report:
     """Return why an object is as it is.
 
     Args:
-        obj: A pod, a job of either kind, a pod group, a job flow or a workload of apps/v1, with its kind.
+        obj: A pod, a job or cron job of either kind, a pod group, a job flow or a workload of apps/v1, with its kind.
         facts: What belongs to it.
     """
     match obj.get("kind"):
@@ -29,6 +30,8 @@ def report_of(obj: Json, facts: Facts) -> Report:
             return group_report(obj, facts)
         case "JobFlow":
             return flow_report(obj, facts)
+        case "CronJob":
+            return cron_report(obj, facts, report_of)
     return workload_report(obj, facts)
 
 
@@ -89,7 +92,7 @@ def group_report(group: Json, facts: Facts) -> Report:
     """Return why a pod group is as it is; that of a job goes by its job."""
     owner = next(iter(owned_by_job(group, facts.jobs)), None)
     if owner is not None:
-        return job_report(owner, facts)
+        return report_of(owner, facts)
     name, phase = group["metadata"]["name"], (group.get("status") or {}).get("phase") or "Pending"
     pods = [p for p in facts.pods if (p["metadata"].get("annotations") or {}).get(GROUP_ANNOTATION) == name]
     condition = next(iter(unmet(group)), None)

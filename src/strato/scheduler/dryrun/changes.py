@@ -128,9 +128,9 @@ def queue_opened(world: World, job: Job) -> list[Change]:
     return [Change("queue", f"open queue {queue.name}, which is {queue.state}", [_on(QueueView, queue.name, edit)])]
 
 
-def _lineage(world: World, job: Job) -> Iterator[Queue]:
+def _lineage(world: World, name: str) -> Iterator[Queue]:
+    """Return a queue and its ancestors."""
     seen: set[str] = set()
-    name = job.queue_name
     while name and name in world.queues and name not in seen:
         seen.add(name)
         yield world.queues[name]
@@ -153,23 +153,30 @@ def _per_member(world: World, job: Job) -> dict[str, int]:
 
 
 def quota_raised(world: World, job: Job) -> tuple[int, Callable[[int], Change | None]]:
-    """Raise what the job's queue and its ancestors may hold and deserve, by what ``n`` members ask for."""
+    """Raise what the job's queue and its ancestors may hold and deserve, to ``n`` members more than is used."""
     one = _per_member(world, job)
     queues = [
-        q for q in _lineage(world, job) if q.view is not None and (q.view.spec.capability or q.view.spec.deserved)
+        (queue, queue.view.spec, _used(world, queue))
+        for queue in _lineage(world, job.queue_name)
+        if queue.view is not None and (queue.view.spec.capability or queue.view.spec.deserved)
     ]
-    most = max(job.min_available, len(job.pending), 1) if queues and one else 0
+    idle = [
+        (internal(name, text) - used.get(name, 0)) // one[name] + 1
+        for _, spec, used in queues
+        for amounts in (spec.capability, spec.deserved)
+        for name, text in amounts.items()
+        if one.get(name)
+    ]
+    most = max(job.min_available, len(job.pending), 1) + max(0, *idle) if idle else 0
 
     def make(size: int) -> Change | None:
         edits, texts = [], []
-        for queue in queues:
-            assert queue.view is not None
-            spec = queue.view.spec
+        for queue, spec, used in queues:
             changed = {}
             for field in ("capability", "deserved"):
-                raised = _raised(getattr(spec, field), one, size)
+                had = getattr(spec, field)
+                raised = _raised(had, {name: used.get(name, 0) + amount * size for name, amount in one.items()})
                 if raised:
-                    had = getattr(spec, field)
                     changed[field] = {**had, **raised}
                     steps = ", ".join(_step(name, had[name], amount) for name, amount in raised.items())
                     texts.append(f"{field} of queue {queue.name}: {steps}")
@@ -180,11 +187,18 @@ def quota_raised(world: World, job: Job) -> tuple[int, Callable[[int], Change | 
     return most, make
 
 
-def _raised(amounts: ResourceList, one: Mapping[str, int], size: int) -> dict[str, str]:
+def _used(world: World, queue: Queue) -> dict[str, int]:
+    """Return what the jobs of a queue and of those below it hold, by resource in internal units."""
+    below = [other.used for other in world.queues.values() if queue in _lineage(world, other.name)]
+    return dict(zip(world.dims.names, (int(sum(column)) for column in zip(*below, strict=True)), strict=False))
+
+
+def _raised(amounts: ResourceList, wanted: Mapping[str, int]) -> dict[str, str]:
+    """Return those of the amounts that are smaller than wanted, as wanted."""
     return {
-        name: to_quantity(name, internal(name, text) + one[name] * size)
+        name: to_quantity(name, wanted[name])
         for name, text in amounts.items()
-        if one.get(name)
+        if wanted.get(name, 0) > internal(name, text)
     }
 
 
