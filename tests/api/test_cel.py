@@ -215,3 +215,45 @@ def test_what_takes_longer_than_its_tokens_costs_more(text: str) -> None:
             program({"self": {"t": "abc", "a": [1, 2, 3]}})
         spent.append(cel.OBJECT_LIMIT - meter.left)
     assert spent[1] > spent[0]
+
+
+WITH_OPTIONALS = {"a": {"b": 1, "c": [7]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("self.?a.b.orValue(0)", 1),
+        ("self.?none.b.orValue(0)", 0),
+        ("self.a.?none.hasValue()", False),
+        ("self[?'a'].?c[?0].orValue(0)", 7),
+        ("self.a.c[?1].orValue(9)", 9),
+        ("[?self.?none, ?self.a.?b, 2]", [1, 2]),
+        ("{?'x': self.a.?b, ?'y': self.?none}", {"x": 1}),
+        ("self.?none.or(optional.of(3)).value()", 3),
+        ("optional.ofNonZeroValue('').hasValue()", False),
+        ("self.a.?b.optMap(x, x + 1).value()", 2),
+        ("self.?none.optMap(x, x + 1).hasValue()", False),
+        ("self.?a.optFlatMap(x, x.?b).value()", 1),
+        ("has(self.?a.b)", True),
+        ("jsonpatch.escapeKey('a/b~c')", "a~1b~0c"),
+    ],
+)
+def test_values_may_be_optional(text: str, want: Any) -> None:
+    assert cel.compile_expression(text)({"self": WITH_OPTIONALS}) == want
+
+
+@pytest.mark.parametrize("text", ["[?1]", "{?'a': 1}", "1.?a", "self.?none.value()", "self.?a.optFlatMap(x, 1)"])
+def test_what_is_not_optional_is_an_error_where_that_is_wanted(text: str) -> None:
+    with pytest.raises(cel.EvaluationError):
+        cel.compile_expression(text)({"self": WITH_OPTIONALS})
+
+
+def test_values_of_types_are_made_where_the_types_are_known() -> None:
+    made = cel.compile_expression("Object{spec: Object.spec{?n: self.?none, a: self.a.b}}", ["Object"])
+    value = made({"self": WITH_OPTIONALS})
+    assert value == {"spec": {"a": 1}}
+    assert (cel.type_name(value), cel.type_name(value["spec"])) == ("Object", "Object.spec")
+    for text in ("Object{}", "Thing{}", "Object.spec{a: 1}", "self.f(){}"):
+        with pytest.raises(cel.UnsupportedExpression):
+            cel.compile_expression(text, ["Thin"])

@@ -2,31 +2,35 @@
 
 Supported: literals, ``self``-style names, field and index access, ``has()``, arithmetic, comparison, ``in``, logic
 with CEL's error-tolerant ``||`` and ``&&``, the conditional operator, lists and maps, the macros ``all``, ``exists``,
-``exists_one``, ``filter`` and ``map``, and the functions of `functions`; quantities and semantic versions, which
-selectors of devices compare; addresses, networks, URLs, instants and durations (`libraries`); optional values as they
-are given (`Optional`). Not supported: unsigned numbers, bytes, types as values, ``format``, ``?.``. An expression that
-needs more is refused when compiled (`UnsupportedExpression`), never evaluated halfway. Types are checked when values
-meet, not before: what Kubernetes' checker refuses at once fails here when it is evaluated (`EvaluationError`). What an
-evaluation may cost is limited while it runs (`cost`); there is no estimate beforehand, so definitions are not refused
-for one.
+``exists_one``, ``filter`` and ``map``, optional values with ``?``, values of types that the caller names (`Message`),
+and the functions of `functions`; quantities and semantic versions, which selectors of devices compare; addresses,
+networks, URLs, instants and durations (`libraries`). Not supported: unsigned numbers, bytes, types as values,
+``format``. An expression that needs more is refused when compiled (`UnsupportedExpression`), never evaluated halfway.
+Types are checked when values meet, not before: what Kubernetes' checker refuses at once fails here when it is evaluated
+(`EvaluationError`). What an evaluation may cost is limited while it runs (`cost`).
+
+The text becomes a tree (`parser`, `syntax`), and that a closure a node (`compiler`).
 
 Own code, where a library would do: the one that exists (cel-python) takes a hundred times longer
 for a rule (2.5 ms), of which a job meets dozens each time it is written, and it needs two compiled packages.
 """
 
+from strato.api.cel.compiler import compile_expression
 from strato.api.cel.cost import OBJECT_LIMIT, CostExceeded, Meter, budget, pause
 from strato.api.cel.libraries import duration, timestamp
-from strato.api.cel.parser import compile_expression, selected_paths
+from strato.api.cel.parser import selected_paths
 from strato.api.cel.values import (
     Env,
     EvaluationError,
     MalformedExpression,
+    Message,
     Optional,
     Program,
     UnsupportedExpression,
     Version,
     quantity,
     semver,
+    type_name,
 )
 
 __all__ = [
@@ -35,6 +39,7 @@ __all__ = [
     "Env",
     "EvaluationError",
     "MalformedExpression",
+    "Message",
     "Meter",
     "Optional",
     "Program",
@@ -48,4 +53,5 @@ __all__ = [
     "selected_paths",
     "semver",
     "timestamp",
+    "type_name",
 ]

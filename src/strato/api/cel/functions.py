@@ -17,7 +17,7 @@ from typing import Any
 from strato.api.cel import libraries
 from strato.api.cel.cost import charge, charge_for
 from strato.api.cel.operators import at_most, equal, plus, whole
-from strato.api.cel.values import EvaluationError, Optional, Version, no_overload, quantity, semver
+from strato.api.cel.values import NONE, EvaluationError, Optional, Version, no_overload, quantity, semver
 from strato.api.patterns import compile_pattern
 from strato.api.quantity import NANO, Quantity
 
@@ -227,6 +227,7 @@ METHODS = _table(
         "hasValue": [((Optional,), lambda optional: optional.inner is not None)],
         "value": [((Optional,), Optional.value)],
         "orValue": [((Optional, object), lambda optional, other: other if optional.inner is None else optional.inner)],
+        "or": [((Optional, Optional), lambda optional, other: other if optional.inner is None else optional)],
         "compareTo": [((Quantity, Quantity), _compare), ((Version, Version), _compare)],
         "isGreaterThan": [(both, lambda left, right: left > right) for both in ((Quantity,) * 2, (Version,) * 2)],
         "isLessThan": [(both, lambda left, right: left < right) for both in ((Quantity,) * 2, (Version,) * 2)],
@@ -256,6 +257,10 @@ FUNCTIONS = _table(
         ],
         "bool": [((bool,), bool), ((str,), _to_bool)],
         "dyn": [((object,), lambda value: value)],
+        "optional.none": [((), lambda: NONE)],
+        "optional.of": [((object,), Optional)],
+        "optional.ofNonZeroValue": [((object,), lambda value: Optional(value) if value else NONE)],
+        "jsonpatch.escapeKey": [((str,), lambda key: key.replace("~", "~0").replace("/", "~1"))],
         "matches": [((str, str), _matches)],
         "quantity": [((str,), quantity)],
         "isQuantity": [((str,), lambda text: _reads(quantity, text))],

@@ -108,6 +108,20 @@ class Optional:
         return self.inner
 
 
+NONE = Optional(None)
+"""Of what there is none."""
+
+
+class Message(dict[str, Any]):
+    """A value of a type that the expression names; ``Object.spec``, say."""
+
+    __slots__ = ("type_name",)
+
+    def __init__(self, type_name: str, fields: Mapping[str, Any]) -> None:
+        super().__init__(fields)
+        self.type_name = type_name
+
+
 _NAMES: dict[type, str] = {
     bool: "bool",
     int: "int",
@@ -131,6 +145,8 @@ _NAMES: dict[type, str] = {
 
 def type_name(value: Any) -> str:
     """Return what CEL calls the type of a value."""
+    if isinstance(value, Message):
+        return value.type_name
     return _NAMES.get(type(value)) or ("map" if isinstance(value, Mapping) else type(value).__name__)
 
 
