@@ -25,7 +25,7 @@ DONE: Mapping[str, str] = {
     "SelfSubjectReview TokenReview LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview "
     "SubjectAccessReview ClusterRole ClusterRoleBinding Role RoleBinding FlowSchema PriorityLevelConfiguration Lease "
     "MutatingWebhookConfiguration ValidatingWebhookConfiguration ValidatingAdmissionPolicy "
-    "ValidatingAdmissionPolicyBinding NodeMetrics PodMetrics",
+    "ValidatingAdmissionPolicyBinding MutatingAdmissionPolicy MutatingAdmissionPolicyBinding NodeMetrics PodMetrics",
     "admission": "LimitRange ResourceQuota RuntimeClass",
     "controllers": "DaemonSet Deployment ReplicaSet ReplicationController StatefulSet CronJob Job "
     "ControllerRevision Endpoints EndpointSlice CertificateSigningRequest "

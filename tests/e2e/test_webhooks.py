@@ -195,3 +195,67 @@ def test_a_policy_warns(world: World, namespace: str) -> None:
 def test_a_policy_that_cannot_be_is_refused(world: World, namespace: str, spec: Json, field: str) -> None:
     body = json.dumps({"apiVersion": GROUP, **policy(namespace, **spec)})
     assert field in spoken(world, "create", "-f", "-", stdin=body)
+
+
+def mutating(namespace: str, *mutations: Json, **spec: Any) -> tuple[Json, Json]:
+    """Return a policy that changes config maps of a namespace, and its binding."""
+    rules = [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]
+    body = {"matchConstraints": {"resourceRules": rules}, "reinvocationPolicy": "Never", "mutations": list(mutations)}
+    selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    bound = {"policyName": namespace, "matchResources": selector}
+    named = {"metadata": {"name": namespace}}
+    return (
+        {"kind": "MutatingAdmissionPolicy", **named, "spec": {**body, **spec}},
+        {"kind": "MutatingAdmissionPolicyBinding", **named, "spec": bound},
+    )
+
+
+def test_a_mutating_policy_fills_in(world: World, namespace: str) -> None:
+    merged = (
+        "Object{metadata: Object.metadata{labels: {'seen': variables.seen}, annotations: {?'a': object.data[?'a']}}}"
+    )
+    patched = """has(object.data) ? [
+        JSONPatch{op: 'test', path: '/data/a', value: '1'},
+        JSONPatch{op: 'add', path: '/data/' + jsonpatch.escapeKey('b'), value: object.metadata.labels.seen}
+    ] : []"""
+    mutations = (
+        {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": merged}},
+        {"patchType": "JSONPatch", "jsonPatch": {"expression": patched}},
+    )
+    variables = [{"name": "seen", "expression": "'by-' + request.operation"}]
+    with stored(world, *mutating(namespace, *mutations, variables=variables)):
+        names = (f"m{number}" for number in range(1000))
+
+        def filled() -> Json | None:
+            name = next(names)
+            create(world, namespace, name, "a=1")
+            found = world.get("configmap", name, "-n", namespace)
+            return found if found["metadata"].get("labels") else None
+
+        found = eventually(filled, what="the policy fills in", every=0.5)
+        create(world, namespace, "other", "a=2")
+        other = world.get("configmap", "other", "-n", namespace)
+    assert found["metadata"]["labels"] == {"seen": "by-CREATE"}
+    assert found["metadata"]["annotations"] == {"a": "1"}
+    assert (found["data"], other["data"]) == ({"a": "1", "b": "by-CREATE"}, {"a": "2"})
+
+
+def test_a_mutating_policy_that_fails_refuses(world: World, namespace: str) -> None:
+    wrong = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{datas: {'a': '1'}}"}}
+    with stored(world, *mutating(namespace, wrong)):
+        names = (f"m{number}" for number in range(1000))
+        refused = eventually(
+            lambda: "denied request" in (said := create(world, namespace, next(names))) and said,
+            what="the policy refuses",
+            every=0.5,
+        )
+    assert f"policy '{namespace}' with binding '{namespace}' denied request: error applying patch: " in refused
+    assert ".datas: field not declared in schema" in refused
+
+
+def test_a_mutating_policy_that_cannot_be_is_refused(world: World, namespace: str) -> None:
+    wrong = {"patchType": "JSONPatch", "jsonPatch": {"expression": "]"}, "applyConfiguration": {"expression": "1"}}
+    manifest, _ = mutating(namespace, wrong, {"patchType": "Merge"})
+    said = spoken(world, "create", "-f", "-", stdin=json.dumps({"apiVersion": GROUP, **manifest}))
+    for field in ("mutations[0].jsonPatch.expression", "mutations[0].applyConfiguration", "mutations[1].patchType"):
+        assert field in said

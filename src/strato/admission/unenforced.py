@@ -26,8 +26,6 @@ KINDS: Final[Mapping[Kind, str]] = {
     catalog.CSIDRIVER: "this machine's node runs no volume drivers; only the scheduler reads it",
     catalog.VOLUMEATTACHMENT: "nothing attaches volumes on this cluster",
     catalog.VOLUMEATTRIBUTESCLASS: "nothing changes volumes on this cluster",
-    catalog.MUTATINGADMISSIONPOLICY: "nothing is changed by it on this cluster; use a mutating webhook",
-    catalog.MUTATINGADMISSIONPOLICYBINDING: "mutating policies are not evaluated on this cluster",
     catalog.COLOCATIONCONFIGURATION: "there is no agent on the nodes that acts on it",
 }
 """Kinds of which nothing comes at all."""

@@ -42,7 +42,7 @@ class LocalSubjectAccessReview(Object, frozen=True, kw_only=True):
 
 
 class MutatingAdmissionPolicy(Object, frozen=True, kw_only=True):
-    """A policy in CEL that changes objects; kept for clients, nothing here acts on it."""
+    """A policy in CEL that changes objects."""
 
 
 class MutatingAdmissionPolicyBinding(Object, frozen=True, kw_only=True):

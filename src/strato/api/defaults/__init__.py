@@ -82,8 +82,10 @@ _DEFAULTS: dict[Kind, Default] = {
     catalog.NETWORKPOLICY: default_network_policy,
     catalog.MUTATINGWEBHOOKCONFIGURATION: default_webhooks,
     catalog.VALIDATINGWEBHOOKCONFIGURATION: default_webhooks,
-    catalog.VALIDATINGADMISSIONPOLICY: default_policy,
-    catalog.VALIDATINGADMISSIONPOLICYBINDING: default_policy_binding,
+    **dict.fromkeys((catalog.VALIDATINGADMISSIONPOLICY, catalog.MUTATINGADMISSIONPOLICY), default_policy),
+    **dict.fromkeys(
+        (catalog.VALIDATINGADMISSIONPOLICYBINDING, catalog.MUTATINGADMISSIONPOLICYBINDING), default_policy_binding
+    ),
 }
 
 _INITIAL_STATUS: dict[Kind, dict[str, Any]] = {

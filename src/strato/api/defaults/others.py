@@ -200,7 +200,7 @@ def default_network_policy(obj: Json) -> None:
 
 
 def default_policy(obj: Json) -> None:
-    """Default a ValidatingAdmissionPolicy."""
+    """Default an admission policy, of either kind."""
     spec = obj.get("spec")
     if spec is None:
         return
@@ -210,7 +210,7 @@ def default_policy(obj: Json) -> None:
 
 
 def default_policy_binding(obj: Json) -> None:
-    """Default a ValidatingAdmissionPolicyBinding."""
+    """Default the binding of an admission policy."""
     _default_match((obj.get("spec") or {}).get("matchResources"))
 
 

@@ -71,6 +71,8 @@ _CREATE: dict[Kind, Create] = {
     catalog.VALIDATINGWEBHOOKCONFIGURATION: admissionregistration.validate_webhooks,
     catalog.VALIDATINGADMISSIONPOLICY: admissionregistration.validate_policy,
     catalog.VALIDATINGADMISSIONPOLICYBINDING: admissionregistration.validate_policy_binding,
+    catalog.MUTATINGADMISSIONPOLICY: admissionregistration.validate_mutating_policy,
+    catalog.MUTATINGADMISSIONPOLICYBINDING: admissionregistration.validate_mutating_binding,
 }
 _FIXED_SELECTOR = workloads.fixed_selector(workloads.validate_workload)
 _UPDATE: dict[Kind, Update] = {

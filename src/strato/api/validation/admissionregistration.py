@@ -13,6 +13,11 @@ from strato.errors import Cause
 Json = dict[str, Any]
 _REVIEWS = ("v1", "v1beta1")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
+MUTATION_TYPES = ("Object", "JSONPatch")
+"""Types of which expressions of mutations make values."""
+_PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
+"""Types of patches, and where they are written."""
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
 _CONDITIONS_MAX, _ANNOTATIONS_MAX = 64, 20
 
@@ -25,6 +30,17 @@ def validate_webhooks(obj: Json) -> list[Cause]:
 def validate_policy(obj: Json) -> list[Cause]:
     """Check a ValidatingAdmissionPolicy."""
     return list(_policy_problems(obj.get("spec") or {}))
+
+
+def validate_mutating_policy(obj: Json) -> list[Cause]:
+    """Check a MutatingAdmissionPolicy."""
+    return list(_mutating_policy_problems(obj.get("spec") or {}))
+
+
+def validate_mutating_binding(obj: Json) -> list[Cause]:
+    """Check a MutatingAdmissionPolicyBinding."""
+    spec = obj.get("spec") or {}
+    return [*_bound_problems(spec), *_mutating_rule_problems(spec.get("matchResources") or {}, "spec.matchResources")]
 
 
 def validate_policy_binding(obj: Json) -> list[Cause]:
@@ -144,13 +160,13 @@ def _conditions_problems(conditions: Sequence[Json], at: str) -> Iterator[Cause]
         known.add(name)
 
 
-def _expression_problems(text: str | None, at: str, missing: str) -> Iterator[Cause]:
+def _expression_problems(text: str | None, at: str, missing: str, types: Sequence[str] = ()) -> Iterator[Cause]:
     """Yield why an expression is none, or needs what is not evaluated here."""
     if not (text or "").strip():
         yield required(at, missing)
         return
     try:
-        cel.compile_expression(str(text))
+        cel.compile_expression(str(text), types)
     except cel.UnsupportedExpression as error:
         yield invalid_value(at, text, f"compilation failed: {error}")
 
@@ -169,7 +185,8 @@ def _match_problems(written: Json, at: str) -> Iterator[Cause]:
             yield from _rule_problems(rule, f"{at}.{member}[{index}]")
 
 
-def _policy_problems(spec: Json) -> Iterator[Cause]:
+def _scope_problems(spec: Json) -> Iterator[Cause]:
+    """Yield what is wrong with a policy of either kind, up to what it does."""
     yield from _choice(spec, "failurePolicy", ("Fail", "Ignore"), "spec")
     kind: Json | None = spec.get("paramKind")
     for member in ("apiVersion", "kind"):
@@ -184,6 +201,47 @@ def _policy_problems(spec: Json) -> Iterator[Cause]:
             yield required("spec.matchConstraints.resourceRules")
     yield from _conditions_problems(spec.get("matchConditions") or (), "spec.matchConditions")
     yield from _each(spec, "variables", "name", _variable_problems)
+
+
+def _mutating_policy_problems(spec: Json) -> Iterator[Cause]:
+    yield from _scope_problems(spec)
+    yield from _mutating_rule_problems(spec.get("matchConstraints") or {}, "spec.matchConstraints")
+    if not spec.get("mutations"):
+        yield required("spec.mutations", "mutations must contain at least one item")
+    for index, mutation in enumerate(spec.get("mutations") or ()):
+        yield from _mutation_problems(mutation, f"spec.mutations[{index}]")
+    if not spec.get("reinvocationPolicy"):
+        yield required("spec.reinvocationPolicy")
+    yield from _choice(spec, "reinvocationPolicy", ("IfNeeded", "Never"), "spec")
+
+
+def _mutating_rule_problems(resources: Json, at: str) -> Iterator[Cause]:
+    for rule in resources.get("resourceRules") or ():
+        for operation in rule.get("operations") or ():
+            if operation not in _MUTATING_OPERATIONS:
+                yield not_supported(f"{at}.resourceRules.operations", operation, _MUTATING_OPERATIONS)
+
+
+def _mutation_problems(mutation: Json, at: str) -> Iterator[Cause]:
+    chosen = mutation.get("patchType")
+    if not chosen:
+        yield required(f"{at}.patchType")
+        return
+    yield from _choice(mutation, "patchType", tuple(_PATCHES), at)
+    for kind, member in _PATCHES.items():
+        written: Json | None = mutation.get(member)
+        if kind != chosen:
+            if chosen in _PATCHES and written is not None:
+                text = f"must not be specified when patchType is {chosen}"
+                yield invalid_value(f"{at}.{member}", f"{{{member}}}", text)
+        elif written is None:
+            yield required(f"{at}.{member}", f"must be specified when patchType is {chosen}")
+        else:
+            yield from _expression_problems(written.get("expression"), f"{at}.{member}.expression", "", MUTATION_TYPES)
+
+
+def _policy_problems(spec: Json) -> Iterator[Cause]:
+    yield from _scope_problems(spec)
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
         text = "validations or auditAnnotations must contain at least one item"
@@ -236,13 +294,18 @@ def _annotation_problems(annotation: Json, at: str) -> Iterator[Cause]:
     yield from _expression_problems(annotation.get("valueExpression"), f"{at}.valueExpression", text)
 
 
-def _binding_problems(spec: Json) -> Iterator[Cause]:
+def _bound_problems(spec: Json) -> Iterator[Cause]:
+    """Yield what is wrong with a binding of either kind, up to what it does."""
     if not spec.get("policyName"):
         yield required("spec.policyName")
     ref = spec.get("paramRef")
     if ref is not None:
         yield from _param_problems(ref)
     yield from _match_problems(spec.get("matchResources") or {}, "spec.matchResources")
+
+
+def _binding_problems(spec: Json) -> Iterator[Cause]:
+    yield from _bound_problems(spec)
     actions = spec.get("validationActions") or []
     at = "spec.validationActions"
     if not actions:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from strato.admission import AdmissionRequest
 from strato.api import cel
 from strato.api.kinds import Kind
+from strato.api.validation.admissionregistration import MUTATION_TYPES
 from strato.lru import memoised
 from strato.server.dynamicadmission.matching import Json
 from strato.server.flowcontrol import timeslice
@@ -24,22 +25,31 @@ class Failed(Exception):
     """An expression cannot be compiled or evaluated; the message says which, and why."""
 
 
-@memoised(64 << 20, longest=100_000, entry_bytes=64 << 10)
-def compiled(text: str) -> cel.Program | str:
+def _program(text: str, types: Sequence[str] = ()) -> cel.Program | str:
     """Return an expression as a program, or why it is none."""
     try:
-        return cel.compile_expression(text)
+        return cel.compile_expression(text, types)
     except cel.UnsupportedExpression as error:
         return str(error)
 
 
-def evaluate(text: str, env: cel.Env) -> Any:
-    """Return the value of an expression.
+@memoised(64 << 20, longest=100_000, entry_bytes=64 << 10)
+def _compiled(text: str) -> cel.Program | str:
+    return _program(text)
+
+
+@memoised(16 << 20, longest=100_000, entry_bytes=64 << 10)
+def _compiled_mutation(text: str) -> cel.Program | str:
+    return _program(text, MUTATION_TYPES)
+
+
+def evaluate(text: str, env: cel.Env, *, mutates: bool = False) -> Any:
+    """Return the value of an expression; one that ``mutates`` makes values of objects and patches.
 
     Raises:
         Failed: There is none.
     """
-    program = compiled(text)
+    program = (_compiled_mutation if mutates else _compiled)(text)
     if isinstance(program, str):
         raise Failed(f"compilation failed: {program}")
     try:

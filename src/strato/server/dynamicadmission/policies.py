@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,9 +10,8 @@ import msgspec
 from strato.admission import AdmissionRequest
 from strato.api import cel
 from strato.api.kinds import Kind
-from strato.api.selectors import from_label_selector
-from strato.api.shapes import LabelSelector
 from strato.errors import ApiError, Cause
+from strato.server.dynamicadmission.bindings import invocations
 from strato.server.dynamicadmission.conditions import Failed, Variables, environment, evaluate, matches
 from strato.server.dynamicadmission.matching import Json
 from strato.server.dynamicadmission.sources import Binding, Policy, World
@@ -47,31 +46,17 @@ def decide(
 ) -> Decided:
     """Evaluate a policy for each of its bindings that takes the write, and each of their parameters."""
     decided = Decided(None, [], {})
-    matched = policy.scope.covered(request.kind, str(request.operation), request.subresource, others, request.name)
-    if matched is None or not policy.scope.selects(request, namespace):
-        return decided
     published: dict[str, dict[str, None]] = {}
-    for binding in policy.bindings:
-        if not _is_bound(binding, request, others, namespace):
-            continue
-        try:
-            params = list(_params(policy, binding, request, world))
-        except Failed as error:
+    for binding, matched, params in invocations(policy, request, world, others, namespace):
+        if isinstance(params, Failed):
             if not policy.fails_open:
-                decided = _denied(decided, policy, binding, request, Denial(f"failed to configure binding: {error}"))
+                decided = _denied(decided, policy, binding, request, Denial(f"failed to configure binding: {params}"))
             continue
-        for one in params:
-            env = environment(request, matched, namespace, one)
-            decided = _evaluated(decided, policy, binding, request, env, published)
+        env = environment(request, matched, namespace, params)
+        decided = _evaluated(decided, policy, binding, request, env, published)
     for key, values in list(published.items())[:_ANNOTATIONS_MAX]:
         decided.annotations[f"{policy.name}/{key}"] = ", ".join(values)[:_ANNOTATION_CHARACTERS]
     return decided
-
-
-def _is_bound(binding: Binding, request: AdmissionRequest, others: Sequence[Kind], namespace: Json | None) -> bool:
-    scope, operation = binding.scope, str(request.operation)
-    matched = scope.covered(request.kind, operation, request.subresource, others, request.name)
-    return matched is not None and scope.selects(request, namespace)
 
 
 def _evaluated(
@@ -165,41 +150,3 @@ def _denied(decided: Decided, policy: Policy, binding: Binding, request: Admissi
         details={"name": request.name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural},
     )
     return decided._replace(denial=error)
-
-
-def _params(policy: Policy, binding: Binding, request: AdmissionRequest, world: World) -> Iterator[Json | None]:
-    """Yield the parameters to evaluate with: None where there are to be none.
-
-    Raises:
-        Failed: They cannot be found, or there have to be some.
-    """
-    wanted, ref = policy.spec.get("paramKind"), binding.spec.get("paramRef")
-    if not wanted or not ref:
-        yield None
-        return
-    kind = find_kind(world, wanted)
-    if kind is None:
-        raise Failed(f"paramKind kind `{wanted.get('apiVersion')}, Kind={wanted.get('kind')}` not known")
-    namespace = ref.get("namespace") or ""
-    if not kind.namespaced and namespace:
-        raise Failed("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-    if kind.namespaced:
-        namespace = namespace or request.namespace
-        if not namespace:
-            raise Failed("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
-    found: list[Json] = []
-    if ref.get("name"):
-        one = world.get(kind, namespace, ref["name"])
-        found = [one] if one is not None else []
-    elif ref.get("selector") is not None:
-        selector = from_label_selector(msgspec.convert(ref["selector"], LabelSelector))
-        found = [one for one in world.list(kind, namespace) if selector.matches(one["metadata"].get("labels"))]
-    if not found and ref.get("parameterNotFoundAction") == "Deny":
-        raise Failed("no params found for policy binding with `Deny` parameterNotFoundAction")
-    yield from found
-
-
-def find_kind(world: World, wanted: Mapping[str, Any]) -> Kind | None:
-    """Return the kind that an ``apiVersion`` and a ``kind`` name, where it is served."""
-    named = wanted.get("apiVersion"), wanted.get("kind")
-    return next((kind for kind in world.registry.kinds() if (kind.api_version, kind.name) == named), None)

@@ -11,7 +11,9 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.server.dynamicadmission.conditions import bounded
 from strato.server.dynamicadmission.matching import Json
+from strato.server.dynamicadmission.mutations import Mutated, Mutations, denial
 from strato.server.dynamicadmission.policies import decide
+from strato.server.dynamicadmission.reinvocation import Reinvocation
 from strato.server.dynamicadmission.sources import Concerned, Sources, World
 from strato.server.dynamicadmission.webhooks import Webhooks
 from strato.server.flowcontrol.dispatch import Steps
@@ -45,12 +47,55 @@ class DynamicAdmission:
         yield from self.validate(request, options)
 
     def mutate(self, request: AdmissionRequest, options: Json | None, check: Callable[[Json], Json]) -> Steps[bool]:
-        """Let webhooks change a write; return whether one did. Raises an `ApiError` where one refuses."""
+        """Let policies, then webhooks change a write; return whether any did.
+
+        As in Kubernetes both come a second time where something changed, for those that ask for it.
+
+        Raises:
+            ApiError: One refuses it, or what it makes of the object is none of its kind.
+        """
         concerned = self._concerned(request)
-        if concerned is None or not concerned.mutating:
+        if concerned is None or not concerned.mutates:
             return False
         namespace = self._namespace(request)
-        return (yield from self._webhooks.mutate(request, concerned, namespace, options, check))
+        of_policies, of_webhooks = Reinvocation(), Reinvocation()
+        has_changed = False
+        for is_second in (False, True):
+            if is_second:
+                of_policies.begin_second(request.object)
+            changed = yield from self._evaluate(request, concerned, namespace, check, of_policies)
+            if is_second:
+                of_webhooks.begin_second(request.object)
+            changed |= yield from self._webhooks.mutate(request, concerned, namespace, options, check, of_webhooks)
+            has_changed |= changed
+            if not changed:
+                break
+        return has_changed
+
+    def _evaluate(
+        self,
+        request: AdmissionRequest,
+        concerned: Concerned,
+        namespace: Json | None,
+        check: Callable[[Json], Json],
+        reinvocation: Reinvocation,
+    ) -> Steps[bool]:
+        """Let policies change a write; return whether any was evaluated, which counts as a change."""
+        if not concerned.mutations:
+            return False
+        mutations = Mutations(self._world, check)
+        mutated: Mutated = yield from bounded(
+            lambda: mutations.evaluate(concerned.mutations, request, concerned.others, namespace, reinvocation)
+        )
+        if mutated.denials:
+            raise denial(request, mutated.denials)
+        request.object = mutated.object
+        for one in mutated.asked:
+            reinvocation.asked(one)
+        if mutated.is_evaluated:
+            reinvocation.changed()
+        reinvocation.end(request.object)
+        return mutated.is_evaluated
 
     def validate(self, request: AdmissionRequest, options: Json | None) -> Steps[None]:
         """Let policies and webhooks judge a write. Raises an `ApiError` where one refuses."""

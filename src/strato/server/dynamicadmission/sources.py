@@ -14,6 +14,7 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.selectors import InvalidSelector
 from strato.server.dynamicadmission.matching import Json, Scope, equivalents, is_exempt
+from strato.server.fieldmanager.types import Type
 from strato.server.registry import Registry
 from strato.server.store import Bucket, Store
 
@@ -22,12 +23,27 @@ _KINDS = (
     catalog.VALIDATINGWEBHOOKCONFIGURATION,
     catalog.VALIDATINGADMISSIONPOLICY,
     catalog.VALIDATINGADMISSIONPOLICYBINDING,
+    catalog.MUTATINGADMISSIONPOLICY,
+    catalog.MUTATINGADMISSIONPOLICYBINDING,
 )
 _log = logging.getLogger(__name__)
 
 
+class FieldTypes(Protocol):
+    """The types of the fields of what is served."""
+
+    def type_of(self, kind: Kind, api_version: str) -> Type | None:
+        """Return the type of a version of a kind; None when there is no such version."""
+        ...
+
+
 class World(AdmissionReader, Protocol):
     """What is stored and served."""
+
+    @property
+    def field_managers(self) -> FieldTypes:
+        """How objects of the kinds are merged."""
+        ...
 
     @property
     def registry(self) -> Registry:
@@ -88,8 +104,18 @@ class Concerned(NamedTuple):
     mutating: tuple[Hook, ...]
     validating: tuple[Hook, ...]
     policies: tuple[Policy, ...]
-    others: tuple[Kind, ...]
+    mutations: tuple[Policy, ...]
+    """The mutating policies, which come before the mutating webhooks."""
+    others: tuple[Kind, ...] = ()
     """The kind in its other versions."""
+
+    @property
+    def mutates(self) -> bool:
+        """Whether any of them may change objects."""
+        return bool(self.mutating or self.mutations)
+
+    def __bool__(self) -> bool:
+        return bool(self.mutating or self.validating or self.policies or self.mutations)
 
 
 _NONE = Concerned((), (), (), ())
@@ -114,10 +140,11 @@ class Sources:
 
     def concerned(self, kind: Kind, operation: str, subresource: str) -> Concerned | None:
         """Return who may be concerned by an operation; None: nobody. Each write asks."""
-        one, two, three, four = self._buckets
-        if not (one.objects or two.objects or three.objects):
+        one, two, three, four, five, six = self._buckets
+        if not (one.objects or two.objects or three.objects or five.objects):
             return None
-        stamp = (one.newest, two.newest, three.newest, four.newest, self.world.registry.revision)
+        newest = (one.newest, two.newest, three.newest, four.newest, five.newest, six.newest)
+        stamp = (*newest, self.world.registry.revision)
         if stamp != self._stamp:
             self._all, self._stamp = self._read(), stamp
             self._concerned.clear()
@@ -129,8 +156,8 @@ class Sources:
             return found
 
     def _of(self, kind: Kind, operation: str, subresource: str) -> Concerned | None:
-        mutating, validating, policies, _ = self._all
-        if is_exempt(kind) or not (mutating or validating or policies):
+        mutating, validating, policies, mutations, _ = self._all
+        if is_exempt(kind) or not self._all:
             return None
         others = equivalents(kind, list(self.world.registry.kinds()))
 
@@ -141,16 +168,18 @@ class Sources:
             tuple(hook for hook in mutating if covers(hook.scope)),
             tuple(hook for hook in validating if covers(hook.scope)),
             tuple(policy for policy in policies if covers(policy.scope)),
+            tuple(policy for policy in mutations if operation != "DELETE" and covers(policy.scope)),
             others,
         )
-        return found if found.mutating or found.validating or found.policies else None
+        return found or None
 
     def _read(self) -> Concerned:
         """Read all configurations, by name."""
-        mutating, validating, policies, bindings = (
+        mutating, validating, policies, bindings, mutations, mutating_bindings = (
             sorted(self.world.list(kind, ""), key=lambda obj: str(obj["metadata"]["name"])) for kind in _KINDS
         )
-        return Concerned(_hooks(mutating), _hooks(validating), _policies(policies, bindings), ())
+        bound, changing = _policies(policies, bindings), _policies(mutations, mutating_bindings)
+        return Concerned(_hooks(mutating), _hooks(validating), bound, changing)
 
 
 def _hooks(configurations: Sequence[Json]) -> tuple[Hook, ...]:

@@ -17,6 +17,7 @@ from strato.errors import ApiError, BadRequest, Forbidden, InternalError
 from strato.server.bodies import read_body
 from strato.server.dynamicadmission import conditions, reviews
 from strato.server.dynamicadmission.matching import Json
+from strato.server.dynamicadmission.reinvocation import Reinvocation
 from strato.server.dynamicadmission.reviews import BadReview, Verdict
 from strato.server.dynamicadmission.sources import Concerned, Hook
 from strato.server.flowcontrol.dispatch import Steps
@@ -61,11 +62,9 @@ class Webhooks:
         namespace: Json | None,
         options: Json | None,
         check: Callable[[Json], Json],
+        reinvocation: Reinvocation,
     ) -> Steps[bool]:
-        """Let webhooks change the object of a write; return whether one did.
-
-        As in Kubernetes each is called with what those before it left. Once any has changed something, those that were
-        called before it and ask for that are called a second time.
+        """Let webhooks change the object of a write, each what those before it left; return whether one did.
 
         Args:
             request: The write; its object is replaced.
@@ -73,32 +72,33 @@ class Webhooks:
             namespace: That of the object, as it is stored.
             options: Of the operation.
             check: Returns a changed object with its defaults, or raises an `ApiError`.
+            reinvocation: Which of them are called now.
 
         Raises:
             ApiError: A webhook refused it, or could not be asked.
         """
-        called: dict[Hook, int] = {}
-        """Those to be called again where something changes later, with the number of changes when they were called."""
-        changes = 0
-        for again in (0, 1):
-            for index, hook in enumerate(concerned.mutating):
-                if again and called.get(hook, changes) == changes:
-                    continue
-                call = yield from self._call_for(hook, request, concerned.others, namespace, options)
-                if call is None:
-                    continue
-                label = f"round_{again}_index_{index}"
-                changed = False
-                verdict = yield from self._verdict(call, request, f"failed-open.{_MUTATION}/{label}", mutates=True)
-                if verdict is not None:
-                    _note(request, hook, verdict)
-                    changed = yield from _patched(call, verdict, request, check)
-                    changes += changed
-                note = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
-                request.audit_annotations[f"{_MUTATION}/{label}"] = _encode(note).decode()
-                if not again and hook.written.get("reinvocationPolicy") == "IfNeeded":
-                    called[hook] = changes
-        return changes > 0
+        has_changed = False
+        for index, hook in enumerate(concerned.mutating):
+            if reinvocation.skips(hook):
+                continue
+            call = yield from self._call_for(hook, request, concerned.others, namespace, options)
+            if call is None:
+                continue
+            label = f"round_{int(reinvocation.is_second)}_index_{index}"
+            changed = False
+            verdict = yield from self._verdict(call, request, f"failed-open.{_MUTATION}/{label}", mutates=True)
+            if verdict is not None:
+                _note(request, hook, verdict)
+                changed = yield from _patched(call, verdict, request, check)
+            if changed:
+                has_changed = True
+                reinvocation.changed()
+            note = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
+            request.audit_annotations[f"{_MUTATION}/{label}"] = _encode(note).decode()
+            if hook.written.get("reinvocationPolicy") == "IfNeeded":
+                reinvocation.asked(hook)
+        reinvocation.end(request.object)
+        return has_changed
 
     def validate(
         self, request: AdmissionRequest, concerned: Concerned, namespace: Json | None, options: Json | None

@@ -98,6 +98,20 @@ def _item_problems(kind: ListType, value: Sequence[Any], path: str, duplicates: 
         yield from _problems(kind.element, item, path + element_text(element), duplicates)
 
 
+def atomic_paths(kind: Type, value: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of the lists, maps and structs of a value that are one leaf each."""
+    if value.__class__ is dict and kind.map is not None:
+        if kind.map.atomic:
+            yield path
+        for name, inner in value.items():
+            yield from atomic_paths(kind.map.child(name) or DEDUCED, inner, f"{path}.{name}")
+    elif value.__class__ is list and kind.list is not None:
+        if kind.list.kind == "atomic":
+            yield path
+        for index, item in enumerate(value):
+            yield from atomic_paths(kind.list.element, item, f"{path}[{index}]")
+
+
 def _go_text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return f"&{{{text[:256]}}}"

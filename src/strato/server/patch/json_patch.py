@@ -18,13 +18,21 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
+class PatchTestFailed(Invalid):
+    """An operation that tests a value found another."""
+
+
+class _OtherValue(ValueError):
+    pass
+
+
 def apply_json_patch(target: Any, operations: Any) -> Any:
     """Return ``target`` with the operations applied in order; mutates it and takes over the operations' values.
 
     Raises:
         BadRequest: The patch is not a list of operations.
         TooLarge: There are too many of them, or they copy too much.
-        Invalid: An operation cannot be applied; says which, and why.
+        Invalid: An operation cannot be applied; says which, and why. A `PatchTestFailed` where it is a test.
     """
     if not isinstance(operations, list):
         raise BadRequest("error decoding patch: a JSON patch is a list of operations")
@@ -36,7 +44,8 @@ def apply_json_patch(target: Any, operations: Any) -> Any:
             target = _apply(target, operation, copies)
         except (LookupError, ValueError, TypeError) as error:
             reason = f"the server rejected our request due to an error in our request: operation {index}: {error}"
-            raise Invalid(reason, causes=[Cause("FieldValueInvalid", str(error), f"[{index}]")]) from error
+            kind = PatchTestFailed if isinstance(error, _OtherValue) else Invalid
+            raise kind(reason, causes=[Cause("FieldValueInvalid", str(error), f"[{index}]")]) from error
     return target
 
 
@@ -79,7 +88,7 @@ def _apply(target: Any, operation: Any, copies: _Copies) -> Any:
             return _add(target, path, copies.of(_get(target, _pointer(operation.get("from")))))
         case "test":
             if _found(target, path) != operation.get("value"):
-                raise ValueError(f"testing value {operation['path']} failed")
+                raise _OtherValue(f"testing value {operation['path']} failed")
             return target
         case _:
             raise ValueError(f"unknown operation {kind!r}; known are add, remove, replace, move, copy and test")

@@ -1,0 +1,254 @@
+"""MutatingAdmissionPolicies: what they make of the object of one write. Pure but for reading parameters.
+
+Source: ``k8s.io/apiserver/pkg/admission/plugin/policy/mutating``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from strato.admission import AdmissionRequest
+from strato.api import cel
+from strato.api.kinds import Kind
+from strato.clock import format_time
+from strato.errors import ApiError, Cause, Unavailable
+from strato.server.dynamicadmission.bindings import Invocation, invocations
+from strato.server.dynamicadmission.conditions import Failed, Variables, environment, evaluate, matches
+from strato.server.dynamicadmission.matching import Json
+from strato.server.dynamicadmission.reinvocation import Reinvocation
+from strato.server.dynamicadmission.sources import Policy, World
+from strato.server.fieldmanager.merge import merge
+from strato.server.fieldmanager.typed import Misfit, atomic_paths, check
+from strato.server.fieldmanager.types import ABSENT
+from strato.server.patch import PatchTestFailed, apply_json_patch
+
+_PATCH_FIELDS = ("op", "path", "from", "value")
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class Mutated(NamedTuple):
+    """What all policies make of an object."""
+
+    object: Json | None
+    denials: tuple[str, ...]
+    """Why the write is refused; empty: it is not."""
+    asked: tuple[tuple[str, str, str], ...]
+    """The policies, bindings and parameters that were evaluated, and want to be again where something changes."""
+    is_evaluated: bool
+    """Whether any mutation was."""
+
+
+class Mutations:
+    """Evaluates policies.
+
+    Args:
+        world: What is stored and served.
+        check: Returns a changed object with its defaults, or raises an `ApiError`.
+    """
+
+    def __init__(self, world: World, check: Callable[[Json], Json]) -> None:
+        self._world, self._check = world, check
+
+    def evaluate(
+        self,
+        policies: Sequence[Policy],
+        request: AdmissionRequest,
+        others: Sequence[Kind],
+        namespace: Json | None,
+        reinvocation: Reinvocation,
+    ) -> Mutated:
+        """Return what policies make of the object of a write, each of what those before it left.
+
+        Args:
+            policies: In order.
+            request: The write; it is not changed.
+            others: The kind in its other versions.
+            namespace: That of the object, as it is stored.
+            reinvocation: What is known of the first round; it is noted in the result what else there is to know.
+
+        Raises:
+            ApiError: A changed object is none of its kind any more.
+        """
+        denials: list[str] = []
+        asked: list[tuple[str, str, str]] = []
+        evaluated = False
+        subject = msgspec.structs.replace(request)
+        for policy in policies:
+            for invocation in invocations(policy, request, self._world, others, namespace):
+                key = _key(policy, invocation)
+                if reinvocation.skips(key):
+                    continue
+                failures: list[str] = []
+                if isinstance(invocation.params, Failed):
+                    failures.append(f"failed to configure binding: {invocation.params}")
+                else:
+                    evaluated = self._invoke(policy, invocation, subject, namespace, failures) or evaluated
+                    if policy.spec.get("reinvocationPolicy") == "IfNeeded":
+                        asked.append(key)
+                if not policy.fails_open:
+                    named = f"policy '{policy.name}' with binding '{invocation.binding.name}'"
+                    denials += [f"{named} denied request: {failure}" for failure in failures]
+        return Mutated(subject.object, tuple(denials), tuple(asked), evaluated)
+
+    def _invoke(
+        self,
+        policy: Policy,
+        invocation: Invocation,
+        subject: AdmissionRequest,
+        namespace: Json | None,
+        failures: list[str],
+    ) -> bool:
+        """Apply the mutations of a policy to the object of ``subject``; return whether there were any."""
+        params = None if isinstance(invocation.params, Failed) else invocation.params
+        spec, evaluated = policy.spec, False
+
+        def visible() -> dict[str, Any]:
+            """Return what expressions see, now that the mutations before are applied."""
+            env = environment(subject, invocation.matched, namespace, params)
+            env["variables"] = Variables(spec.get("variables") or (), env)
+            return env
+
+        try:
+            if not matches(spec.get("matchConditions") or (), visible(), fails_open=policy.fails_open):
+                return False
+        except Failed as error:
+            failures.append(str(error))
+            return False
+        for mutation in spec.get("mutations") or ():
+            if subject.object is None:
+                break
+            try:
+                made = self._mutated(mutation, visible(), subject.object, invocation.matched)
+                subject.object = self._check(made)
+                evaluated = True
+            except (Failed, cel.CostExceeded) as error:
+                failures.append(str(error))
+        return evaluated
+
+    def _mutated(self, mutation: Mapping[str, Any], env: cel.Env, obj: Json, matched: Kind) -> Json:
+        """Return an object with one mutation; the object itself stays as it is.
+
+        Raises:
+            Failed: It cannot be evaluated or applied.
+        """
+        if mutation.get("patchType") == "JSONPatch":
+            operations = evaluate((mutation.get("jsonPatch") or {}).get("expression") or "", env, mutates=True)
+            return _patched(obj, operations)
+        config = evaluate((mutation.get("applyConfiguration") or {}).get("expression") or "", env, mutates=True)
+        return self._applied(obj, config, matched)
+
+    def _applied(self, obj: Json, config: Any, matched: Kind) -> Json:
+        if not isinstance(config, cel.Message) or config.type_name != "Object":
+            raise Failed(f"unsupported return type from ApplyConfiguration expression: {cel.type_name(config)}")
+        _check_types(config)
+        named = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind")}
+        applied = {**_json(config), **named}
+        is_main = obj.get("kind") == matched.name
+        kind = self._world.field_managers.type_of(matched, str(obj.get("apiVersion"))) if is_main else None
+        if kind is None:
+            raise Unavailable(
+                f"Resource kind {named['apiVersion']}, Kind={named['kind']} not found. There can be a delay between "
+                "when CustomResourceDefinitions are created and when they are available."
+            )
+        try:
+            check(kind, applied, with_duplicates=False)
+            atomic = ", ".join(atomic_paths(kind, applied))
+            if atomic:
+                raise Misfit(f"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {atomic}")
+            merged = merge(kind, obj, applied)
+        except Misfit as error:
+            raise Failed(f"error applying patch: {error}") from error
+        return {} if merged is ABSENT else _decode(_encode(merged))
+
+
+def denial(request: AdmissionRequest, denials: Sequence[str]) -> ApiError:
+    """Return the error of a write that policies refuse: the first reason, and all as causes."""
+    kind = request.kind
+    return ApiError(
+        denials[0],
+        reason="Invalid",
+        code=403,
+        causes=[Cause("", text) for text in denials],
+        details={"name": request.name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural},
+    )
+
+
+def _key(policy: Policy, invocation: Invocation) -> tuple[str, str, str]:
+    params = invocation.params
+    metadata = params["metadata"] if isinstance(params, dict) else {}
+    return policy.name, invocation.binding.name, f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+
+
+def _patched(obj: Json, operations: Any) -> Json:
+    if not isinstance(operations, list):
+        raise Failed("type mismatch: JSONPatchType.expression should evaluate to array")
+    patch = [_operation(one) for one in operations]
+    try:
+        # operations work in place, and what was sent may be shared with what is stored
+        patched = apply_json_patch(_decode(_encode(obj)), patch)
+    except PatchTestFailed:
+        return obj  # a patch whose test fails is not applied, and that is no error
+    except ApiError as error:
+        raise Failed(f"JSON Patch: {error}") from error
+    if not isinstance(patched, dict):
+        raise Failed("JSON Patch: the result is not an object")
+    return patched
+
+
+def _operation(value: Any) -> Json:
+    if not isinstance(value, cel.Message) or value.type_name != "JSONPatch":
+        raise Failed(
+            "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of "
+            f"{cel.type_name(value)}"
+        )
+    for name in value:
+        if name not in _PATCH_FIELDS:
+            raise Failed(f"unexpected JSONPatchType field: {name}")
+        if name != "value" and not isinstance(value[name], str):
+            raise Failed(f"unexpected type {cel.type_name(value[name])} for JSONPatchType '{name}' field")
+    _check_types(value.get("value"))
+    return {name: _json(inner) for name, inner in value.items()}
+
+
+def _check_types(value: Any, path: str = "") -> None:
+    """Make sure that each value is of the type that is called as the fields above it; lists and maps have no names.
+
+    Raises:
+        Failed: One is not.
+    """
+    if isinstance(value, cel.Message):
+        path = path or value.type_name
+        if value.type_name != path:
+            raise Failed(
+                f'type mismatch: unexpected type name "{value.type_name}", expected "{path}", which matches field name '
+                "path from root Object type"
+            )
+        for name, inner in value.items():
+            _check_types(inner, f"{path}.{name}")
+    elif isinstance(value, list | dict):
+        for inner in value if isinstance(value, list) else value.values():
+            _check_types(inner, path)
+
+
+def _json(value: Any) -> Any:
+    """Return a value of an expression as JSON.
+
+    Raises:
+        Failed: It cannot be written as that.
+    """
+    if isinstance(value, dict):
+        return {str(name): _json(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_json(inner) for inner in value]
+    if isinstance(value, datetime):
+        return format_time(value.timestamp())
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():g}s"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise Failed(f"JSONPath valueExpression evaluated to a type that could not marshal to JSON: {cel.type_name(value)}")
