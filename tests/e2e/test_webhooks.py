@@ -211,9 +211,7 @@ def mutating(namespace: str, *mutations: Json, **spec: Any) -> tuple[Json, Json]
 
 
 def test_a_mutating_policy_fills_in(world: World, namespace: str) -> None:
-    merged = (
-        "Object{metadata: Object.metadata{labels: {'seen': variables.seen}, annotations: {?'a': object.data[?'a']}}}"
-    )
+    merged = "Object{metadata: Object.metadata{labels: {'seen': variables.seen}, annotations: {'a': object.data.a}}}"
     patched = """has(object.data) ? [
         JSONPatch{op: 'test', path: '/data/a', value: '1'},
         JSONPatch{op: 'add', path: '/data/' + jsonpatch.escapeKey('b'), value: object.metadata.labels.seen}

@@ -97,6 +97,7 @@ class Api:
             task.cancel()
         await asyncio.gather(*self.background, return_exceptions=True)
         await self.http.stop()
+        await self.server.state.webhooks.close()
         if self.journal is not None:
             self.journal.close()
         if self.auditing is not None:

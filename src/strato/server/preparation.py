@@ -346,6 +346,8 @@ def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) ->
             elif member in sent:
                 obj[member] = sent.pop(member)
         obj.update(sent)
+        if not served.is_custom and obj.get("status") is None:
+            obj["status"] = {}  # as Kubernetes' own kinds have one always: a JSON patch may add to it
         if isinstance(obj.get("status"), dict):
             keep_class(kind, obj["status"], old.get("status") or {})
         return

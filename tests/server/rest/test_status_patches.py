@@ -12,6 +12,7 @@ from strato.api.wire import Request, User
 from strato.clock import VirtualClock
 from strato.server.embedded import in_memory_server
 from strato.server.rest import memberpatch
+from tests.server.asking import Client
 
 ADMIN = User("admin", ("system:masters",))
 PODS = "/api/v1/namespaces/default/pods"
@@ -178,3 +179,17 @@ async def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("labels come with the status", "a spec comes with the status", "a type that is wrong"):
         await _asked(*CASES[name])
     assert not any(taken)
+
+
+async def test_kubernetes_own_kinds_have_a_status_always() -> None:
+    client = Client(in_memory_server(VirtualClock(start=0.0), Random(1)))
+    claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    spec = {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "c"}}]}}
+    made = await client.ask("POST", claims, {"metadata": {"name": "c"}, "spec": spec})
+    assert made["status"] == {}
+    for _ in range(2):
+        added = [{"op": "add", "path": "/status/allocation", "value": {}}]
+        changed = await client.ask("PATCH", f"{claims}/c/status", added, JSON)
+        assert changed["status"] == {"allocation": {}}
+        emptied = await client.ask("PATCH", f"{claims}/c/status", {"status": None}, MERGE)
+        assert emptied["status"] == {}

@@ -107,6 +107,10 @@ _INITIAL_STATUS: dict[Kind, dict[str, Any]] = {
     catalog.CRONJOB: {},
     catalog.CERTIFICATESIGNINGREQUEST: {},
     catalog.RESOURCEQUOTA: {},
+    catalog.RESOURCECLAIM: {},
+    catalog.FLOWSCHEMA: {},
+    catalog.PRIORITYLEVELCONFIGURATION: {},
+    catalog.VOLUMEATTACHMENT: {"attached": False},
     catalog.HORIZONTALPODAUTOSCALER: {"currentReplicas": 0, "desiredReplicas": 0},
     catalog.INGRESS: {"loadBalancer": {}},
     catalog.PODDISRUPTIONBUDGET: {

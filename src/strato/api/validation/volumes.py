@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from strato.api import names
 from strato.api.quantity import InvalidQuantity, parse
 from strato.api.status import (
@@ -16,6 +18,7 @@ from strato.api.status import (
     required,
 )
 from strato.errors import Cause
+from strato.lru import memoised
 
 Json = dict[str, Any]
 
@@ -69,6 +72,7 @@ _OTHER_FIELDS = (
     *("status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
 )
 """Fields of the downward API that variables may name and files may not."""
+_encode = msgspec.json.Encoder().encode
 _SUBSCRIPT = re.compile(r"(.*)\['([^']*)'\]", re.DOTALL)
 _RESOURCES = (
     *("limits.cpu", "limits.ephemeral-storage", "limits.memory"),
@@ -280,7 +284,20 @@ def _check_resource(reference: Json, field: str, causes: list[Cause]) -> None:
         causes.append(not_supported(f"{field}.resource", resource, _RESOURCES))
 
 
+@memoised(1 << 20, longest=4096)
+def _is_fine(text: str) -> bool:
+    causes: list[Cause] = []
+    _look_at_projected(msgspec.json.decode(text), "", causes)
+    return not causes
+
+
 def _check_projected(body: Json, field: str, causes: list[Cause]) -> None:
+    """Check a projected volume: every pod has the same one with its token, however else pods differ."""
+    if not _is_fine(_encode(body).decode()):
+        _look_at_projected(body, field, causes)
+
+
+def _look_at_projected(body: Json, field: str, causes: list[Cause]) -> None:
     _check_mode(body, "defaultMode", field, causes)
     taken: set[str] = set()
 
