@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
 
-.PHONY: demo test test-pythons test-long dist lint e2e e2e-kube e2e-cluster e2e-debian conformance conformance-slice attack attack-slice mutate audit lock chart docs bench bench-kube clean
+.PHONY: demo test test-pythons test-long dist lint e2e e2e-kube e2e-clients e2e-clients-slice e2e-cluster e2e-debian conformance conformance-slice attack attack-slice mutate audit lock chart docs bench bench-kube clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -58,6 +58,12 @@ e2e: $(VENV)/.dev ## Drive the embedded cluster with kubectl, real processes and
 e2e-kube: $(VENV)/.dev ## Run the same end-to-end tests on a real kube-apiserver (needs Go).
 	@command -v go >/dev/null || { echo "make e2e-kube: skipped, Go is not installed (https://go.dev/dl)"; exit 0; }; \
 	tests/e2e/kube/controlplane/build.sh && STRATO_E2E_WORLD=kube $(BIN)/python -m pytest -o timeout=600 -m '(e2e and not embedded) or kube' tests
+
+e2e-clients: $(VENV)/.dev ## Run clients of others, as released, against strato up (installs them below ~/.cache/strato-clients).
+	$(BIN)/python -m pytest -o timeout=1800 -m clients tests/clients
+
+e2e-clients-slice: $(VENV)/.dev ## Run those that take seconds once they are installed.
+	$(BIN)/python -m pytest -o timeout=600 -m 'clients and not slow' tests/clients
 
 e2e-cluster: $(VENV)/.dev ## Run the end-to-end tests on the cluster of KUBECONFIG; it must have strato installed.
 	@test -n "$$KUBECONFIG" || { echo "error: set KUBECONFIG to the cluster's kubeconfig"; exit 2; }

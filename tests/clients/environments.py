@@ -1,0 +1,64 @@
+"""Clients written in Python, each as released in a virtual environment of its own, made once and outside the tree."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.worlds import World
+
+CLIENTS = {
+    "kubernetes": ("kubernetes==37.0.2",),
+}
+"""Requirements of each environment, by its name; ``docs/clients.md`` names the same versions."""
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def cache() -> Path:
+    """Return the folder of all clients."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "strato-clients"
+
+
+def environment(name: str) -> Path:
+    """Return the virtual environment of a client; skip the test where its packages cannot be had."""
+    requirements = CLIENTS[name]
+    digest = hashlib.sha256("\n".join((sys.version, *requirements)).encode()).hexdigest()[:12]
+    target = cache() / f"{name}-{digest}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (target / "complete").exists():
+            return target
+        shutil.rmtree(target, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(target)], check=True)
+        pip = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements]
+        done = subprocess.run(pip, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"{' '.join(requirements)} cannot be had: {done.stderr[-300:]}")
+        (target / "complete").touch()
+    return target
+
+
+def run_program(client: str, program: str, world: World, *args: str, timeout: float = 300) -> list[str]:
+    """Run a program of ``programs/`` with a client's packages; return what it says works.
+
+    It finds the cluster as any client does, by ``KUBECONFIG``, and nothing else of ours.
+    """
+    done = subprocess.run(
+        [str(environment(client) / "bin" / "python"), str(PROGRAMS / program), *args],
+        env={**os.environ, "KUBECONFIG": str(world.kubeconfig), "PYTHONPATH": "", "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, f"{program}: {done.returncode}\n{done.stdout}{done.stderr[-6000:]}{world.last_words()}"
+    return [line.removeprefix("ok ") for line in done.stdout.splitlines() if line.startswith("ok ")]
