@@ -25,7 +25,8 @@ DONE: Mapping[str, str] = {
     "SelfSubjectReview TokenReview LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview "
     "SubjectAccessReview ClusterRole ClusterRoleBinding Role RoleBinding FlowSchema PriorityLevelConfiguration Lease "
     "MutatingWebhookConfiguration ValidatingWebhookConfiguration ValidatingAdmissionPolicy "
-    "ValidatingAdmissionPolicyBinding MutatingAdmissionPolicy MutatingAdmissionPolicyBinding NodeMetrics PodMetrics",
+    "ValidatingAdmissionPolicyBinding MutatingAdmissionPolicy MutatingAdmissionPolicyBinding NodeMetrics PodMetrics "
+    "ServiceCIDR IPAddress",
     "admission": "LimitRange ResourceQuota RuntimeClass",
     "controllers": "DaemonSet Deployment ReplicaSet ReplicationController StatefulSet CronJob Job "
     "ControllerRevision Endpoints EndpointSlice CertificateSigningRequest "

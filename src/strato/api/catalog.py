@@ -135,6 +135,8 @@ PRIORITYLEVELCONFIGURATION = _kind(
 LEASE = _kind("coordination.k8s.io", "v1", coordination.Lease)
 EVENTS_EVENT = _kind("events.k8s.io", "v1", unread.Event, "ev")
 ENDPOINTSLICE = _kind("discovery.k8s.io", "v1", discovery.EndpointSlice)
+IPADDRESS = _kind("networking.k8s.io", "v1", unread.IPAddress, "ip", plural="ipaddresses", namespaced=False)
+SERVICECIDR = _kind("networking.k8s.io", "v1", unread.ServiceCIDR, namespaced=False, has_status=True)
 NETWORKPOLICY = _kind("networking.k8s.io", "v1", unread.NetworkPolicy, "netpol", plural="networkpolicies")
 INGRESS = _kind("networking.k8s.io", "v1", unread.Ingress, "ing", plural="ingresses", has_status=True)
 INGRESSCLASS = _kind("networking.k8s.io", "v1", unread.IngressClass, plural="ingressclasses", namespaced=False)
@@ -375,7 +377,9 @@ BUILTIN: tuple[Kind, ...] = (
     PODMETRICS,
     INGRESSCLASS,
     INGRESS,
+    IPADDRESS,
     NETWORKPOLICY,
+    SERVICECIDR,
     RUNTIMECLASS,
     PODDISRUPTIONBUDGET,
     CLUSTERROLEBINDING,

@@ -37,6 +37,10 @@ class IngressClass(Object, frozen=True, kw_only=True):
     """A class of ingress controllers."""
 
 
+class IPAddress(Object, frozen=True, kw_only=True):
+    """A cluster IP that is taken, and by whom; its name is the address."""
+
+
 class LocalSubjectAccessReview(Object, frozen=True, kw_only=True):
     """May that user do this in this namespace."""
 
@@ -83,6 +87,10 @@ class SelfSubjectReview(Object, frozen=True, kw_only=True):
 
 class SelfSubjectRulesReview(Object, frozen=True, kw_only=True):
     """What may I do."""
+
+
+class ServiceCIDR(Object, frozen=True, kw_only=True):
+    """Ranges that cluster IPs are given out from."""
 
 
 class SubjectAccessReview(Object, frozen=True, kw_only=True):

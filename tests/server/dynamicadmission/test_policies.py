@@ -212,6 +212,12 @@ async def test_a_policy_that_cannot_be_is_refused(client: Client, spec: Json, fi
     assert any(field in cause["field"] for cause in refused["details"]["causes"])
 
 
+async def test_a_policy_does_not_become_one_that_cannot_be(client: Client) -> None:
+    await define(client, SMALL)
+    change = {"spec": {"validations": [{"expression": "]"}]}}
+    await client.ask("PATCH", f"{GROUP}/validatingadmissionpolicies/p", change, MERGE, code=422)
+
+
 DEPLOYMENTS = {"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}
 TYPED = [
     pytest.param("object.spec.replicas > 1", "", id="numbers"),

@@ -108,6 +108,7 @@ _INITIAL_STATUS: dict[Kind, dict[str, Any]] = {
     catalog.CERTIFICATESIGNINGREQUEST: {},
     catalog.RESOURCEQUOTA: {},
     catalog.RESOURCECLAIM: {},
+    catalog.SERVICECIDR: {},
     catalog.FLOWSCHEMA: {},
     catalog.PRIORITYLEVELCONFIGURATION: {},
     catalog.VOLUMEATTACHMENT: {"attached": False},

@@ -14,6 +14,7 @@ from strato.api.kinds import Kind
 from strato.api.malformed import malformed
 from strato.api.validation import (
     admissionregistration,
+    clusternetworks,
     flowcontrol,
     others,
     persistentvolumes,
@@ -36,6 +37,7 @@ _NAME_CHECKS: dict[Kind, NameCheck] = {
     catalog.CLUSTERROLE: names.check_path_segment,
     catalog.CLUSTERROLEBINDING: names.check_path_segment,
     catalog.CERTIFICATESIGNINGREQUEST: names.check_path_segment,
+    catalog.IPADDRESS: clusternetworks.check_ip_name,
 }
 
 _CREATE: dict[Kind, Create] = {
@@ -73,6 +75,8 @@ _CREATE: dict[Kind, Create] = {
     catalog.VALIDATINGADMISSIONPOLICYBINDING: admissionregistration.validate_policy_binding,
     catalog.MUTATINGADMISSIONPOLICY: admissionregistration.validate_mutating_policy,
     catalog.MUTATINGADMISSIONPOLICYBINDING: admissionregistration.validate_mutating_binding,
+    catalog.SERVICECIDR: clusternetworks.validate_service_cidr,
+    catalog.IPADDRESS: clusternetworks.validate_ip_address,
 }
 _FIXED_SELECTOR = workloads.fixed_selector(workloads.validate_workload)
 _UPDATE: dict[Kind, Update] = {
@@ -104,6 +108,14 @@ _UPDATE: dict[Kind, Update] = {
     catalog.CERTIFICATESIGNINGREQUEST: lambda obj, _old: certificates.validate(obj),
     catalog.FLOWSCHEMA: lambda obj, _old: flowcontrol.validate_flow_schema(obj),
     catalog.PRIORITYLEVELCONFIGURATION: lambda obj, _old: flowcontrol.validate_priority_level(obj),
+    catalog.MUTATINGWEBHOOKCONFIGURATION: lambda obj, _old: admissionregistration.validate_webhooks(obj),
+    catalog.VALIDATINGWEBHOOKCONFIGURATION: lambda obj, _old: admissionregistration.validate_webhooks(obj),
+    catalog.VALIDATINGADMISSIONPOLICY: lambda obj, _old: admissionregistration.validate_policy(obj),
+    catalog.VALIDATINGADMISSIONPOLICYBINDING: lambda obj, _old: admissionregistration.validate_policy_binding(obj),
+    catalog.MUTATINGADMISSIONPOLICY: lambda obj, _old: admissionregistration.validate_mutating_policy(obj),
+    catalog.MUTATINGADMISSIONPOLICYBINDING: lambda obj, _old: admissionregistration.validate_mutating_binding(obj),
+    catalog.SERVICECIDR: clusternetworks.validate_service_cidr_update,
+    catalog.IPADDRESS: clusternetworks.validate_ip_address_update,
 }
 
 

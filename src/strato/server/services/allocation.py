@@ -7,7 +7,7 @@ on a real API server the lower part of each range is given out last, so that it 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -15,20 +15,24 @@ from strato.api import catalog
 from strato.api.defaults.service import needs_node_ports
 from strato.api.status import invalid, invalid_value
 from strato.errors import InternalError
-from strato.server.preparation import Json
+from strato.server.preparation import Json, at_revision
 from strato.server.rest.state import State, object_key
+from strato.server.seed import ensure
+from strato.server.services.ranges import Networks, ServiceRanges, is_ours, manifest
 from strato.server.snapshot import Change
 
 DEFAULT_NETWORK = ipaddress.IPv4Network("10.96.0.0/12")
 """Where addresses are from when nobody says so, as by kubeadm."""
 NODE_PORTS = range(30000, 32768)
 _STATIC_PORTS = 86
+_RESERVED = "ipaddresses/"
+"""Begins the owner of an address that a user has taken; a service is called by its key."""
 
 _decode = msgspec.json.Decoder().decode
 
 
 class Pool:
-    """Numbers of a range, of which each has one owner.
+    """Numbers of some ranges, of which each has one owner.
 
     Args:
         numbers: Which there are.
@@ -37,10 +41,14 @@ class Pool:
     """
 
     def __init__(self, numbers: range, static: int, first: int = 0) -> None:
-        self._numbers = (*_split(numbers, static),)
+        self._static = {numbers: static}
         self._owners: dict[int, str] = {}
         self._held: dict[str, frozenset[int]] = {}
-        self._next = first % len(self._numbers[0])
+        self._next = {numbers: first}
+
+    def serve(self, ranges: Mapping[range, int]) -> None:
+        """Give out the numbers of these ranges alone, the first range first, each with so many to be given out last."""
+        self._static = dict(ranges)
 
     def owner(self, number: int) -> str | None:
         """Return whose it is."""
@@ -58,18 +66,16 @@ class Pool:
     def find(self, besides: Iterable[int] = ()) -> int | None:
         """Return a number that is nobody's, not the one found last; None when all are taken."""
         wanted = frozenset(besides)
-        dynamic, static = self._numbers
-        for numbers, first in ((dynamic, self._next), (static, 0)):
-            for step in range(len(numbers)):
-                index = (first + step) % len(numbers)
-                if numbers[index] not in self._owners and numbers[index] not in wanted:
-                    self._next = index + 1 if numbers is dynamic else self._next
-                    return numbers[index]
+        for whole, static in self._static.items():
+            dynamic = whole[static:]
+            for numbers, first in ((dynamic, self._next.get(whole, 0)), (whole[:static], 0)):
+                for step in range(len(numbers)):
+                    index = (first + step) % len(numbers)
+                    if numbers[index] not in self._owners and numbers[index] not in wanted:
+                        if numbers is dynamic:
+                            self._next[whole] = index + 1
+                        return numbers[index]
         return None
-
-
-def _split(numbers: range, static: int) -> tuple[range, range]:
-    return numbers[static:], numbers[:static]
 
 
 class ServiceAddresses:
@@ -77,18 +83,27 @@ class ServiceAddresses:
 
     Args:
         state: Where services are.
-        network: The range of cluster IPs.
+        network: The cluster's own range of cluster IPs; ServiceCIDRs add others.
     """
 
     def __init__(self, state: State, network: ipaddress.IPv4Network = DEFAULT_NETWORK) -> None:
-        self.network = network
-        first, size = int(network[0]), network.num_addresses
-        self._addresses = Pool(range(first + 1, first + size - 1), min(max(16, size // 16), 256))
+        self._state = state
+        self._addresses = Pool(*_numbers(network))
         # clusters of one machine have different networks, and should not want the same ports
-        self._ports = Pool(NODE_PORTS, _STATIC_PORTS, first=(first >> 12) * 97)
+        self._ports = Pool(NODE_PORTS, _STATIC_PORTS, first=(int(network[0]) >> 12) * 97)
+        for address in state.iterate(catalog.IPADDRESS):
+            self._reserve(address["metadata"]["name"], address)
         for service in state.iterate(catalog.SERVICE):
             self._note(_key(service), service)
+            self._keep_object(service)
         state.store.on_publish(catalog.SERVICE.resource, self._published)
+        state.store.on_publish(catalog.IPADDRESS.resource, self._address_published)
+        self._networks: Networks = (network,)
+        ServiceRanges(state, network, self._ranges_changed)
+
+    def _ranges_changed(self, networks: Networks) -> None:
+        self._networks = networks
+        self._addresses.serve(dict(map(_numbers, networks)))
 
     def allocate(self, obj: Json, old: Json | None, *, dry_run: bool) -> None:
         """Give a service what its type needs and it does not have, in place; it has passed validation.
@@ -121,7 +136,7 @@ class ServiceAddresses:
         if not address or address == "None" or (old is not None and old["spec"].get("clusterIP") == address):
             return
         problem = ""
-        if ipaddress.ip_address(address) not in self.network:
+        if all(ipaddress.ip_address(address) not in network for network in self._networks):
             problem = "the provided network does not match the current range"
         elif self._addresses.owner(int(ipaddress.ip_address(address))) not in (None, key):
             problem = "provided IP is already allocated"
@@ -167,15 +182,61 @@ class ServiceAddresses:
 
     def _published(self, resource: str, change: Change) -> None:
         del resource
-        self._note(change.key, None if change.body is None else _decode(change.body))
+        service = None if change.body is None else _decode(change.body)
+        before = None if change.previous is None else _address(_decode(change.previous))
+        self._note(change.key, service)
+        if before and (service is None or _address(service) != before):
+            self._drop_object(before)
+        if service is not None:
+            self._keep_object(service)
+
+    def _address_published(self, resource: str, change: Change) -> None:
+        del resource
+        self._reserve(change.key, None if change.body is None else _decode(change.body))
+
+    def _reserve(self, name: str, address: Json | None) -> None:
+        """Keep an address that a user has taken from being given out; give back a service's that was deleted."""
+        number = ipaddress.ip_address(name)
+        if number.version != 4:
+            return
+        owner = self._addresses.owner(int(number))
+        is_users = address is not None and not is_ours(address)
+        if owner is None or owner.startswith(_RESERVED):
+            self._addresses.hold(f"{_RESERVED}{name}", [int(number)] if is_users else [])
+        elif address is None:
+            ensure(self._state, catalog.IPADDRESS, manifest(name, owner))
+
+    def _keep_object(self, service: Json) -> None:
+        address = _address(service)
+        if address:
+            ensure(self._state, catalog.IPADDRESS, manifest(address, _key(service)))
+
+    def _drop_object(self, address: str) -> None:
+        """Remove the IPAddress of a service that has it no more."""
+        store = self._state.store
+        body = self._state.bucket(catalog.IPADDRESS).latest(address)
+        if body is not None and is_ours(_decode(body)):
+            tombstone = at_revision(body, store.next_revision())
+            store.write(catalog.IPADDRESS.resource, address, None, tombstone)
 
     def _note(self, key: str, service: Json | None) -> None:
         """Take note of what a service has; one that is gone has nothing."""
         spec = {} if service is None else service.get("spec") or {}
-        address = spec.get("clusterIP")
-        numbers = [] if not address or address == "None" else [int(ipaddress.ip_address(address))]
-        self._addresses.hold(key, numbers)
+        address = "" if service is None else _address(service)
+        self._addresses.hold(key, [int(ipaddress.ip_address(address))] if address else [])
         self._ports.hold(key, (port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")))
+
+
+def _numbers(network: ipaddress.IPv4Network) -> tuple[range, int]:
+    """Return the addresses of a network that services may have, and how many of them are given out last."""
+    first, size = int(network[0]), network.num_addresses
+    return range(first + 1, first + size - 1), min(max(16, size // 16), 256) if size > 16 else 0
+
+
+def _address(service: Json) -> str:
+    """Return the cluster IP of a service; empty where it has none."""
+    address = (service.get("spec") or {}).get("clusterIP") or ""
+    return "" if address == "None" else str(address)
 
 
 def _check_families(obj: Json) -> None:

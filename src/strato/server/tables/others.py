@@ -276,6 +276,18 @@ def _ingress_class(obj: Obj, now: float) -> list[Any]:
     return [name(obj), controller, text, age(obj, now)]
 
 
+def _ip_address(obj: Obj, now: float) -> list[Any]:
+    parent: Obj = part(obj, "spec", "parentRef") or {}
+    group = parent.get("group")
+    resource = f"{parent.get('resource', '')}{f'.{group}' if group else ''}".lower()
+    shown = "/".join(filter(None, (resource, parent.get("namespace"), parent.get("name", ""))))
+    return [name(obj), shown or NONE]
+
+
+def _service_cidr(obj: Obj, now: float) -> list[Any]:
+    return [name(obj), ",".join(part(obj, "spec", "cidrs") or ()), age(obj, now)]
+
+
 def _csi_driver(obj: Obj, now: float) -> list[Any]:
     spec: Obj = obj.get("spec") or {}
     audiences = [request.get("audience", "") for request in spec.get("tokenRequests") or ()]
@@ -385,6 +397,8 @@ FORMATS: Mapping[str, TableFormat] = {
     "customresourcedefinitions.apiextensions.k8s.io": table_format("Name|@Created At", _definition),
     "ingresses.networking.k8s.io": table_format("Name|Class|Hosts|Address|Ports|Age", _ingress),
     "ingressclasses.networking.k8s.io": table_format("Name|Controller|Parameters|Age", _ingress_class),
+    "ipaddresses.networking.k8s.io": table_format("Name|ParentRef", _ip_address),
+    "servicecidrs.networking.k8s.io": table_format("Name|CIDRs|Age", _service_cidr),
     "networkpolicies.networking.k8s.io": table_format("Name|Pod-Selector|Age", _network_policy),
     "runtimeclasses.node.k8s.io": table_format("Name|Handler|Age", _plain(("handler",))),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": table_format("Name|#Webhooks|Age", _webhooks),
