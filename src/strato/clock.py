@@ -29,15 +29,12 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Return seconds since the epoch; what is written into objects."""
-        ...
 
     def monotonic(self) -> float:
         """Return seconds that never go back; for intervals."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Wait at least that long (0 lets others run)."""
-        ...
 
 
 class SystemClock:

@@ -48,11 +48,7 @@ class _Plain(Counter):
 
 
 class Histogram:
-    """A histogram for paths too hot for a locked one; one thread writes.
-
-    Args:
-        buckets: Upper bounds, ascending.
-    """
+    """A histogram for paths too hot for a locked one; one thread writes."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 

@@ -69,11 +69,9 @@ class AdmissionReader(Protocol):
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """Return an object or None; the namespace of a cluster-scoped one is empty."""
-        ...
 
     def list(self, kind: Kind, namespace: str) -> Sequence[Json]:
         """Return all objects of a kind, of one namespace or (empty) of all."""
-        ...
 
 
 class Denied(Forbidden):

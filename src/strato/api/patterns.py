@@ -23,9 +23,6 @@ class InvalidPattern(StratoError, ValueError):
 class Pattern:
     """A compiled pattern.
 
-    Args:
-        text: In RE2's syntax.
-
     Raises:
         InvalidPattern: It is none.
     """

@@ -60,27 +60,21 @@ class Wire(Protocol):
 
     def write(self, data: bytes) -> None:
         """Send; nothing happens when the other end is gone."""
-        ...
 
     def pause_reading(self) -> None:
         """Read nothing for now."""
-        ...
 
     def resume_reading(self) -> None:
         """Read again."""
-        ...
 
     def has_hung_up(self) -> bool:
         """Return whether the other end is gone, which nobody is notified of while nothing is read."""
-        ...
 
     def close(self) -> None:
         """End when all is sent."""
-        ...
 
     def abort(self) -> None:
         """End now."""
-        ...
 
 
 class Session(Protocol):
@@ -88,27 +82,21 @@ class Session(Protocol):
 
     def begin(self, wire: Wire) -> None:
         """Work on a connection from now on."""
-        ...
 
     def received(self, data: bytes) -> None:
         """Take what arrived."""
-        ...
 
     def written(self, is_writable: bool) -> None:
         """Take notice of whether the other end keeps up."""
-        ...
 
     def lost(self) -> None:
         """Stop: the connection has ended; also called where it never began."""
-        ...
 
     def stop(self) -> None:
         """End: the server stops."""
-        ...
 
     def when_ended(self, call: Callable[[], None]) -> None:
         """Call something when it is over; call this before it begins."""
-        ...
 
 
 class Response(msgspec.Struct):
@@ -135,15 +123,12 @@ class Pushed(Protocol):
 
     def listen(self, ready: Callable[[], None]) -> None:
         """Call ``ready`` from now on whenever `take` may have something."""
-        ...
 
     def take(self) -> bytes:
         """Return the next chunk, empty when there is none yet."""
-        ...
 
     def close(self) -> None:
         """Free what is behind the stream."""
-        ...
 
 
 class Handler(Protocol):
@@ -151,7 +136,6 @@ class Handler(Protocol):
 
     async def handle(self, request: Request) -> Response:
         """Answer one request. Errors become ``Status`` responses; only cancellation escapes."""
-        ...
 
     def start(self, request: Request, answered: Callable[[Response], None]) -> Awaitable[Response] | None:
         """Answer one request by calling ``answered``, at once or later, or return what is to be awaited for the answer.

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -120,10 +121,8 @@ def _names(ctx: click.Context, kinds: dict[str, Kind], namespace: str, incomplet
             page = await cluster.list(wanted, namespace if wanted.namespaced else "", limit=_MOST)
         return [item["metadata"]["name"] for item in page.items]
 
-    try:
+    with suppress(StratoError, OSError):  # nobody can read an error in the middle of a line
         yield from (word + name for name in with_cluster(ctx, ask))
-    except (StratoError, OSError):  # nobody can read an error in the middle of a line
-        return
 
 
 def _of_kubectl(ctx: click.Context, incomplete: str) -> list[str] | None:

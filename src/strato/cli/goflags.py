@@ -40,13 +40,7 @@ def switch(*names: str, **settings: Any) -> Callable[[F], F]:
 
 
 def filled_in(params: Sequence[click.Parameter], args: Sequence[str], *, interspersed: bool = True) -> list[str]:
-    """Return the arguments with the value of every option that may stand alone and does; it takes no next word.
-
-    Args:
-        params: Of the command.
-        args: Of the command line.
-        interspersed: Whether options may follow arguments.
-    """
+    """Return the arguments with the value of every option that may stand alone and does; it takes no next word."""
     options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
     done: list[str] = []
     words = iter(args)

@@ -97,11 +97,6 @@ def config_text(path: Path | None) -> str | None:
 def prepare(state: State, header: Header, base: Path = Path()) -> tuple[World, Config]:
     """Check everything and return the world and the configuration to run on it.
 
-    Args:
-        state: What was read.
-        header: What to run.
-        base: The directory that relative paths of plugins start from.
-
     Raises:
         InvalidInput: Listing everything that is wrong with the manifests and the configuration.
     """

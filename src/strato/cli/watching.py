@@ -49,13 +49,6 @@ async def watch(
 ) -> None:
     """Show objects, and show them again whenever some have changed, until it is enough or this is cancelled.
 
-    Args:
-        cluster: Where they are.
-        sources: Which.
-        show: Called first when all have been listed.
-        clock: Times the waits; the machine's when None.
-        random: Jitter; the machine's when None.
-
     Raises:
         ApiError: A source cannot be listed at all.
     """

@@ -12,7 +12,6 @@ class Backoff:
     """A growing, jittered delay that starts over after a quiet time.
 
     Args:
-        random: Source of the jitter.
         initial_seconds: First delay before jitter.
         max_seconds: The delay stops growing here.
 

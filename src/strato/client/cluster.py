@@ -171,7 +171,6 @@ class Cluster(Protocol):
         self, kind: Kind, body: Mapping[str, Any], *, subresource: str = "", dry_run: bool = False
     ) -> Json:
         """PUT a whole object that was read as JSON; ``metadata.resourceVersion`` guards it."""
-        ...
 
     @overload
     async def patch(
@@ -213,7 +212,6 @@ class Cluster(Protocol):
         dry_run: bool = False,
     ) -> None:
         """Delete; ``uid``/``resource_version`` are preconditions, ``propagation`` Foreground/Background/Orphan."""
-        ...
 
     at_once: int
     """How many writes a method ``…_all`` should be given. They begin them in order, wait for all, and say of each what
@@ -224,11 +222,9 @@ class Cluster(Protocol):
         self, kind: Kind, bodies: Sequence[Mapping[str, Any] | bytes], namespace: str
     ) -> Sequence[Created | ApiError]:
         """Create objects of one kind in one namespace; bytes are JSON as it is sent."""
-        ...
 
     async def bind_all(self, bindings: Sequence[Binding]) -> Sequence[ApiError | None]:
         """POST Bindings of pods to nodes."""
-        ...
 
     async def patch_all(
         self,
@@ -239,7 +235,6 @@ class Cluster(Protocol):
         subresource: str = "",
     ) -> Sequence[ApiError | None]:
         """Patch objects of one kind."""
-        ...
 
     async def change_all(
         self,
@@ -250,11 +245,9 @@ class Cluster(Protocol):
         subresource: str = "",
     ) -> Sequence[Any]:
         """Patch objects of one kind, and say what they are then."""
-        ...
 
     async def delete_all(self, kind: type[Object], objects: Sequence[Deletion]) -> Sequence[ApiError | None]:
         """Delete objects of one kind."""
-        ...
 
     async def raw(
         self,
@@ -267,12 +260,9 @@ class Cluster(Protocol):
         accept: str = "application/json",
     ) -> bytes:
         """Send any request and return the whole answer body."""
-        ...
 
     def stream(self, path: str, *, query: Mapping[str, str] | None = None, accept: str = "*/*") -> AsyncIterator[bytes]:
         """GET and yield the body as it arrives; for followed logs."""
-        ...
 
     async def close(self) -> None:
         """Free connections. Further calls fail."""
-        ...

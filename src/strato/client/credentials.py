@@ -40,11 +40,9 @@ class Credentials(Protocol):
         Raises:
             Unauthorized: There is nothing to present; the message says why.
         """
-        ...
 
     def invalidate(self) -> bool:
         """Forget what the server has just refused; return whether asking again can help."""
-        ...
 
 
 def credentials_of(config: ClusterConfig, clock: Clock) -> Credentials:

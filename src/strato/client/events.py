@@ -92,8 +92,6 @@ class EventRecorder:
     """Records events of one component.
 
     Args:
-        cluster: Where events are written.
-        clock: Dates them.
         component: Who reports, as ``kubectl describe`` shows under *From*.
         registry: Counts dropped events under ``strato_events_dropped`` when given.
     """

@@ -43,9 +43,6 @@ class HttpCluster(WireCluster):
     """A `Cluster` over HTTP(S).
 
     Args:
-        config: Where, and who we are.
-        clock: Waits of retries; ages of credentials.
-        user_agent: What the server's logs show.
         idle_seconds: How long an answer may stand still before the connection counts as broken.
         overload_retries: How often a request that is answered 429 with Retry-After is sent again. 0 is for components
             that retry by themselves, and whose workers have better to do than to wait.

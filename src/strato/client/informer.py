@@ -94,10 +94,6 @@ class Informer(Generic[V]):
     """The current objects of one view; see the module.
 
     Args:
-        cluster: Where to read.
-        view: The view class.
-        clock: Waits between attempts.
-        random: Jitter of those waits.
         namespace: One namespace; empty is all.
         label_selector: Narrows the collection.
         field_selector: Narrows the collection.
@@ -364,13 +360,7 @@ class Informer(Generic[V]):
 
 
 class Informers:
-    """Shares one informer per view and selector.
-
-    Args:
-        cluster: Where all of them read.
-        clock: Waits.
-        random: Jitter.
-    """
+    """Shares one informer per view and selector."""
 
     def __init__(self, cluster: Cluster, clock: Clock, random: Random) -> None:
         self._cluster = cluster

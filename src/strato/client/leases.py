@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
@@ -67,11 +68,6 @@ class LeaderElector:
     """Competes for a lease and leads while it holds it.
 
     Args:
-        cluster: Where the lease is.
-        clock: Waits, and dates the lease.
-        random: Jitter between attempts to take over.
-        name: Name of the lease.
-        namespace: Namespace of the lease.
         identity: Who we are; different for every process.
         timing: Durations.
     """
@@ -175,10 +171,8 @@ class LeaderElector:
         self._observe(lease)
 
     async def _reread(self) -> None:
-        try:
+        with suppress(ApiError):  # the next attempt reads again
             await self._read()
-        except ApiError:
-            return  # the next attempt reads again
 
     def _is_held_by_other(self) -> bool:
         spec = (self._observed or {}).get("spec") or {}

@@ -42,25 +42,16 @@ class Sink(Protocol[V_contra]):
 
     def replace(self, objects: Sequence[V_contra], resource_version: str) -> None:
         """Take over a whole state."""
-        ...
 
     def apply(self, events: Sequence[WatchEvent[V_contra]], resource_version: str) -> None:
         """Take over changes, in order; bookmarks are among them."""
-        ...
 
 
 class Reflector(Generic[V]):
     """Lists and watches one collection for a sink, for ever.
 
     Args:
-        cluster: Where to read.
-        view: What to read.
         sink: Receives states and changes on the loop's thread.
-        clock: Waits.
-        random: Jitter.
-        namespace: One namespace; empty is all.
-        label_selector: Narrows the collection.
-        field_selector: Narrows the collection.
     """
 
     def __init__(

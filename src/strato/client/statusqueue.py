@@ -138,14 +138,11 @@ class StatusQueue(Generic[K, D, R]):
     """See the module. Single-threaded, on a `WriteQueue`.
 
     Args:
-        clock: Times everything.
-        reporter: Builds and sends.
         in_flight: How much at once.
         retries: When again.
         load: What low-priority statuses give way to; None is nothing.
         capacity: Keys that may wait; more are refused. 0 is no bound: the keys are those of objects in memory.
         remembered: Confirmed stamps kept.
-        name: Names the tasks.
     """
 
     def __init__(

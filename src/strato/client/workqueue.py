@@ -106,7 +106,6 @@ class WorkQueue(Generic[K]):
     """See the module. Single-threaded: every method is called on the loop's thread.
 
     Args:
-        clock: Times delays.
         limiter: Delays of failures; the default is client-go's.
     """
 

@@ -28,11 +28,9 @@ class WriteQueue(Generic[T]):
     """First in, first out, but for what is delayed. Single-threaded: every method is called on the loop's thread.
 
     Args:
-        clock: Times delays.
         work: What a worker does with the items it takes.
         workers: How many work at once; each is a task that lives as long as there are items.
         batch: Most items that a worker takes at once.
-        name: Names the tasks.
     """
 
     def __init__(self, clock: Clock, work: Work[T], workers: int, *, batch: int = 1, name: str = "") -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -109,10 +110,8 @@ class ColocationController(KeyedController):
         annotations = wanted_annotations(pod, choose(pod, configurations))
         if annotations is not None:
             body = {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}}
-            try:
+            with suppress(NotFound):
                 await self._cluster.patch(Pod, key.name, key.namespace, body)
-            except NotFound:
-                return None
         return None
 
 

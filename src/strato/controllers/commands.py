@@ -22,11 +22,6 @@ class Commands:
     """The commands to objects of one kind.
 
     Args:
-        cluster: Where they are deleted.
-        informers: Where they are read.
-        clock: Times retries.
-        api_version: Of the objects they are for.
-        kind: Of the objects they are for.
         carry_out: Called with each command once it is deleted; must not fail.
     """
 

@@ -49,7 +49,6 @@ class Mailer(Protocol):
             MailRefused: It will never be taken.
             MailDelayed: It may be taken later.
         """
-        ...
 
 
 class SmtpMailer:
@@ -135,10 +134,6 @@ class MailController(KeyedController):
     """See the module.
 
     Args:
-        cluster: Where what was sent is noted.
-        informers: Where jobs are read.
-        clock: Times retries.
-        recorder: Records on the job what could not be sent.
         mailer: Sends; None when there is no server.
     """
 

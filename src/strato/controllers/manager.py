@@ -183,13 +183,7 @@ class ControllerManager:
     """Runs controllers side by side on shared informers.
 
     Args:
-        cluster: Any Kubernetes API.
-        informers: Shared with other components of the process.
-        clock: The only source of time.
-        random: The only source of chance.
         enabled: Names of what runs.
-        metrics: Where metrics are registered; a private registry when None.
-        settings: Settings of the controllers.
     """
 
     def __init__(

@@ -56,12 +56,7 @@ def is_ours(pod: Pod, schedulers: Collection[str]) -> bool:
 
 
 def build_group(pod: Pod, inherited: Mapping[str, str]) -> dict[str, Any]:
-    """Return the PodGroup of a pod.
-
-    Args:
-        pod: Any pod of the group.
-        inherited: Annotations of its owners.
-    """
+    """Return the PodGroup of a pod."""
     annotations = {key: value for key, value in inherited.items() if key.startswith("volcano.sh/")}
     for key in (terms.PREEMPTABLE, terms.COOLDOWN_TIME, terms.REVOCABLE_ZONE):
         if value := pod.metadata.annotation(key):
@@ -144,9 +139,6 @@ class PodGroupController(KeyedController):
     """See the module.
 
     Args:
-        cluster: Where to write.
-        informers: Where to read.
-        clock: Times retries.
         scheduler_names: Pods of other schedulers are none of our business.
         inherit_owner_annotations: Take annotations of ReplicaSets, DaemonSets, StatefulSets and Jobs over.
     """
@@ -207,12 +199,10 @@ class PodGroupController(KeyedController):
 
     async def _join(self, pod: Pod) -> None:
         change = {"metadata": {"annotations": {terms.GROUP_NAME: group_name(pod)}}}
-        try:
+        with suppress(NotFound):
             await self._cluster.patch(
                 Pod, pod.metadata.name, pod.metadata.namespace, change, patch_type=PatchType.STRATEGIC
             )
-        except NotFound:
-            return
 
     async def _inherited(self, pod: Pod) -> dict[str, str]:
         """Collect owners' annotations; the first that has a key wins; those gone or forbidden are skipped."""

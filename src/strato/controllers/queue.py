@@ -62,11 +62,6 @@ class QueueController:
     """See the module.
 
     Args:
-        cluster: Where to write.
-        informers: Where to read.
-        clock: Times retries.
-        recorder: Tells users on the Queue.
-        metrics: Gauges of groups per phase.
         max_requeue: Attempts of a command; negative is unlimited.
     """
 

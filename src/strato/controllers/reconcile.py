@@ -15,11 +15,9 @@ class Controller(Protocol):
     @property
     def name(self) -> str:
         """The name it is switched by."""
-        ...
 
     async def run(self) -> None:
         """Work until cancelled; informers are synced before this is called."""
-        ...
 
 
 class KeyedController:

@@ -20,4 +20,3 @@ class Recorder(Protocol):
         message: str,
     ) -> None:
         """Record that something happened to an object."""
-        ...

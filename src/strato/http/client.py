@@ -318,10 +318,6 @@ class Origin(NamedTuple):
 async def connect(origin: Origin, through: socket.socket | None = None) -> Connection:
     """Open a connection.
 
-    Args:
-        origin: Where it goes.
-        through: A socket that leads there already.
-
     Raises:
         OSError: It cannot be opened, or not in time.
     """

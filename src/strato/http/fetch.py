@@ -41,16 +41,6 @@ async def fetch(
 ) -> Fetched:
     """Send a request and return the answer, whatever its status; redirects that repeat the request are followed.
 
-    Args:
-        url: Absolute; a user and password in it are sent as basic authentication.
-        method: What to do with it.
-        headers: Besides the usual ones, which they replace. Only the first server gets ``authorization``.
-        body: Sent with its length.
-        tls: Whom to trust; None trusts the system's authorities.
-        proxy: What it goes through.
-        limit_bytes: The largest body that is read.
-        seconds: How long all of it may take.
-
     Raises:
         OSError: There is no answer, not all of it, not in time (`TimeoutError`), or too much of it.
         Unsendable: The URL or a header cannot be sent.
@@ -77,15 +67,6 @@ async def follow(
     idle_seconds: float | None = None,
 ) -> AsyncIterator[tuple[Answer, str]]:
     """Send a request as `exchange` does, follow redirects that repeat it, and yield the answer and whose it is.
-
-    Args:
-        url: Absolute.
-        method: What to do with it.
-        headers: As of `fetch`.
-        body: Sent with its length, to every server.
-        tls: Whom to trust, by URL.
-        proxy: What the request goes through, by URL.
-        idle_seconds: How long a server may stand still.
 
     Raises:
         OSError: There is no answer, or a redirect too many.
@@ -139,15 +120,6 @@ async def exchange(
     idle_seconds: float | None = None,
 ) -> AsyncIterator[Answer]:
     """Send a request and yield its answer when the head is there; the connection ends with the block.
-
-    Args:
-        url: Absolute.
-        method: What to do with it.
-        headers: As of `fetch`.
-        body: Sent with its length.
-        tls: Whom to trust; None trusts the system's authorities.
-        proxy: What the connection goes through.
-        idle_seconds: How long the server may stand still; None is for ever.
 
     Raises:
         OSError: There is no answer.

@@ -68,12 +68,7 @@ class Head:
 
 
 class ResponseHeaders:
-    """Makes the heads of answers.
-
-    Args:
-        clock: Dates them.
-        loop: Its time tells when a second is over.
-    """
+    """Makes the heads of answers."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock, self._loop = clock, loop

@@ -26,26 +26,19 @@ class Limited(Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether nothing is being answered."""
-        ...
 
     def close_gracefully(self) -> None:
         """Close it after what is under way."""
-        ...
 
     def abort(self) -> None:
         """Close it at once."""
-        ...
 
 
 C = TypeVar("C", bound=Limited)
 
 
 class ConnectionLimits(Generic[C]):
-    """See the module.
-
-    Args:
-        most: How many there may be at a time.
-    """
+    """See the module."""
 
     def __init__(self, most: int) -> None:
         self.most = most

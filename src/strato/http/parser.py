@@ -37,7 +37,6 @@ class Answerer(Protocol):
 
     def answered(self, exchange: Exchange, response: Response) -> None:
         """Send the answer of the request whose turn it is."""
-        ...
 
 
 class Exchange:

@@ -14,11 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class PlainService(Service):
-    """Answers every request by one function. Connections count as those of the address that they come from.
-
-    Args:
-        handle: Returns the answer, or raises an `ApiError`.
-    """
+    """Answers every request by one function. Connections count as those of the address that they come from."""
 
     def __init__(self, handle: Callable[[Request], Awaitable[Response]]) -> None:
         self._handle = handle

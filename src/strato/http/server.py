@@ -56,13 +56,7 @@ _WAITING_BYTES = 1 << 20
 
 
 class Connections(ConnectionLimits["Connection"]):
-    """What the connections of a server share.
-
-    Args:
-        service: Answers.
-        clock: Dates answers.
-        most: How many there may be at a time.
-    """
+    """What the connections of a server share."""
 
     def __init__(self, service: Service, clock: Clock, *, most: int = MOST_CONNECTIONS) -> None:
         self.service = service

@@ -19,7 +19,6 @@ class Service(Protocol):
         Raises:
             ApiError: The request is answered with that.
         """
-        ...
 
     def answer(
         self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
@@ -28,11 +27,9 @@ class Service(Protocol):
 
         Nothing is raised, neither here nor there.
         """
-        ...
 
     def refusal(self, error: ApiError) -> Response:
         """Return the answer that carries an error."""
-        ...
 
     def refused(self, head: Head, user: User, response: Response) -> Response:
         """Return the answer to a request of a known user that never reaches `answer`: too large, cut off, malformed."""

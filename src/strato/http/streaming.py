@@ -34,19 +34,15 @@ class StreamWriter(Protocol):
 
     def write(self, chunk: bytes) -> None:
         """Write a piece; nothing happens when the reader is gone."""
-        ...
 
     async def drained(self) -> None:
         """Wait until more can be written, or the reader is gone."""
-        ...
 
     def finish(self) -> None:
         """End the stream."""
-        ...
 
     def abort(self) -> None:
         """End the connection."""
-        ...
 
 
 class Pushing:

@@ -43,12 +43,6 @@ async def over_websocket(
 ) -> T:
     """Open a WebSocket and work with it; it is closed in the end.
 
-    Args:
-        origin: Where to.
-        request: The request, with the headers.
-        headers: Those of `websocket_headers`.
-        work: Gets the WebSocket and the protocol that the server chose.
-
     Raises:
         Refused: The server answered with something else.
         OSError: There is no connection.

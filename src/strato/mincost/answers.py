@@ -18,11 +18,7 @@ from strato.mincost.network import LARGEST_QUANTITY, NetworkError
 
 
 class Answers:
-    """A cost model's answers.
-
-    Args:
-        model: The model asked.
-    """
+    """A cost model's answers."""
 
     def __init__(self, model: CostModel) -> None:
         self._model = model

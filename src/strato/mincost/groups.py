@@ -28,11 +28,7 @@ _Key = tuple[int, bytes]
 
 
 class Groups:
-    """The tasks that take part in rounds, by the node that stands for them.
-
-    Args:
-        network: Where the nodes are; edited by `settle`.
-    """
+    """The tasks that take part in rounds, by the node that stands for them."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

@@ -17,12 +17,7 @@ from strato.mincost.world import FlowWorld, Machine, Task
 
 
 class PlacementGraph:
-    """Nodes for tasks, jobs, classes and machines, and the arcs between them.
-
-    Args:
-        world: Tasks and machines.
-        model: The policy.
-    """
+    """Nodes for tasks, jobs, classes and machines, and the arcs between them."""
 
     def __init__(self, world: FlowWorld, model: CostModel) -> None:
         self.world, self.model = world, model

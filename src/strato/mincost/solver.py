@@ -71,7 +71,6 @@ class Solver:
     """Solves networks, warm from whatever flow and potentials they hold.
 
     Args:
-        kernels: Kernels to race; None chooses by the network's shape.
         check: Prove every answer with the certificate (one more pass over the arcs).
     """
 

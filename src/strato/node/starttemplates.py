@@ -69,11 +69,7 @@ class StartTemplate:
 
 
 class StartTemplates:
-    """Start templates by containers; made when the second pod with the same containers is seen.
-
-    Args:
-        rng: Goes to `strato.node.runplan.plan_run`, which draws nothing for pods that have a template.
-    """
+    """Start templates by containers; made when the second pod with the same containers is seen."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

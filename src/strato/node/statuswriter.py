@@ -31,7 +31,6 @@ class Subject(Protocol):
 
     def next_write(self, now: float) -> dict[str, Any] | bytes | None:
         """Return the status to write now, or the whole patch as JSON, or None to delete the pod."""
-        ...
 
 
 S = TypeVar("S", bound=Subject)

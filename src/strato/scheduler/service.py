@@ -62,14 +62,8 @@ class Scheduler:
     """Schedules the pods of some scheduler names.
 
     Args:
-        cluster: The API.
-        informers: Shared informers on it.
-        clock: The only source of time.
-        random: The only source of chance.
         config: What to run, or the path of a file in Volcano's format, which is read again whenever it changes (a bad
             one is reported and ignored); absent means the built-in configuration.
-        options: What it serves, and how.
-        metrics: Where metrics are registered.
         load_flow: Loads the kernels of the action `flow` beside the loop; called once somebody needs them, and until it
             returns `allocate` places. None: they are loaded in the cycle that needs them; nothing happens meanwhile.
 

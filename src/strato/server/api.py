@@ -64,7 +64,6 @@ class Pages(Protocol):
 
     def handle(self, request: Request) -> Response | Awaitable[Response] | None:
         """Answer, or None when the path is not its own."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +82,8 @@ class ApiServer(Handler):
     """The server's core.
 
     Args:
-        store: Where objects are.
-        clock: Dates objects and limits watches.
-        rng: Makes names and uids.
         registry: What is served; custom kinds found in the store are added.
         admission: Mutates and validates what users submit; None admits everything.
-        access: Who may do what.
         flows: Shares the loop among those who ask; None counts slices instead of measuring them.
     """
 

@@ -72,13 +72,7 @@ def stored_version_problems(crd: Mapping[str, Any]) -> Iterator[Cause]:
 
 
 def accept_names(crd: Json, peers: Iterable[Mapping[str, Any]], now: float) -> None:
-    """Decide in place which names the definition has, and whether it is served.
-
-    Args:
-        crd: The definition; its names are complete.
-        peers: The definitions of the same group, itself among them or not.
-        now: When that is.
-    """
+    """Decide in place which names the definition has, and whether it is served."""
     used: dict[str, set[str]] = {"resources": set(), "kinds": set()}
     for peer in peers:
         if peer["metadata"]["name"] != crd["metadata"]["name"]:

@@ -44,11 +44,9 @@ class Catalogue(Protocol):
     @property
     def revision(self) -> int:
         """Grows with every change of what is served."""
-        ...
 
     def kinds(self) -> Iterable[Kind]:
         """Return every served kind, all versions."""
-        ...
 
 
 class Discovery:

@@ -39,10 +39,6 @@ class EventExpiry:
     """Deletes events whose time is up, and the oldest of too many. Costs nothing without events.
 
     Must be made on the server's event loop.
-
-    Args:
-        state: Where the events are.
-        most_bytes: What they may weigh together.
     """
 
     def __init__(self, state: State, most_bytes: int = MOST_BYTES) -> None:

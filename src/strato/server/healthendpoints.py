@@ -17,7 +17,6 @@ class Ready(Protocol):
 
     def __call__(self) -> Mapping[str, str]:
         """Return every check and why it fails; the empty string says that it passes."""
-        ...
 
 
 class OwnPaths:

@@ -50,7 +50,6 @@ class Authenticate(Protocol):
         Raises:
             Unauthorized: There are credentials, and they are not valid.
         """
-        ...
 
 
 class Impersonate(Protocol):
@@ -62,7 +61,6 @@ class Impersonate(Protocol):
         Raises:
             Forbidden: The one who asks may not.
         """
-        ...
 
 
 class App(Service):

@@ -36,4 +36,3 @@ class LogSource(Protocol):
         Raises:
             NotFound: There is no log of that container, or of its previous run.
         """
-        ...

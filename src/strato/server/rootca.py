@@ -11,12 +11,7 @@ NAME = "kube-root-ca.crt"
 
 
 class RootCertificates:
-    """Keeps the ConfigMap in every namespace, as it should be.
-
-    Args:
-        state: Where they are kept.
-        certificate: The authority's certificate, PEM.
-    """
+    """Keeps the ConfigMap in every namespace, as it should be."""
 
     def __init__(self, state: State, certificate: str) -> None:
         self._state, self._certificate = state, certificate

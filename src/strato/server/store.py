@@ -42,7 +42,6 @@ class Journal(Protocol):
 
     def append(self, change: Change) -> None:
         """Take a change."""
-        ...
 
 
 def _ignore() -> None:
@@ -50,12 +49,7 @@ def _ignore() -> None:
 
 
 class Watcher:
-    """A reader of one resource's changes. Buffers a bounded number; a reader too slow for that is cut off.
-
-    Args:
-        group: The watchers it is one of.
-        bucket: What it watches.
-    """
+    """A reader of one resource's changes. Buffers a bounded number; a reader too slow for that is cut off."""
 
     LIMIT = 65_536
 

@@ -30,15 +30,12 @@ class Channels(Protocol):
 
     async def receive(self) -> bytes:
         """Return the next message; empty at the end."""
-        ...
 
     async def send(self, message: bytes) -> None:
         """Send a message once there is room; nothing happens when the other end is gone."""
-        ...
 
     def close(self) -> None:
         """Hang up; what was run for it ends."""
-        ...
 
 
 class StreamSource(Protocol):
@@ -46,11 +43,9 @@ class StreamSource(Protocol):
 
     async def exec(self, uid: str, container: str, command: Sequence[str], options: StreamOptions) -> Channels:
         """Run a command in a container."""
-        ...
 
     async def attach(self, uid: str, container: str, options: StreamOptions) -> Channels:
         """Join the streams of a container's own process."""
-        ...
 
     async def connect(self, uid: str, port: int) -> socket.socket:
         """Return a connection, which does not block, to a port of a pod.
@@ -59,4 +54,3 @@ class StreamSource(Protocol):
             uid: Of the pod.
             port: Where something listens on the pod's loopback.
         """
-        ...

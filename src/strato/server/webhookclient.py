@@ -46,19 +46,13 @@ class Reader(Protocol):
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """Return an object or None."""
-        ...
 
     def list(self, kind: Kind, namespace: str) -> Sequence[Json]:
         """Return all objects of a kind in a namespace."""
-        ...
 
 
 class WebhookClient:
-    """Calls webhooks, on connections that are used again.
-
-    Args:
-        reader: Finds the pods behind Services.
-    """
+    """Calls webhooks, on connections that are used again."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

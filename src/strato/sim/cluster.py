@@ -57,13 +57,7 @@ class ClusterOptions:
 
 
 class SimulatedCluster:
-    """See the module. Use on a running loop; `start` first, `stop` last.
-
-    Args:
-        clock: Of everything.
-        random: The one source of chance; each part gets its own generator drawn from it.
-        options: What to run.
-    """
+    """See the module. Use on a running loop; `start` first, `stop` last."""
 
     def __init__(self, clock: Clock, random: Random, options: ClusterOptions) -> None:
         self.clock = clock

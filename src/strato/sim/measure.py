@@ -37,8 +37,6 @@ class JobRecorder:
     """Follows the pods of all jobs through an informer's batches.
 
     Args:
-        clock: Dates what is seen; virtual time stands still while it is handled.
-        jobs: The trace.
         on_finish: Called after each job that ended.
     """
 

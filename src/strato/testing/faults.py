@@ -83,8 +83,6 @@ class FaultyCluster(LocalCluster):
 
     Args:
         handler, user: As for `LocalCluster`.
-        clock: Delays answers.
-        random: Of all chance.
         faults: How it misbehaves at first.
         at_once: How many writes callers give to one call; each is a request of its own here.
     """

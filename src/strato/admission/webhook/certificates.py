@@ -47,7 +47,6 @@ class Certificates(Protocol):
             ApiError: The cluster did not answer.
             UsageError: A file cannot be read.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +81,7 @@ class FileCertificates:
 
 
 class SecretCertificates:
-    """Certificates of our own, in a Secret.
-
-    Args:
-        cluster: Where the Secret is.
-        clock: Dates them.
-        namespace: Of the Secret.
-        name: Of the Secret.
-        hosts: What the serving certificate is for.
-    """
+    """Certificates of our own, in a Secret."""
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 from strato.admission.request import Json
 from strato.api import catalog
@@ -40,10 +41,8 @@ async def withdraw(cluster: Cluster, wanted: Sequence[Json]) -> None:
         ApiError: The cluster did not answer, or the role does not allow it.
     """
     for body in wanted:
-        try:
+        with suppress(NotFound):
             await cluster.delete(_kind(body), body["metadata"]["name"])
-        except NotFound:
-            continue
 
 
 def client_config_patch(found: Json, wanted: Json) -> list[Json]:

@@ -52,10 +52,6 @@ class WebhookServer:
     """Answers AdmissionReviews.
 
     Args:
-        cluster: What the rules look at; where the configurations are.
-        clock: Waits.
-        certificates: What to serve.
-        options: The rest.
         metrics: Gets ``volcano_admission_reviews_total`` by path and outcome.
         reload_chain: Asked at every refresh for newer chain options; None when nothing changed.
     """

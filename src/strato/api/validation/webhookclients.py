@@ -14,12 +14,7 @@ _FORM = "desired format: https://host[/path]"
 
 
 def client_problems(config: Mapping[str, Any], at: str) -> Iterator[Cause]:
-    """Yield what is wrong with a ``clientConfig``.
-
-    Args:
-        config: ``url`` or ``service``.
-        at: Its place in the object.
-    """
+    """Yield what is wrong with a ``clientConfig``."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield required(at, "exactly one of url or service is required")

@@ -28,13 +28,7 @@ _TIMEX_BYTES = 256
 
 
 def machine_facts(home: Home, data_dir: Path, clock: Clock) -> MachineFacts:
-    """Return what there is to see.
-
-    Args:
-        home: Of the cluster that runs here, or would.
-        data_dir: Of its journal.
-        clock: The system's.
-    """
+    """Return what there is to see."""
     from strato.node.sandbox import egress
     from strato.node.sandbox.cgroups import Cgroups
     from strato.node.sandbox.permissions import forbidding_setting

@@ -56,12 +56,7 @@ class Components:
 
 
 class Machine:
-    """This machine's node as a part of the cluster: when that is stopped the pods end before the node does.
-
-    Args:
-        node: Has not started.
-        ending: Says how they end.
-    """
+    """This machine's node as a part of the cluster: when that is stopped the pods end before the node does."""
 
     def __init__(self, node: SandboxNode, ending: Ending) -> None:
         self.node = node
@@ -92,14 +87,6 @@ def build(
     ending: Ending,
 ) -> Components:
     """Build the components.
-
-    Args:
-        options: Which.
-        client: Returns the client of a user.
-        clock: Of all.
-        random: Of all.
-        metrics: Of all.
-        ending: Says how the pods of this machine end.
 
     Raises:
         StratoError: The scheduler's configuration cannot be used.

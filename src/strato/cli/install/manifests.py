@@ -35,12 +35,7 @@ class Resource:
 
 
 def resources(values: Values, scheduler_config: str) -> list[Resource]:
-    """Return every object, whether its condition holds or not.
-
-    Args:
-        values: Values, or marks for them.
-        scheduler_config: Text of the scheduler's configuration, or a mark.
-    """
+    """Return every object, whether its condition holds or not."""
     from strato.api.crds import manifests
 
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": values.namespace}}

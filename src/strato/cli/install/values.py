@@ -191,30 +191,24 @@ class Values(Protocol):
     @property
     def namespace(self) -> str:
         """Namespace of the installation."""
-        ...
 
     def __call__(self, path: str) -> Any:
         """Return the value of a path such as ``custom.scheduler_replicas``, or a mark for it."""
-        ...
 
     def first(self, path: str, fallback: str) -> Any:
         """Return the value of a path, of another one if that is empty, or a mark for it."""
-        ...
 
     def merged(self, base: dict[str, str], *paths: str) -> Any:
         """Return a map and those at the paths laid over each other, the first one on top, or a mark for it."""
-        ...
 
     def named(self, path: str) -> Any:
         """Return the name at a path as a list of one reference, an empty one for no name, or a mark for it."""
-        ...
 
 
 class Chosen:
     """Values as chosen on a command line.
 
     Args:
-        namespace: Namespace of the installation.
         files: Texts of values files, later ones win.
         settings: ``path=value`` with YAML values; they win over files.
 

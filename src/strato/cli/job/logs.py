@@ -34,16 +34,6 @@ async def print_logs(
 ) -> None:
     """Print the logs; with ``follow`` in the query until the job has ended and every pod has been read to its end.
 
-    Args:
-        cluster: Where the job is.
-        clock: Waits between looks at pods that are not there yet.
-        namespace: Of the job.
-        name: Of the job.
-        task: Only this task; the first one when empty, unless all are wanted.
-        all_tasks: Every pod of every task.
-        query: Of the log request: ``follow``, ``container``, ``tailLines``, …
-        write: Takes whole lines.
-
     Raises:
         VerbFailed: There is no such task, or nothing has started and waiting was not asked for.
         ApiError: The job does not exist, or the server did not answer.

@@ -108,11 +108,7 @@ class JobRequest:
 
 
 class Checks:
-    """Reads options; what is wrong with them is said together.
-
-    Args:
-        what: What is read, as the message begins.
-    """
+    """Reads options; what is wrong with them is said together."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -24,12 +24,7 @@ _LONGEST_MESSAGE: Final = 300
 
 
 def pod_reason(pod: Json, events: Iterable[Json] = ()) -> StateReason | None:
-    """Return why a pod has failed, cannot start or waits; None when it runs, has run, or is about to.
-
-    Args:
-        pod: The pod.
-        events: Events, also about other objects.
-    """
+    """Return why a pod has failed, cannot start or waits; None when it runs, has run, or is about to."""
     status = pod.get("status") or {}
     match status.get("phase", "Pending"):
         case "Succeeded":
@@ -77,13 +72,7 @@ def _first_failure(status: Json) -> tuple[str, Json] | None:
 
 
 def container_end(who: str, end: Json, pod: Json) -> StateReason:
-    """Say how a container ended.
-
-    Args:
-        who: ``container main``.
-        end: Its state ``terminated``.
-        pod: Whose it is.
-    """
+    """Say how a container ended."""
     code, reason, message = end.get("exitCode", 0), end.get("reason", ""), _line(end.get("message", ""))
     if reason == "OOMKilled":
         limit = _memory_limit(pod, who.rpartition(" ")[2])

@@ -59,14 +59,7 @@ class LogEndpoint:
 
 
 class NodeLogs(Handler):
-    """Answers an API server; a `Handler` without a transport.
-
-    Args:
-        cluster: Asked who may read.
-        node: Its name.
-        pods: Looks up a pod of the cluster.
-        source: The logs on this machine.
-    """
+    """Answers an API server; a `Handler` without a transport."""
 
     def __init__(self, cluster: Cluster, node: str, pods: Callable[[Key], Pod | None], source: LogSource) -> None:
         self._cluster = cluster

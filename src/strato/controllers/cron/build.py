@@ -18,15 +18,7 @@ from strato.controllers.owners import controller_reference
 def job_of(
     variant: CronVariant, cron: ObjectMeta, template: Mapping[str, Any], at: float, zone: tzinfo
 ) -> dict[str, Any]:
-    """Return the job that a cron job makes at an instant.
-
-    Args:
-        variant: Whose cron job.
-        cron: Its metadata.
-        template: Its ``spec.jobTemplate`` as JSON.
-        at: The time that it is of.
-        zone: In which it is written down.
-    """
+    """Return the job that a cron job makes at an instant."""
     given, kind, owner = template.get("metadata") or {}, variant.job_kind, variant.cron_kind
     annotations = {**(given.get("annotations") or {}), variant.scheduled_annotation: _in_zone(at, zone)}
     metadata: dict[str, Any] = {

@@ -37,14 +37,7 @@ _BY_CONTROLLER = "controller"
 
 
 class CronController(KeyedController):
-    """See the module.
-
-    Args:
-        cluster: Where to write.
-        informers: Where to read.
-        clock: Says which times have come.
-        recorder: Tells users on the cron job.
-    """
+    """See the module."""
 
     workers: ClassVar[int] = 3
     variant: ClassVar[CronVariant]

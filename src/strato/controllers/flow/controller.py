@@ -6,6 +6,7 @@ Source: volcano-controllers Part F.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from strato.api import catalog
@@ -52,12 +53,6 @@ class JobFlowController(KeyedController):
     """See the module.
 
     Args:
-        cluster: Where to write.
-        informers: Where to read.
-        clock: Dates histories, times probes.
-        recorder: Tells users on the flow.
-        metrics: Counts flows that succeeded or failed.
-        prober: Asks pods over the network.
         max_requeue: Attempts before a flow waits for the next change; negative is unlimited.
     """
 
@@ -170,12 +165,10 @@ class JobFlowController(KeyedController):
         for job in jobs:
             if job.metadata.deletion_timestamp is not None:
                 continue
-            try:
+            with suppress(NotFound):
                 await self._cluster.delete(
                     Job, job.metadata.name, job.metadata.namespace, uid=job.metadata.uid, propagation="Background"
                 )
-            except NotFound:
-                continue
 
     async def _deploy(self, flow: JobFlow, jobs: Sequence[Job]) -> bool:
         """Make the jobs whose dependencies are met; returns whether some wait for the answer of a pod."""

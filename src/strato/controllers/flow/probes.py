@@ -38,11 +38,9 @@ class Prober(Protocol):
 
     async def connects(self, host: str, port: int) -> bool:
         """Return whether a TCP connection is taken."""
-        ...
 
     async def answers(self, host: str, port: int, path: str, header: tuple[str, str] | None) -> bool:
         """Return whether a GET is answered with a status from 200 to 399."""
-        ...
 
 
 class NetworkProber:

@@ -5,6 +5,7 @@ Source: volcano-controllers Part F, JobTemplate.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import ClassVar, Final
 
 from strato.api.meta import Key
@@ -58,8 +59,6 @@ class JobTemplateController(KeyedController):
         if not names or tuple(names) == template.status.job_depends_on_list:
             return None
         body = {"status": {"jobDependsOnList": names}}
-        try:
+        with suppress(NotFound):
             await self._cluster.patch(JobTemplate, key.name, key.namespace, body, subresource="status")
-        except NotFound:
-            return None
         return None

@@ -75,17 +75,7 @@ class JobControllerOptions:
 
 
 class JobController:
-    """See the module.
-
-    Args:
-        cluster: Where to write.
-        informers: Where to read; shared with other controllers.
-        clock: Dates status changes, times delays.
-        random: Names volumes and claims.
-        recorder: Records events on the Job.
-        metrics: Where counters go.
-        options: Settings.
-    """
+    """See the module."""
 
     name = "job-controller"
 

@@ -19,12 +19,7 @@ CONCURRENT_CALLS = 64
 
 
 class Executor:
-    """See the module.
-
-    Args:
-        cluster: Where calls go.
-        clock: Tells whether there are threads.
-    """
+    """See the module."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster

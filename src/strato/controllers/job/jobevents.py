@@ -28,14 +28,7 @@ from strato.controllers.job.terms import FINISHED_PHASES, JOB_NAME, TASK_SPEC, J
 
 
 class JobEvents:
-    """See the module.
-
-    Args:
-        clock: Times syncs.
-        queue: Of the jobs that are due.
-        metrics: Of jobs.
-        dependents: Jobs that wait for others.
-    """
+    """See the module."""
 
     def __init__(self, clock: Clock, queue: WorkQueue[Key], metrics: JobMetrics, dependents: Dependents) -> None:
         self._clock = clock

@@ -43,12 +43,10 @@ def ensure(wanted: Wanted, namespace: str) -> Plan[None]:
 def remove(view: type[Object], name: str, job: Job) -> Plan[None]:
     """Delete an object that the job owns, unless it is gone; others' of that name were there first and stay."""
     namespace = job.metadata.namespace
-    try:
+    with suppress(NotFound):
         metadata = (yield from ask(Get(catalog.kind_of(view), namespace, name)))["metadata"]
         if any(owner["uid"] == job.metadata.uid for owner in metadata.get("ownerReferences") or ()):
             yield from ask(Delete(view, namespace, name, metadata["uid"]))
-    except NotFound:
-        return
 
 
 def name_claims(job: Job, random: Random) -> Plan[Job]:

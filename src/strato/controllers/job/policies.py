@@ -25,27 +25,22 @@ class PolicyLike(Protocol):
     @property
     def action(self) -> str:
         """What to do."""
-        ...
 
     @property
     def event(self) -> str:
         """A single event it answers."""
-        ...
 
     @property
     def events(self) -> Sequence[str]:
         """Further events it answers."""
-        ...
 
     @property
     def exit_code(self) -> int | None:
         """The exit code it answers."""
-        ...
 
     @property
     def timeout(self) -> str | None:
         """A Go duration to wait, or None."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ class JobRecord:
     deque 760.
 
     Args:
-        key: Namespace and name of the job.
         compiled_specs: Compiled specs, shared by jobs with equal specs.
     """
 

@@ -60,13 +60,7 @@ class StatusCache:
         )
 
     def of(self, key: Hashable, before: JobStatus, make: Callable[[], Status]) -> StatusWrite:
-        """Return the status that follows another one.
-
-        Args:
-            key: All that ``make`` looks at.
-            before: The status that there is.
-            make: Makes what follows.
-        """
+        """Return the status that follows another one."""
         key = key, before.version, before.retry_count, before.state.last_transition_time
         found = self._known.get(key)
         if found is not None and found[0] == before:

@@ -15,7 +15,6 @@ class CustomKinds:
     """See the module.
 
     Args:
-        informers: Where the caches come from.
         on_begin: Given the versions of a kind and its cache, which has not read anything yet.
         on_drop: Given the same when the kind is gone.
     """

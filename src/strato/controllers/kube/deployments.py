@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -302,12 +303,10 @@ class DeploymentController(KeyedController):
         """Delete empty ReplicaSets beyond the history limit, oldest first."""
         empty = [item for item in old if not item.spec.replicas and not item.status.replicas]
         for item in empty[: max(0, len(empty) - deployment.spec.revision_history_limit)]:
-            try:
+            with suppress(NotFound):
                 await self._cluster.delete(
                     ReplicaSet, item.metadata.name, item.metadata.namespace, uid=item.metadata.uid
                 )
-            except NotFound:
-                continue
 
 
 def _scale_of(item: ReplicaSet) -> Scale:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -176,7 +177,5 @@ class DisruptionController(KeyedController):
             return
         gone = dict.fromkeys(name for name in old.disrupted_pods if name not in disrupted)
         body = {"status": {**status, "disruptedPods": {**disrupted, **gone} or None, "conditions": [condition]}}
-        try:
+        with suppress(NotFound):
             await self._cluster.patch(PodDisruptionBudget, meta.name, meta.namespace, body, subresource="status")
-        except NotFound:
-            return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from strato.api import catalog
@@ -265,10 +266,8 @@ class EndpointsController(KeyedController):
     async def _clean(self, key: Key) -> None:
         """Delete the Endpoints of a service that is gone; its slices are owned and collected."""
         if key in self._endpoints:
-            try:
+            with suppress(NotFound):
                 await self._cluster.delete(Endpoints, key.name, key.namespace)
-            except NotFound:
-                return
 
     async def _write_endpoints(self, service: Service, subsets: list[dict[str, Any]]) -> None:
         labels = {**(service.metadata.labels or {}), "endpoints.kubernetes.io/managed-by": "endpoint-controller"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from strato.api import catalog
@@ -65,10 +66,8 @@ async def write_slices(cluster: Cluster, bodies: Iterable[dict[str, Any]], prese
         await put(cluster, catalog.ENDPOINTSLICE, body, change, name in present)
         left.discard(name)
     for name in left:
-        try:
+        with suppress(NotFound):
             await cluster.delete(EndpointSlice, name, namespace)
-        except NotFound:
-            continue
 
 
 async def put(cluster: Cluster, kind: Kind, body: dict[str, Any], change: dict[str, Any], exists: bool) -> None:

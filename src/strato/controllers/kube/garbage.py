@@ -11,6 +11,7 @@ Source: Kubernetes' garbage collection of owner references, as its API documenta
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -68,14 +69,7 @@ def collectable(kinds: Iterable[Kind]) -> tuple[Kind, ...]:
 
 
 class GarbageCollector:
-    """See the module.
-
-    Args:
-        cluster: Where to write, and to look up owners.
-        informers: Where to read.
-        clock: Times retries.
-        recorder: Says so of dependents whose owner is in another namespace.
-    """
+    """See the module."""
 
     name: ClassVar[str] = "kube-garbage-collector"
     workers: ClassVar[int] = 32
@@ -329,17 +323,13 @@ class GarbageCollector:
         if cached is None:
             return
         kept = [_plain(r) for r in cached.metadata.owner_references or () if r.uid != uid]
-        try:
+        with suppress(NotFound):
             await self._patch_meta(dependent, cached.metadata, {"ownerReferences": kept or None})
-        except NotFound:
-            return
 
     async def _drop_finalizer(self, item: Item, meta: ObjectMeta, finalizer: str) -> None:
         kept = [name for name in meta.finalizers or () if name != finalizer]
-        try:
+        with suppress(NotFound):
             await self._patch_meta(item, meta, {"finalizers": kept or None})
-        except NotFound:
-            return
 
     async def _patch_meta(self, item: Item, meta: ObjectMeta, change: dict[str, Any]) -> None:
         body = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, **change}}

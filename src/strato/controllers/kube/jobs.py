@@ -11,6 +11,7 @@ from __future__ import annotations
 import string
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, ClassVar, Final
 
@@ -253,8 +254,6 @@ class KubeJobController(KeyedController):
         if left > 0:
             return left
         meta = job.metadata
-        try:
+        with suppress(NotFound):
             await self._cluster.delete(Job, meta.name, meta.namespace, uid=meta.uid, propagation="Foreground")
-        except NotFound:
-            return None
         return None

@@ -241,7 +241,5 @@ async def _create(
     cluster: Cluster, view: type[ServiceAccount | ConfigMap], body: dict[str, Any], namespace: str
 ) -> None:
     """Create an object of a namespace that may just be going away."""
-    try:
+    with suppress(AlreadyExists, NotFound):
         await cluster.create(catalog.kind_of(view), body, namespace)
-    except (AlreadyExists, NotFound):
-        return

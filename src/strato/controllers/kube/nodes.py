@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from strato.api.coordination import Lease
@@ -213,7 +214,7 @@ class NodeLifecycleController:
             pod = self._pods.get(key)
             if pod is None or not pod.is_ready:
                 return
-            try:
+            with suppress(NotFound):
                 await self._cluster.patch(
                     Pod,
                     key.name,
@@ -222,8 +223,6 @@ class NodeLifecycleController:
                     patch_type=PatchType.STRATEGIC,
                     subresource="status",
                 )
-            except NotFound:
-                return
 
         failures = await for_each(sorted(self._on_node_pods.get(node, ())), mark, 32)
         if failures:
@@ -286,12 +285,10 @@ class NodeLifecycleController:
         async def delete(key: Key) -> None:
             pod = self._pods.get(key)
             options: dict[str, Any] = {"uid": pod.metadata.uid} if pod is not None else {}
-            try:
+            with suppress(NotFound):
                 if pod is not None and grace_seconds is None:
                     await self._mark_evicted(pod)
                 await self._cluster.delete(Pod, key.name, key.namespace, grace_period_seconds=grace_seconds, **options)
-            except NotFound:
-                return
 
         failures = await for_each(keys, delete, 32)
         if failures:

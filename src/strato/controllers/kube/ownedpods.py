@@ -32,10 +32,6 @@ class OwnedPods:
     """See the module.
 
     Args:
-        cluster: Where to write.
-        informers: Where to read.
-        kind: The kind of the owners.
-        recorder: Tells users on the owner why a pod could not be made.
         on_change: Told the key of the owner whenever one of its pods changed, and how many seconds to wait for more:
             a pass reads all pods of an owner, so that an owner of thousands must not have one per pod.
         on_gone: Told of a pod that is gone, and whether we had deleted it.

@@ -105,7 +105,5 @@ class Revisions:
             key=lambda one: one.revision,
         )
         for one in idle[: max(0, len(idle) - keep)]:
-            try:
+            with suppress(NotFound):
                 await self._cluster.delete(ControllerRevision, one.metadata.name, owner.namespace, uid=one.metadata.uid)
-            except NotFound:
-                continue

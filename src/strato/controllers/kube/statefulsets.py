@@ -218,10 +218,8 @@ class StatefulSetController(KeyedController):
             "metadata": metadata,
             "spec": template.get("spec") or {},
         }
-        try:
+        with suppress(AlreadyExists):  # the claim of the pod before it: that is the point
             await self._cluster.create(catalog.PERSISTENTVOLUMECLAIM, body, meta.namespace)
-        except AlreadyExists:
-            return  # the claim of the pod before it: that is the point
 
     async def _leave_claims(self, wanted: StatefulSet, pods: Sequence[Pod]) -> None:
         """Let the claims of pods that the set no longer has go with them."""

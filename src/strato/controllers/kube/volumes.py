@@ -42,10 +42,6 @@ class VolumeController(KeyedController):
     """See the module. Keys with a namespace are claims', those without are volumes'.
 
     Args:
-        cluster: Where to write.
-        informers: Where to read.
-        clock: Times retries.
-        recorder: Says on claims what they wait for.
         local: Where volumes are made; None where nobody mounts them: nothing is on any disk then.
     """
 
@@ -117,7 +113,7 @@ class VolumeController(KeyedController):
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one claim or volume up to date."""
-        try:
+        with suppress(NotFound):  # it went meanwhile, and its event is under way
             if key.namespace:
                 claim = self._claims.get(key)
                 if claim is not None:
@@ -126,8 +122,6 @@ class VolumeController(KeyedController):
                 volume = self._volumes.get(key)
                 if volume is not None:
                     await self._volume(volume)
-        except NotFound:
-            return None  # it went meanwhile, and its event is under way
         return None
 
     async def _claim(self, claim: PersistentVolumeClaim) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from strato.api import catalog
@@ -157,10 +158,8 @@ class ShardingController(KeyedController):
             await self._cluster.patch(NodeShard, name, "", {"spec": {"nodesDesired": nodes}})
 
     async def _remove(self, shard: NodeShard) -> None:
-        try:
+        with suppress(NotFound):
             await self._cluster.delete(NodeShard, shard.metadata.name, uid=shard.metadata.uid)
-        except NotFound:
-            return
 
 
 def _capacity_jumped(old: Mapping[str, str | int | float], new: Mapping[str, str | int | float]) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 from typing import ClassVar, Final
 
@@ -39,16 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class HyperNodeController:
-    """See the module.
-
-    Args:
-        cluster: Where to write.
-        informers: Where to read.
-        clock: Times runs.
-        random: Draws names.
-        configmap: Where the configuration is.
-        fabric: Asks fabric managers.
-    """
+    """See the module."""
 
     name: ClassVar[str] = "hyperNode-controller"
 
@@ -135,10 +127,8 @@ class HyperNodeController:
             return None
         count = node_count(hyper_node, self._nodes.list())
         if count != hyper_node.status.node_count:
-            try:
+            with suppress(NotFound):
                 await self._cluster.patch(HyperNode, name, "", {"status": {"nodeCount": count}}, subresource="status")
-            except NotFound:
-                return None
         return None
 
     # Discovery
@@ -180,16 +170,12 @@ class HyperNodeController:
             except AlreadyExists:
                 await self._take_over(body)
         for name, change in changes.patch:
-            try:
+            with suppress(NotFound):  # its end wakes us again
                 await self._cluster.patch(HyperNode, name, "", change)
-            except NotFound:
-                continue  # its end wakes us again
         for hyper_node in changes.delete:
             meta = hyper_node.metadata
-            try:
+            with suppress(NotFound):
                 await self._cluster.delete(HyperNode, meta.name, uid=meta.uid)
-            except NotFound:
-                continue
 
     async def _take_over(self, body: dict[str, object]) -> None:
         """Bring a HyperNode up to date that the watch has not shown; one of another owner is left alone."""

@@ -52,7 +52,6 @@ class Fabric(Protocol):
         Raises:
             BadDiscovery: There is no usable answer.
         """
-        ...
 
 
 class HttpsFabric:

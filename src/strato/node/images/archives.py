@@ -117,11 +117,7 @@ class OciLayout(BlobFolder):
 
 
 class DockerArchive:
-    """What ``docker save`` wrote of one image: ``manifest.json``, a configuration, and layers.
-
-    Args:
-        directory: Of it.
-    """
+    """What ``docker save`` wrote of one image: ``manifest.json``, a configuration, and layers."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory

@@ -189,9 +189,6 @@ def python_environment(directory: str) -> Recipe:
 
     Everything keeps its path, which scripts of the environment have in their first lines.
 
-    Args:
-        directory: A virtual environment.
-
     Raises:
         UsageError: There is none, or its Python does not run.
     """

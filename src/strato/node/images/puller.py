@@ -47,8 +47,6 @@ class ImagePuller:
     """Pulls images; who asks for one that is being pulled waits for the same pull.
 
     Args:
-        store: Where they go.
-        settings: How registries are reached.
         max_bytes: Larger images, unpacked, are refused.
     """
 
@@ -62,11 +60,6 @@ class ImagePuller:
         self, reference: ImageReference, credentials: Sequence[Credential] = (), progress: Progress = lambda *_: None
     ) -> Image:
         """Bring an image into the store, or up to date there; layers that are there are not fetched again.
-
-        Args:
-            reference: Which.
-            credentials: One after the other is tried; without any, nobody in particular asks.
-            progress: Of who asks first.
 
         Raises:
             PullFailed: Nobody gives it, or what comes cannot be used.

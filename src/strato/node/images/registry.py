@@ -89,10 +89,7 @@ class Repository:
     """One repository of a registry, as one user sees it.
 
     Args:
-        endpoint: Where it is.
-        reference: Which.
         credential: Who asks; None is nobody in particular.
-        settings: How it is reached.
         actions: What tokens are to allow.
     """
 

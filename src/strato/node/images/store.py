@@ -102,11 +102,7 @@ def normal_name(name: str) -> str:
 
 
 class ImageStore:
-    """Images below ``data_dir/images``.
-
-    Args:
-        data_dir: The node's directory.
-    """
+    """Images below ``data_dir/images``."""
 
     def __init__(self, data_dir: str | os.PathLike[str]) -> None:
         self._data = Path(data_dir)

@@ -46,18 +46,7 @@ class NodeServices:
 
 
 class ContainerWorker:
-    """Runs one container.
-
-    Args:
-        pod: Its pod.
-        record: What its status will say.
-        spec: What it is to be.
-        sandbox: Of the pod.
-        runtime: Starts and signals processes.
-        clock: Of the node.
-        node: Takes statuses and events.
-        backoff: Waits between restarts.
-    """
+    """Runs one container."""
 
     def __init__(
         self,

@@ -21,14 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class EvictionManager:
-    """See the module.
-
-    Args:
-        machine: Whose conditions are kept current.
-        clock: Of the node.
-        periods: How often it looks.
-        workers: Of the node's pods, by uid.
-    """
+    """See the module."""
 
     def __init__(self, machine: Machine, clock: Clock, periods: NodePeriods, workers: Mapping[str, PodWorker]) -> None:
         self._machine = machine
@@ -49,11 +42,7 @@ class EvictionManager:
         return sorted(machine.pressures ^ before)
 
     async def run(self, report: Callable[[Sequence[str]], None]) -> None:
-        """Look until cancelled; evict pods that use more of the disk than they may, or most of one that is nearly full.
-
-        Args:
-            report: Called with the conditions that have changed.
-        """
+        """Look until cancelled; evict pods that use more disk than they may, or most of one that is nearly full."""
         while True:
             await self._clock.sleep(self._seconds)
             self._report_changed(report)

@@ -16,13 +16,7 @@ HOSTS_DELAY_SECONDS = 0.02
 
 
 class HostsFiles:
-    """See the module.
-
-    Args:
-        workers: Of the node's pods, by uid.
-        timers: Of the node.
-        others: Returns the pods of other nodes, as far as this process sees them.
-    """
+    """See the module."""
 
     def __init__(self, workers: Mapping[str, PodWorker], timers: Timers, others: Callable[[], Iterable[Pod]]) -> None:
         self._workers = workers

@@ -25,14 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def to_collect(images: Iterable[Image], in_use: Collection[str], disk: Disk, now: float) -> Iterator[Image]:
-    """Decide which images go, in order; all of them may share files, so that it is looked again after each.
-
-    Args:
-        images: All of the store.
-        in_use: Roots that containers run on.
-        disk: They lie on.
-        now: Seconds since 1970.
-    """
+    """Decide which images go, in order; all of them may share files, so that it is looked again after each."""
     if disk.free_bytes >= _HIGH * disk.threshold_bytes:
         return
     unused = (i for i in images if i.repo_digest and i.root not in in_use and now - i.used_at >= MIN_AGE_SECONDS)
@@ -40,12 +33,7 @@ def to_collect(images: Iterable[Image], in_use: Collection[str], disk: Disk, now
 
 
 class ImageCollector:
-    """See the module.
-
-    Args:
-        store: Of the node.
-        clock: Of the node.
-    """
+    """See the module."""
 
     def __init__(self, store: ImageStore, clock: Clock) -> None:
         self._store = store

@@ -54,7 +54,6 @@ class CommandSource(Protocol):
 
     def machines_command(self, container: Container) -> str:
         """Return the program a container names when this machine has it, else nothing."""
-        ...
 
 
 class Images(Protocol):
@@ -70,12 +69,7 @@ class Images(Protocol):
 
 
 class ImageManager:
-    """See the module.
-
-    Args:
-        machine: Whose images they are.
-        clock: Of the node.
-    """
+    """See the module."""
 
     def __init__(self, machine: Machine, clock: Clock) -> None:
         self._machine = machine
@@ -85,12 +79,6 @@ class ImageManager:
 
     async def ensure(self, pod: Pod, container: Container, commands: CommandSource, event: Event) -> Image:
         """Return what a container starts on, pulled if need be.
-
-        Args:
-            pod: Its pod.
-            container: Which.
-            commands: Asked where the machine's own root may stand in.
-            event: Records an event of the pod.
 
         Raises:
             ImageUnavailable: There is nothing, for now.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
 from typing import BinaryIO, Protocol, Self
 
 from strato.clock import Clock, parse_time
@@ -24,37 +25,30 @@ class LogQuery(Protocol):
     @property
     def follow(self) -> bool:
         """Go on until the container ends."""
-        ...
 
     @property
     def previous(self) -> bool:
         """The run before the present one."""
-        ...
 
     @property
     def timestamps(self) -> bool:
         """Put the time before every line."""
-        ...
 
     @property
     def tail_lines(self) -> int | None:
         """Only so many lines from the end, before following."""
-        ...
 
     @property
     def since_seconds(self) -> float | None:
         """Only lines not older than this."""
-        ...
 
     @property
     def since_time(self) -> float | None:
         """Only lines from this instant on, seconds since the epoch."""
-        ...
 
     @property
     def limit_bytes(self) -> int | None:
         """Stop after so many bytes."""
-        ...
 
 
 class LineFilter:
@@ -169,12 +163,9 @@ class _Tail:
         numbers = sorted((int(tail) for tail in tails if tail.isdigit()), reverse=True)
         ours = os.fstat(self._file.fileno()).st_ino
         for number in numbers:
-            try:
-                with _open(f"{self._path}.{number}") as file:
-                    if os.fstat(file.fileno()).st_ino != ours:  # rotated just now: its records come from `read`
-                        yield from (line.rstrip(b"\n") for line in file)
-            except FileNotFoundError:
-                continue
+            with suppress(FileNotFoundError), _open(f"{self._path}.{number}") as file:
+                if os.fstat(file.fileno()).st_ino != ours:  # rotated just now: its records come from `read`
+                    yield from (line.rstrip(b"\n") for line in file)
 
     def read(self) -> list[bytes]:
         """Return the whole records that are new since the last call, at most some hundred KiB; empty at the end."""

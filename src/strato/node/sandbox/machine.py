@@ -24,15 +24,7 @@ _MAX_PODS = "110"
 
 
 class Machine:
-    """See the module; `strato.node.sandbox.setup` finds out what begins as absent here.
-
-    Args:
-        cluster: Where pods' references are read.
-        runtime: Runs containers.
-        node_paths: The node's directory.
-        offer: What the node shows of itself.
-        isolation: How far pods are kept apart.
-    """
+    """See the module; `strato.node.sandbox.setup` finds out what begins as absent here."""
 
     def __init__(
         self, cluster: Cluster, runtime: Runtime, node_paths: NodePaths, offer: NodeOffer, isolation: PodIsolation

@@ -79,12 +79,8 @@ class SandboxNode:
 
     Args:
         clock: The machine's clock; processes do not run in virtual time.
-        rng: Jitter of the informer.
         informers: Shared informers; None makes an own one for this node's pods.
         data_dir: Its directory: pods, logs, images. One running node per directory.
-        offer: What it shows of itself in the API.
-        isolation: How far its pods are kept apart.
-        periods: How often it looks again.
     """
 
     def __init__(

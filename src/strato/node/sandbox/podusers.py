@@ -25,11 +25,7 @@ _GRANTED = capabilities.DEFAULT | {"DAC_READ_SEARCH", "IPC_OWNER", "NET_ADMIN", 
 
 
 class UserBlocks:
-    """Gives each pod a block of `USERS_OF_A_POD` user and group ids, noted in the pod's directory.
-
-    Args:
-        pods: Directory of the pods' directories.
-    """
+    """Gives each pod a block of `USERS_OF_A_POD` user and group ids, noted in the pod's directory."""
 
     def __init__(self, pods: str) -> None:
         self._pods = pods

@@ -32,13 +32,7 @@ _TOKEN_USE = 0.8
 
 
 class PodVolumes:
-    """See the module.
-
-    Args:
-        machine: Of the node.
-        pod: Whose volumes.
-        ip: Its address, which its files and variables may name.
-    """
+    """See the module."""
 
     def __init__(self, machine: Machine, pod: Pod, ip: str) -> None:
         self._machine = machine

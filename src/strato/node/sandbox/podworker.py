@@ -30,17 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class PodWorker:
-    """Runs one pod.
-
-    Args:
-        pod: As bound.
-        record: Its record, fresh or from its status.
-        sandbox: Its share of the machine.
-        runtime: Starts and signals processes.
-        clock: Of the node.
-        node: Takes its statuses and events.
-        periods: When files are looked at again, and containers restarted.
-    """
+    """Runs one pod."""
 
     def __init__(
         self,

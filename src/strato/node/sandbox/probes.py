@@ -18,13 +18,7 @@ _USER_AGENT = f"kube-probe/{KUBELET_VERSION.removeprefix('v')}"
 
 
 class Prober:
-    """Runs a container's probes while it runs.
-
-    Args:
-        address: The pod's address, for tcpSocket and httpGet.
-        changed: Called when readiness changed.
-        event: Records events of the pod.
-    """
+    """Runs a container's probes while it runs."""
 
     def __init__(
         self,

@@ -110,23 +110,18 @@ class Runtime(Protocol):
 
     async def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """Run an operation of the spawner and return its answer; RuntimeProblem when it failed."""
-        ...
 
     async def start(self, launch: Launch) -> Run:
         """Run a container. A process that cannot be started is a run that has ended."""
-        ...
 
     def adopt(self, directory: str) -> Run | None:
         """Return the run an attempt's directory tells of, ended or not; None when it never began."""
-        ...
 
     def signal(self, run: Run, *, kill: bool) -> None:
         """Ask the container's process to end, or kill everything in the container."""
-        ...
 
     async def exec(self, run: Run, argv: Sequence[str], *, timeout_seconds: float) -> int:
         """Run a command in the container; return its exit code, -1 when it took too long."""
-        ...
 
 
 class ProcessRuntime:

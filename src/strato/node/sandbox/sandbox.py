@@ -66,9 +66,6 @@ class PodSandbox:
     async def prepare(self, hosts: str) -> None:
         """Make everything the containers need.
 
-        Args:
-            hosts: Content of ``/etc/hosts``.
-
         Raises:
             ConfigProblem: Something the pod refers to is missing.
             RuntimeProblem: The machine refused something.

@@ -10,12 +10,7 @@ _API_SERVER = ("default", "kubernetes")
 
 
 def service_variables(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
-    """Return variables of the services in the pod's namespace, and of the API server's in any case.
-
-    Args:
-        pod: Whose containers; ``enableServiceLinks: false`` leaves the API server's only.
-        services: Of the pod's namespace and of ``default``.
-    """
+    """Return variables of the services in the pod's namespace, and of the API server's in any case."""
     chosen: dict[str, Service] = {}
     for service in services:
         meta, address = service.metadata, service.spec.cluster_ip

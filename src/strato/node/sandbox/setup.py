@@ -23,14 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class MachineSetup:
-    """Prepares the machine before the first pod; the runtime is open.
-
-    Args:
-        machine: To be completed.
-        runtime: Its runtime.
-        offer: Which GPUs are offered.
-        isolation: What pods are to have.
-    """
+    """Prepares the machine before the first pod; the runtime is open."""
 
     def __init__(self, machine: Machine, runtime: ProcessRuntime, offer: NodeOffer, isolation: PodIsolation) -> None:
         self._machine = machine

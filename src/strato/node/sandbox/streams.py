@@ -31,22 +31,18 @@ class StreamQuery(Protocol):
     @property
     def stdin(self) -> bool:
         """Standard input."""
-        ...
 
     @property
     def stdout(self) -> bool:
         """Standard output."""
-        ...
 
     @property
     def stderr(self) -> bool:
         """Standard error."""
-        ...
 
     @property
     def tty(self) -> bool:
         """All of them as a terminal."""
-        ...
 
 
 class MessageSocket:

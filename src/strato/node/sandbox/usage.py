@@ -36,14 +36,7 @@ class _Process(NamedTuple):
 
 
 class NodeUsage:
-    """Measures this machine.
-
-    Args:
-        paths: The node's directory.
-        node: Its name.
-        clock: Dates readings.
-        proc: Where the kernel tells of processes.
-    """
+    """Measures this machine."""
 
     def __init__(self, paths: NodePaths, node: str, clock: Clock, proc: str = "/proc") -> None:
         self._paths, self._node, self._clock, self._proc = paths, node, clock, proc

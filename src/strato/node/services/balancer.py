@@ -13,11 +13,7 @@ MAX_CLIENTS = 65536
 
 
 class Balancer:
-    """Chooses by chance among the endpoints of one port; with affinity a client gets the same again.
-
-    Args:
-        rng: Chooses.
-    """
+    """Chooses by chance among the endpoints of one port; with affinity a client gets the same again."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

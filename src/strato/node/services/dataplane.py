@@ -37,14 +37,7 @@ Place = tuple[str, str, int]
 
 
 class DataPlane:
-    """Keeps open what the services ask for.
-
-    Args:
-        settings: Of this machine.
-        clock: Of clients' affinity.
-        rng: Chooses endpoints.
-        zone: Receives the names.
-    """
+    """Keeps open what the services ask for."""
 
     def __init__(self, settings: Settings, clock: Clock, rng: random.Random, zone: Zone) -> None:
         self._settings, self._clock, self._rng, self._zone = settings, clock, rng, zone

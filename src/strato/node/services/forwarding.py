@@ -31,11 +31,9 @@ class Frontend(Protocol):
 
     def close(self) -> None:
         """Take no more; connections that are open go on."""
-        ...
 
     def retain(self) -> None:
         """Let go of clients whose endpoint is gone, where the protocol does not notice by itself."""
-        ...
 
 
 class Connections:
@@ -123,14 +121,7 @@ class _Client(_End):
 
 
 class TcpPort:
-    """A port whose connections are passed on.
-
-    Args:
-        balancer: Chooses endpoints.
-        clock: Of the affinity of clients.
-        connections: Of all ports.
-        admits: Who may connect.
-    """
+    """A port whose connections are passed on."""
 
     def __init__(self, balancer: Balancer, clock: Clock, connections: Connections, admits: Admits) -> None:
         self._balancer, self._clock = balancer, clock

@@ -62,13 +62,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def record_of(service: Service, slices: Iterable[EndpointSlice], node: str) -> ServiceRecord:
-    """Return what the data plane needs to know.
-
-    Args:
-        service: Which.
-        slices: Its endpoint slices.
-        node: The node on which the data plane is.
-    """
+    """Return what the data plane needs to know."""
     spec, meta = service.spec, service.metadata
     name, namespace = meta.name, meta.namespace
     if spec.type == "ExternalName":

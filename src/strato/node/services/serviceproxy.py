@@ -34,9 +34,6 @@ class ServiceProxy:
     """See the module.
 
     Args:
-        node: Name of the node.
-        services: All services.
-        slices: All endpoint slices.
         clock: Waits before a restart.
         on_problem: Told of a service that cannot be served as it asks.
     """

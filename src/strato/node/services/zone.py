@@ -26,11 +26,7 @@ class Resource(NamedTuple):
 
 
 class Zone:
-    """What names there are.
-
-    Args:
-        domain: Of the cluster.
-    """
+    """What names there are."""
 
     def __init__(self, domain: str) -> None:
         self._domain = domain

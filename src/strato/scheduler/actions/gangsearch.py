@@ -39,9 +39,6 @@ class GangSearch:
     """One visit of allocate to one job.
 
     Args:
-        ssn: The session.
-        job: The job; has a layout.
-        queue: Its queue.
         sub_jobs: What of it is to be placed.
 
     Attributes:

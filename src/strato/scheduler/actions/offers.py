@@ -42,7 +42,6 @@ class Offers:
     """The rooms of an action, by what tells evictors apart.
 
     Args:
-        ssn: The session.
         point: The extension point that names victims, ``preemptable`` or ``reclaimable``.
     """
 

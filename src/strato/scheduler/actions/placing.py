@@ -68,8 +68,6 @@ class TaskLoop:
     Args:
         ssn: The session; its `search` says where to look.
         stmt: Takes what is placed. Whoever runs the loop discards it when the loop says that it does not stand.
-        job: Whose tasks they are.
-        queue: The job's queue.
         work: The tasks; taken as they are placed or given up.
         notes: Receives why tasks fit nowhere, and says which roles failed already.
         sub: The sub-job; None for a job that has none.

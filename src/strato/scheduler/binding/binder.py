@@ -77,12 +77,6 @@ class Binder:
     """Applies plans.
 
     Args:
-        cluster: Where to write.
-        clock: Dates conditions and waits between attempts.
-        world: Told when a bind or an eviction did not come about.
-        recorder: Receives the events users see.
-        pods: Receives why a pod could not be bound.
-        wake: Called when something has to be decided again.
         observer: Called about what came of it.
         workers: How many binds are under way at once; a busy API server gives to each client by what it asks.
     """

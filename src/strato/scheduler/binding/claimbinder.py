@@ -33,13 +33,7 @@ class ClaimsNotReady(StratoError):
 
 
 class ClaimBinder:
-    """Gets claims ready for pods that have a place.
-
-    Args:
-        cluster: Where to write.
-        clock: Waits.
-        world: What is known of volumes; kept current by the informers.
-    """
+    """Gets claims ready for pods that have a place."""
 
     def __init__(self, cluster: Cluster, clock: Clock, world: World) -> None:
         self._cluster = cluster

@@ -43,11 +43,6 @@ class PodEvictor:
     """Evicts pods, one call per attempt.
 
     Args:
-        cluster: Where to write.
-        clock: Dates conditions.
-        world: Told what came of it.
-        recorder: Receives the events users see.
-        pods: Receives the conditions of pods that stay.
         refused: Called with an eviction that does not come about.
     """
 

@@ -48,12 +48,6 @@ class Audit:
     """Compares and repairs.
 
     Args:
-        cluster: What is true.
-        clock: Waits between looks.
-        world: What is believed.
-        recorder: Tells of repairs.
-        registry: Counts them.
-        wake: Called after a repair.
         period_seconds: Time between looks.
         owns: Whether a pod or node by its name, or its owner's, is this scheduler's business (several active ones).
     """

@@ -11,11 +11,7 @@ from strato.scheduler.model.jobs import Task
 
 
 class Budgets:
-    """The budgets of all namespaces; selectors are read when somebody is to be evicted.
-
-    Args:
-        world: Where they are kept.
-    """
+    """The budgets of all namespaces; selectors are read when somebody is to be evicted."""
 
     def __init__(self, world: World) -> None:
         self._objects = world.objects.get(PodDisruptionBudget, {})

@@ -36,7 +36,6 @@ class Feed:
     """Handlers for every kind the scheduler reads.
 
     Args:
-        world: What is kept current.
         wake: Called after a batch that changed something.
         refused: Called for objects that cannot be read (a quantity that is none).
         replicas: Among which the objects are shared out; None when all are ours.

@@ -47,10 +47,6 @@ class UsageSource:
     """Polls the source that the ``metrics`` section of the configuration names.
 
     Args:
-        cluster: For the custom metrics API.
-        clock: Waits between polls and dates what they find.
-        usages: Receives what was found.
-        metrics: Returns the section in force.
         found: Called after every successful poll with what puts the findings into ``usages``, to call when it suits.
         timeout_seconds: How long one request may take.
     """

@@ -36,13 +36,7 @@ def amounts_of(claim: ResourceClaim) -> Amounts:
 
 
 def claims_by_queue(devices: Devices, reservations: Reservations, tasks: Mapping[str, Task]) -> dict[str, set[str]]:
-    """Return by queue the keys of the claims that its placed pods use; costs claims, and nothing without any.
-
-    Args:
-        devices: Where the claims are.
-        reservations: What placed tasks were given.
-        tasks: Every task by key.
-    """
+    """Return by queue the keys of the claims that its placed pods use; costs claims, and nothing without any."""
     out: dict[str, set[str]] = {}
     if not devices.claims:
         return out

@@ -54,13 +54,7 @@ class _Lack(NamedTuple):
 
 
 def examine(copy: Copy, key: str, *, fix: bool = False) -> Diagnosis | None:
-    """Explain a pod or a PodGroup (``namespace/name``); None when the state has neither.
-
-    Args:
-        copy: The state.
-        key: What is asked about.
-        fix: Whether to search for what would start it.
-    """
+    """Explain a pod or a PodGroup (``namespace/name``); None when the state has neither."""
     before = copy.run(0).world
     task = before.tasks.get(key)
     job = before.jobs.get(key) or (task.job if task is not None else None)

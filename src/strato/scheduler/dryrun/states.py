@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -132,8 +133,6 @@ def latest_date(objects: Iterable[Located]) -> float:
         for key in ("creationTimestamp", "deletionTimestamp"):
             text = meta.get(key) if isinstance(meta, dict) else None
             if isinstance(text, str):
-                try:
+                with suppress(ValueError, OverflowError):
                     latest = max(latest, parse_time(text))
-                except (ValueError, OverflowError):
-                    continue
     return latest or START

@@ -207,9 +207,6 @@ class SubJob(TaskCounts):
 class Layout:
     """How a job is split, and which network topology it asks for.
 
-    Args:
-        job: The job; its group is set.
-
     Attributes:
         split: Whether there are policies.
         subs: The sub-jobs by key; those without tasks are gone.

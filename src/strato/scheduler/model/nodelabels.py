@@ -31,11 +31,7 @@ ZONE_LABELS = {
 
 
 class NodeLabels:
-    """Masks over the rows of a table; callers must not write to them.
-
-    Args:
-        table: The nodes.
-    """
+    """Masks over the rows of a table; callers must not write to them."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table

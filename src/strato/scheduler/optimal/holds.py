@@ -34,11 +34,7 @@ class Hold(NamedTuple):
 
 
 class Holds:
-    """The places kept, in one session: charged to their nodes while it is entered.
-
-    Args:
-        ssn: The session; what is kept is remembered by its world.
-    """
+    """The places kept, in one session: charged to their nodes while it is entered."""
 
     def __init__(self, ssn: Session) -> None:
         self._ssn = ssn

@@ -77,13 +77,7 @@ class Refused(Exception):
 
 
 class Moves:
-    """One cycle's evictions.
-
-    Args:
-        ssn: The session, in which everything that fits has been placed.
-        args: The action's arguments.
-        holds: Keeps places for successors of pods that move.
-    """
+    """One cycle's evictions."""
 
     def __init__(self, ssn: Session, args: FlowArgs, holds: Holds) -> None:
         self._ssn, self._args, self._holds = ssn, args, holds

@@ -41,9 +41,6 @@ class JobQueue:
     """The jobs of one queue that an action visits.
 
     Args:
-        ssn: The session, which orders.
-        classes: The job classes.
-        queue: The queue.
         notes: Whether the action leaves notes on the jobs it visits.
     """
 
@@ -190,8 +187,6 @@ class JobQueues:
     """The queues that have jobs for an action, the next in the plugins' order first.
 
     Args:
-        ssn: The session.
-        classes: The job classes.
         stage: Which jobs: `WAITING` or `PENDING`.
         wanted: Whether the action visits a job; asked of one of each class.
         notes: Whether the action leaves notes on the jobs it visits.

@@ -47,12 +47,7 @@ class Node:
 
 
 class ShareTree:
-    """All queues' paths with their jobs.
-
-    Args:
-        total: Allocatable of the cluster.
-        jobs: Every job that is in a queue.
-    """
+    """All queues' paths with their jobs."""
 
     def __init__(self, total: Vector, jobs: Iterable[Job]) -> None:
         self._total = total.astype(np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from strato.api.quantity import milli
 from strato.scheduler.framework.context import CycleContext
@@ -62,10 +63,8 @@ def amounts(resources: Mapping[str, str | int | float]) -> dict[str, int]:
     """Read a resource list in thousandths, whatever its names mean; what cannot be read is left out."""
     out = {}
     for name, text in resources.items():
-        try:
+        with suppress(ValueError):
             out[name] = milli(text)
-        except ValueError:
-            continue
     return out
 
 

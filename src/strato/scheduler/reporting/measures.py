@@ -19,11 +19,7 @@ def exponential(least: float, most: float, count: int) -> tuple[float, ...]:
 
 
 class Measures:
-    """Counters and histograms of one scheduler.
-
-    Args:
-        registry: Where they are registered.
-    """
+    """Counters and histograms of one scheduler."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

@@ -31,12 +31,7 @@ class _Times:
 
 
 class Series:
-    """Metrics of queues and jobs.
-
-    Args:
-        world: What is known.
-        registry: Where the gauges are read.
-    """
+    """Metrics of queues and jobs."""
 
     def __init__(self, world: World, registry: Registry) -> None:
         self._world = world

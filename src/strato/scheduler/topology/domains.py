@@ -52,11 +52,7 @@ class Search:
 
 
 class Domains:
-    """The session's answers about network topology.
-
-    Args:
-        tree: The domains.
-    """
+    """The session's answers about network topology."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree

@@ -153,11 +153,7 @@ class Tree:
 
 
 class HyperNodes:
-    """The HyperNodes of the cluster.
-
-    Args:
-        nodes: The nodes they are made of.
-    """
+    """The HyperNodes of the cluster."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes

@@ -41,7 +41,6 @@ class AuditLog:
 
     Args:
         path: The file; ``-`` is standard output.
-        clock: Dates backups.
         decode: Returns the object that a request's body is, or None: what cannot be decoded is not recorded.
         max_age_days: After how many days backups are deleted; 0 keeps them.
         max_backups: How many backups are kept; 0 keeps all.

@@ -75,11 +75,7 @@ _NOTHING = Decision(Level.NONE, frozenset())
 
 
 class Policy:
-    """Decides what is recorded.
-
-    Args:
-        policy: As read by `load`.
-    """
+    """Decides what is recorded."""
 
     def __init__(self, policy: _Policy) -> None:
         common = frozenset(policy.omit_stages)

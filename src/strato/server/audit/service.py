@@ -28,14 +28,7 @@ _WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 
 class Auditor:
-    """Records requests.
-
-    Args:
-        policy: Which, and how much of them.
-        log: Where to.
-        clock: Dates events.
-        authorizer: Says why a request was allowed; None: everything is.
-    """
+    """Records requests."""
 
     def __init__(self, policy: Policy, log: AuditLog, clock: Clock, authorizer: Authorizer | None) -> None:
         self._policy, self._log, self._clock, self._authorizer = policy, log, clock, authorizer
@@ -115,12 +108,7 @@ def _asked(request: Request) -> tuple[Attributes, str]:
 
 
 class AuditedService(Service):
-    """Records what comes over HTTP, what is refused at the door among it.
-
-    Args:
-        service: Answers.
-        auditor: Records.
-    """
+    """Records what comes over HTTP, what is refused at the door among it."""
 
     def __init__(self, service: Service, auditor: Auditor) -> None:
         self._service, self._auditor = service, auditor
@@ -162,12 +150,7 @@ class AuditedService(Service):
 
 
 class AuditedHandler(Handler):
-    """Records what the cluster's own parts ask, which do not speak HTTP.
-
-    Args:
-        handler: The server's core.
-        auditor: Records.
-    """
+    """Records what the cluster's own parts ask, which do not speak HTTP."""
 
     def __init__(self, handler: Handler, auditor: Auditor) -> None:
         self._handler, self._auditor = handler, auditor

@@ -25,7 +25,6 @@ class Authorizer:
     """Decides for all users; a `rest.rights.Authorizer`.
 
     Args:
-        policy: Roles and bindings.
         nodes: Decides for nodes; None leaves them to RBAC.
     """
 
@@ -118,12 +117,7 @@ class Authorizer:
 
 
 class WriteRights:
-    """What the rights of a user let it write; a `rest.rights.WriteRights`.
-
-    Args:
-        authorizer: Knows the rights.
-        look_up: Finds objects by kind, namespace and name, in their newest state.
-    """
+    """What the rights of a user let it write; a `rest.rights.WriteRights`."""
 
     def __init__(self, authorizer: Authorizer, look_up: Callable[[Kind, str, str], _Json | None]) -> None:
         self._nodes = NodeRestriction(look_up)

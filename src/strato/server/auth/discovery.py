@@ -20,7 +20,6 @@ class Keys(Protocol):
 
     def public_keys(self) -> list[dict[str, str]]:
         """Return JSON Web Keys."""
-        ...
 
 
 class IssuerPages:

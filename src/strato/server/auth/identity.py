@@ -19,13 +19,7 @@ _MAX_PEER_BYTES = 8 << 20
 
 
 class Authenticator:
-    """Finds out who asks; an `http.Authenticate`, and the `rest.tokens.Tokens` of the server's core.
-
-    Args:
-        tokens: The static tokens of people and components.
-        ca: Whose client certificates count; None takes none.
-        accounts: The tokens of service accounts; None has none.
-    """
+    """Finds out who asks; an `http.Authenticate`, and the `rest.tokens.Tokens` of the server's core."""
 
     def __init__(
         self, tokens: Tokens, ca: CertificateAuthority | None = None, accounts: AccountTokens | None = None

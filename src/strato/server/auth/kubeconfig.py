@@ -22,18 +22,7 @@ def write(
     cluster: str = "strato",
     namespace: str = "default",
 ) -> None:
-    """Write a kubeconfig with one context.
-
-    Args:
-        path: Replaced if it is there.
-        server: URL of the API.
-        user: Name of the identity.
-        token: Bearer token, or empty.
-        client: Client certificate and key, or None.
-        ca: PEM of the CA that signed the server's certificate; empty for plain HTTP.
-        cluster: Name of cluster and context.
-        namespace: Namespace of the context.
-    """
+    """Write a kubeconfig with one context."""
     where: dict[str, str] = {"server": server}
     if ca:
         where["certificate-authority-data"] = b64encode(ca).decode()

@@ -66,11 +66,7 @@ _PROJECTED = {
 
 
 class NodeRestriction:
-    """Checks writes of nodes.
-
-    Args:
-        look_up: Finds pods and nodes.
-    """
+    """Checks writes of nodes."""
 
     def __init__(self, look_up: LookUp) -> None:
         self._look_up = look_up

@@ -56,11 +56,7 @@ def node_of(user: User) -> str | None:
 
 
 class NodeAuthorizer:
-    """Answers for nodes.
-
-    Args:
-        store: Where pods and what they use are.
-    """
+    """Answers for nodes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

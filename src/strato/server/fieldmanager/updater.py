@@ -35,11 +35,9 @@ class Versions(Protocol):
 
     def type_of(self, api_version: str) -> Type | None:
         """Return the type of a version; None when there is no such version."""
-        ...
 
     def convert(self, obj: Any, api_version: str, to: str) -> Any:
         """Return an object of one version in another, both of which there are; does not mutate it."""
-        ...
 
 
 class Conflicts(Exception):

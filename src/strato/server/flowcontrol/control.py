@@ -36,12 +36,7 @@ class Assigned:
 
 
 class FlowControl:
-    """Finds the flow of each request, and shares the loop among them.
-
-    Args:
-        store: Where the configuration is.
-        timer: Measures work (`Dispatcher`).
-    """
+    """Finds the flow of each request, and shares the loop among them."""
 
     def __init__(self, store: Store, timer: Callable[[], float]) -> None:
         self._store = store

@@ -38,7 +38,6 @@ class JournalFile:
     """An open journal. `read` checks it and must end before the first commit.
 
     Args:
-        path: The database; its directory must exist and be writable.
         wait_seconds: How long to wait for a process that is just letting go of it.
 
     Raises:

@@ -39,12 +39,7 @@ class Marked(NamedTuple):
 
 
 class Mark:
-    """A mark that is there (`make_mark`), open for writing.
-
-    Args:
-        path: The file.
-        marked: What it says.
-    """
+    """A mark that is there (`make_mark`), open for writing."""
 
     def __init__(self, path: Path, marked: Marked) -> None:
         self.marked = marked

@@ -75,7 +75,6 @@ class SqliteJournal:
     """A journal in one file.
 
     Args:
-        path: The file; its directory must exist and be writable.
         wait_seconds: How long to wait for a process that is just letting go of it.
         encryption: What bodies are encrypted with; None encrypts nothing.
 

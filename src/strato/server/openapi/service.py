@@ -29,7 +29,6 @@ class SchemaCatalogue(Catalogue, Protocol):
 
     def openapi_schema(self, kind: Kind) -> Mapping[str, Any] | None:
         """Return the schema as written in the CRD; None for built-in kinds."""
-        ...
 
 
 class OpenApi:

@@ -17,7 +17,6 @@ class Renderer:
     """Makes rows of the objects of one kind.
 
     Args:
-        kind: The kind of all objects.
         include_object: ``None``, ``Metadata`` (a PartialObjectMetadata per row) or ``Object``.
         now: The instant that ages are counted from.
         version: Of the table: v1, or v1beta1 for old clients.
