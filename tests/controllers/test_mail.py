@@ -16,6 +16,7 @@ from strato.client.events import EventRecorder
 from strato.client.informer import Informers
 from strato.client.local import LocalCluster
 from strato.clock import SystemClock
+from strato.controllers.context import ControllerContext, ControllerSettings
 from strato.controllers.mail import (
     NO_SERVER,
     MailController,
@@ -24,6 +25,7 @@ from strato.controllers.mail import (
     compose,
     due,
 )
+from strato.metrics import Registry
 from strato.server.embedded import in_memory_server
 from tests.controllers.world import ADMIN, task, vcjob
 
@@ -78,9 +80,18 @@ def run(scenario: Any, *, refuses: dict[str, str] | None = None, server: bool = 
         queue = {"apiVersion": catalog.QUEUE.api_version, "kind": "Queue", "metadata": {"name": "default"}}
         await cluster.create(catalog.QUEUE, {**queue, "spec": {"weight": 1}})
         informers = Informers(cluster, clock, Random(2))
-        mailer = SmtpMailer(f"127.0.0.1:{port}", "cluster@example.org") if server else None
-        recorder = EventRecorder(cluster, clock, "test")
-        controller = MailController(cluster, informers, clock, recorder=recorder, mailer=mailer)
+        context = ControllerContext(
+            cluster=cluster,
+            informers=informers,
+            clock=clock,
+            random=Random(3),
+            recorder=EventRecorder(cluster, clock, "test"),
+            metrics=Registry(),
+            settings=ControllerSettings(
+                smtp_server=f"127.0.0.1:{port}" if server else "", mail_from="cluster@example.org"
+            ),
+        )
+        controller = MailController(context)
         await informers.wait_synced()
         working = asyncio.create_task(controller.run())
         try:

@@ -15,6 +15,7 @@ from strato.api.wire import Request, Response
 from strato.client.events import EventRecorder
 from strato.client.informer import Informers
 from strato.controllers import choose_controllers
+from strato.controllers.context import ControllerContext
 from strato.controllers.manager import DEFAULT, UnknownController
 from strato.controllers.queue import QueueController, next_state
 from strato.errors import NotFound, UsageError
@@ -138,13 +139,15 @@ def test_groups_are_counted_by_queue_and_phase_and_cost_an_open_queue_no_work() 
         await add_queue(world, "other", "root")
         metrics, asked = Registry(), []
         informers = Informers(world.cluster, world.clock, Random(1))
-        controller = QueueController(
-            world.cluster,
-            informers,
-            world.clock,
+        context = ControllerContext(
+            cluster=world.cluster,
+            informers=informers,
+            clock=world.clock,
+            random=Random(2),
             recorder=EventRecorder(world.cluster, world.clock, "q"),
             metrics=metrics,
         )
+        controller = QueueController(context)
         await informers.wait_synced()
         world.spawn(controller.run())
         await world.settle(1)

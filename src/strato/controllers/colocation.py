@@ -17,9 +17,8 @@ from strato.api.core import Pod
 from strato.api.meta import Key
 from strato.api.selectors import from_label_selector
 from strato.api.volcano.config import ColocationConfiguration
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.client.informer import Change
+from strato.controllers.context import ControllerContext
 from strato.controllers.reconcile import KeyedController
 from strato.errors import NotFound
 
@@ -58,12 +57,11 @@ class ColocationController(KeyedController):
 
     name: ClassVar[str] = "colocation-config-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._in_namespace: defaultdict[str, dict[str, ColocationConfiguration]] = defaultdict(dict)
-        self._pods = informers.informer(Pod)
-        informers.informer(ColocationConfiguration).add_handler(self._on_configuration)
+        self._pods = context.informers.informer(Pod)
+        context.informers.informer(ColocationConfiguration).add_handler(self._on_configuration)
         self._pods.add_handler(self._on_pod, among=self._selectable)
 
     def _on_configuration(self, change: Change[ColocationConfiguration]) -> None:

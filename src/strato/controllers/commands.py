@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 from strato.api.meta import Key
 from strato.api.volcano.bus import Command
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
+from strato.client.informer import Change
 from strato.client.workqueue import WorkQueue, run_workers
-from strato.clock import Clock
+from strato.controllers.context import ControllerContext
 from strato.errors import NotFound
 
 
@@ -26,20 +25,13 @@ class Commands:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        informers: Informers,
-        clock: Clock,
-        *,
-        api_version: str,
-        kind: str,
-        carry_out: Callable[[Command], None],
+        self, context: ControllerContext, api_version: str, kind: str, carry_out: Callable[[Command], None]
     ) -> None:
-        self._cluster = cluster
+        self._cluster = context.cluster
         self._target = api_version, kind
         self._carry_out = carry_out
-        self._queue: WorkQueue[Key] = WorkQueue(clock)
-        self._commands = informers.informer(Command)
+        self._queue: WorkQueue[Key] = WorkQueue(context.clock)
+        self._commands = context.informers.informer(Command)
         self._commands.add_handler(self._on_command)
 
     async def run(self, *, workers: int, name: str) -> None:

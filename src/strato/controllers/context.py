@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from strato.api.meta import Key
 from strato.client.cluster import Cluster
+from strato.client.events import EventRecorder
 from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.controllers.localvolumes import LocalVolumes
-from strato.controllers.reconcile import Controller
-from strato.controllers.recorder import Recorder
 from strato.metrics import Registry
 
 _TOPOLOGY = Key("volcano-system", "volcano-controller-configmap")
@@ -61,10 +59,6 @@ class ControllerContext:
     informers: Informers
     clock: Clock
     random: Random
-    recorder: Recorder
+    recorder: EventRecorder
     metrics: Registry
     settings: ControllerSettings = field(default_factory=ControllerSettings)
-
-
-Factory = Callable[[ControllerContext], Controller]
-"""Makes one controller."""

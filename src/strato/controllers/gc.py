@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from strato.api.meta import Key
 from strato.api.volcano.batch import Job
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock, parse_time
+from strato.client.informer import Change
+from strato.clock import parse_time
+from strato.controllers.context import ControllerContext
 from strato.controllers.job.terms import FINISHED_PHASES
 from strato.controllers.reconcile import KeyedController
 from strato.errors import NotFound, StratoError
@@ -46,10 +46,9 @@ class JobGarbageCollector(KeyedController):
 
     name: ClassVar[str] = "gc-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._jobs = informers.informer(Job)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._jobs = context.informers.informer(Job)
         self._jobs.add_handler(self._on_job, among=_ended)
 
     def _on_job(self, change: Change[Job]) -> None:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from strato.api.mail import ACCEPTED, MAIL, MAIL_STATE, MAIL_TYPE, MailType, parse_addresses, parse_types
 from strato.api.meta import Key
 from strato.api.volcano.batch import Job
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.client.informer import Change
+from strato.controllers.context import ControllerContext
 from strato.controllers.job.terms import FINISHED_PHASES, Phase
 from strato.controllers.reconcile import KeyedController
-from strato.controllers.recorder import Recorder
 from strato.errors import NotFound, StratoError, one_line
 
 if TYPE_CHECKING:  # imported where mail is sent: a start need not wait for it
@@ -39,18 +37,6 @@ class MailDelayed(StratoError):
     """The server cannot be reached or asks to try again."""
 
 
-class Mailer(Protocol):
-    """Sends messages."""
-
-    async def send(self, message: EmailMessage) -> None:
-        """Send one.
-
-        Raises:
-            MailRefused: It will never be taken.
-            MailDelayed: It may be taken later.
-        """
-
-
 class SmtpMailer:
     """Hands messages to a relay that asks for no password.
 
@@ -65,7 +51,12 @@ class SmtpMailer:
         self._sender = sender
 
     async def send(self, message: EmailMessage) -> None:
-        """Send one message in a thread: `smtplib` waits for its answers."""
+        """Send one message in a thread: `smtplib` waits for its answers.
+
+        Raises:
+            MailRefused: It will never be taken.
+            MailDelayed: It may be taken later.
+        """
         await asyncio.to_thread(self._send, message)
 
     def _send(self, message: EmailMessage) -> None:
@@ -131,25 +122,18 @@ def compose(job: Job, about: MailType, addresses: Sequence[str]) -> EmailMessage
 
 
 class MailController(KeyedController):
-    """See the module.
-
-    Args:
-        mailer: Sends; None when there is no server.
-    """
+    """See the module."""
 
     name: ClassVar[str] = "mail-controller"
     workers: ClassVar[int] = 2
 
-    def __init__(
-        self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder, mailer: Mailer | None
-    ) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._recorder = recorder
-        self._mailer = mailer
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        settings = context.settings
+        self._mailer = SmtpMailer(settings.smtp_server, settings.mail_from) if settings.smtp_server else None
         self._states: dict[str, str] = {}
         """By uid of a job: the last state written, which the cache may not show yet."""
-        self._jobs = informers.informer(Job)
+        self._jobs = context.informers.informer(Job)
         self._jobs.add_handler(self._on_job, among=_with_mail)
 
     def _on_job(self, change: Change[Job]) -> None:

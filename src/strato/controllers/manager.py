@@ -16,18 +16,18 @@ from strato.client.events import EventRecorder
 from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.controllers.colocation import ColocationController
-from strato.controllers.context import ControllerContext, ControllerSettings, Factory
+from strato.controllers.context import ControllerContext, ControllerSettings
 from strato.controllers.cron import VolcanoCronController
-from strato.controllers.flow import JobFlowController, JobTemplateController, NetworkProber
+from strato.controllers.flow import JobFlowController, JobTemplateController
 from strato.controllers.gc import JobGarbageCollector
-from strato.controllers.job import JobController, JobControllerOptions
+from strato.controllers.job import JobController
 from strato.controllers.kube.registry import KUBE
-from strato.controllers.mail import MailController, SmtpMailer
+from strato.controllers.mail import MailController
 from strato.controllers.podgroup import PodGroupController
 from strato.controllers.queue import QueueController
-from strato.controllers.reconcile import Controller
+from strato.controllers.reconcile import Controller, Factory
 from strato.controllers.sharding import ShardingController
-from strato.controllers.topology import HttpsFabric, HyperNodeController
+from strato.controllers.topology import HyperNodeController
 from strato.controllers.trackedinformers import TrackedInformers
 from strato.errors import UsageError
 from strato.metrics import Registry
@@ -36,100 +36,18 @@ COMPONENT = "vc-controller-manager"
 """Source of the events the controllers record."""
 
 
-def _job(context: ControllerContext) -> Controller:
-    return JobController(
-        context.cluster,
-        context.informers,
-        context.clock,
-        context.random,
-        recorder=context.recorder,
-        metrics=context.metrics,
-        options=JobControllerOptions(max_requeue=context.settings.max_requeue),
-    )
-
-
-def _queue(context: ControllerContext) -> Controller:
-    return QueueController(
-        context.cluster,
-        context.informers,
-        context.clock,
-        recorder=context.recorder,
-        metrics=context.metrics,
-        max_requeue=context.settings.max_requeue,
-    )
-
-
-def _podgroup(context: ControllerContext) -> Controller:
-    return PodGroupController(
-        context.cluster,
-        context.informers,
-        context.clock,
-        scheduler_names=context.settings.scheduler_names,
-        inherit_owner_annotations=context.settings.inherit_owner_annotations,
-    )
-
-
-def _gc(context: ControllerContext) -> Controller:
-    return JobGarbageCollector(context.cluster, context.informers, context.clock)
-
-
-def _cron(context: ControllerContext) -> Controller:
-    return VolcanoCronController(context.cluster, context.informers, context.clock, recorder=context.recorder)
-
-
-def _jobflow(context: ControllerContext) -> Controller:
-    return JobFlowController(
-        context.cluster,
-        context.informers,
-        context.clock,
-        recorder=context.recorder,
-        metrics=context.metrics,
-        prober=NetworkProber(),
-        max_requeue=context.settings.max_requeue,
-    )
-
-
-def _jobtemplate(context: ControllerContext) -> Controller:
-    return JobTemplateController(context.cluster, context.informers, context.clock)
-
-
-def _hypernode(context: ControllerContext) -> Controller:
-    return HyperNodeController(
-        context.cluster,
-        context.informers,
-        context.clock,
-        context.random,
-        configmap=context.settings.topology_configmap,
-        fabric=HttpsFabric(),
-    )
-
-
-def _colocation(context: ControllerContext) -> Controller:
-    return ColocationController(context.cluster, context.informers, context.clock)
-
-
-def _sharding(context: ControllerContext) -> Controller:
-    return ShardingController(context.cluster, context.informers, context.clock, settings=context.settings)
-
-
-def _mail(context: ControllerContext) -> Controller:
-    settings = context.settings
-    mailer = SmtpMailer(settings.smtp_server, settings.mail_from) if settings.smtp_server else None
-    return MailController(context.cluster, context.informers, context.clock, recorder=context.recorder, mailer=mailer)
-
-
 VOLCANO: Mapping[str, Factory] = {
-    "job-controller": _job,
-    "pg-controller": _podgroup,
-    "queue-controller": _queue,
-    "gc-controller": _gc,
-    "cronjob-controller": _cron,
-    "jobflow-controller": _jobflow,
-    "jobtemplate-controller": _jobtemplate,
-    "hyperNode-controller": _hypernode,
-    "colocation-config-controller": _colocation,
-    "sharding-controller": _sharding,
-    "mail-controller": _mail,
+    "job-controller": JobController,
+    "pg-controller": PodGroupController,
+    "queue-controller": QueueController,
+    "gc-controller": JobGarbageCollector,
+    "cronjob-controller": VolcanoCronController,
+    "jobflow-controller": JobFlowController,
+    "jobtemplate-controller": JobTemplateController,
+    "hyperNode-controller": HyperNodeController,
+    "colocation-config-controller": ColocationController,
+    "sharding-controller": ShardingController,
+    "mail-controller": MailController,
 }
 """Volcano's controllers by name, and ours for any cluster."""
 

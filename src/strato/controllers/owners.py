@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from strato.api.meta import ObjectMeta
+from strato.api.meta import Object, ObjectMeta
+
+
+def managers_of(one: Object) -> list[str]:
+    """Return the uids of the owners that manage an object, for an index."""
+    return [owner.uid for owner in one.metadata.owner_references or () if owner.controller]
 
 
 def controller_reference(api_version: str, kind: str, owner: ObjectMeta) -> dict[str, Any]:

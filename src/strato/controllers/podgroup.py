@@ -11,16 +11,18 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeVar
 
+import msgspec
+
 from strato.api import usage
 from strato.api.apps import DaemonSet, ReplicaSet, StatefulSet
 from strato.api.batch import Job as BatchJob
 from strato.api.core import Pod
-from strato.api.meta import Key, Object, OwnerReference
+from strato.api.meta import Key, Object
 from strato.api.selectors import from_labels
 from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import Cluster, PatchType
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.client.informer import Change
+from strato.controllers.context import ControllerContext
 from strato.controllers.job import terms
 from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
@@ -107,21 +109,7 @@ def _min_member(text: str | None) -> int:
 def _owners(pod: Pod) -> list[dict[str, Any]]:
     if pod.metadata.controller is None:
         return [controller_reference("v1", "Pod", pod.metadata)]
-    return [_reference(owner) for owner in pod.metadata.owner_references or ()]
-
-
-def _reference(owner: OwnerReference) -> dict[str, Any]:
-    reference: dict[str, Any] = {
-        "apiVersion": owner.api_version,
-        "kind": owner.kind,
-        "name": owner.name,
-        "uid": owner.uid,
-    }
-    if owner.controller:
-        reference["controller"] = True
-    if owner.block_owner_deletion:
-        reference["blockOwnerDeletion"] = True
-    return reference
+    return [msgspec.to_builtins(owner) for owner in pod.metadata.owner_references or ()]
 
 
 def _topology(pod: Pod) -> dict[str, Any] | None:
@@ -136,34 +124,20 @@ def _topology(pod: Pod) -> dict[str, Any] | None:
 
 
 class PodGroupController(KeyedController):
-    """See the module.
-
-    Args:
-        scheduler_names: Pods of other schedulers are none of our business.
-        inherit_owner_annotations: Take annotations of ReplicaSets, DaemonSets, StatefulSets and Jobs over.
-    """
+    """See the module."""
 
     name: ClassVar[str] = "pg-controller"
     workers: ClassVar[int] = 16
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        informers: Informers,
-        clock: Clock,
-        *,
-        scheduler_names: Sequence[str] = ("volcano",),
-        inherit_owner_annotations: bool = True,
-    ) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._schedulers = frozenset(scheduler_names)
-        self._inherit = inherit_owner_annotations
-        self._pods = informers.informer(Pod)
-        self._groups = informers.informer(PodGroup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._schedulers = frozenset(context.settings.scheduler_names)
+        self._inherit = context.settings.inherit_owner_annotations
+        self._pods = context.informers.informer(Pod)
+        self._groups = context.informers.informer(PodGroup)
         self._pods.add_handler(self._on_pod, among=self._without_group)
-        informers.informer(ReplicaSet).add_handler(self._on_workload)
-        informers.informer(StatefulSet).add_handler(self._on_workload)
+        context.informers.informer(ReplicaSet).add_handler(self._on_workload)
+        context.informers.informer(StatefulSet).add_handler(self._on_workload)
 
     def _on_pod(self, change: Change[Pod]) -> None:
         self.queue.add(change.key)

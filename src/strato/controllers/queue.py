@@ -15,15 +15,13 @@ from typing import Any, ClassVar, Final
 from strato.api.meta import Key
 from strato.api.volcano.bus import Command
 from strato.api.volcano.scheduling import PodGroup, Queue
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
+from strato.client.informer import Change
 from strato.client.retry import is_server_error
 from strato.client.workqueue import WorkQueue, run_workers
-from strato.clock import Clock
 from strato.controllers.commands import Commands
-from strato.controllers.recorder import Recorder
+from strato.controllers.context import ControllerContext
 from strato.errors import StratoError
-from strato.metrics import Registry, Sample
+from strato.metrics import Sample
 
 ROOT: Final = "root"
 CLOSED_BY_PARENT: Final = "volcano.sh/closed-by-parent"
@@ -59,44 +57,24 @@ def next_state(state: str, action: str, groups: int) -> str:
 
 
 class QueueController:
-    """See the module.
-
-    Args:
-        max_requeue: Attempts of a command; negative is unlimited.
-    """
+    """See the module."""
 
     name: ClassVar[str] = "queue-controller"
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        informers: Informers,
-        clock: Clock,
-        *,
-        recorder: Recorder,
-        metrics: Registry,
-        max_requeue: int = 15,
-    ) -> None:
-        self._cluster = cluster
-        self._recorder = recorder
-        self._max_requeue = max_requeue
-        self._work: WorkQueue[str] = WorkQueue(clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self._cluster = context.cluster
+        self._recorder = context.recorder
+        self._max_requeue = context.settings.max_requeue
+        self._work: WorkQueue[str] = WorkQueue(context.clock)
         self._actions: defaultdict[str, deque[str]] = defaultdict(deque)
         self._failures: defaultdict[str, int] = defaultdict(int)
         self._groups: dict[str, dict[str, int]] = {}
-        self._queues = informers.informer(Queue)
+        self._queues = context.informers.informer(Queue)
         self._queues.add_index("parent", lambda queue: (queue.spec.parent,))
-        metrics.collect_gauges(self._samples)
+        context.metrics.collect_gauges(self._samples)
         self._queues.add_handler(self._on_queue)
-        informers.informer(PodGroup).add_batch_handler(self._on_groups)
-        self._commands = Commands(
-            cluster,
-            informers,
-            clock,
-            api_version=API_VERSION,
-            kind="Queue",
-            carry_out=self._ordered,
-        )
+        context.informers.informer(PodGroup).add_batch_handler(self._on_groups)
+        self._commands = Commands(context, API_VERSION, "Queue", self._ordered)
 
     async def run(self) -> None:
         """Work until cancelled."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, ClassVar, Protocol
 
-from strato.api.meta import Key
+from strato.api.kinds import Kind
+from strato.api.meta import Key, Object
 from strato.client.workqueue import WorkQueue, run_workers
-from strato.clock import Clock
+from strato.controllers.context import ControllerContext
+from strato.errors import NotFound
 
 
 class Controller(Protocol):
@@ -20,6 +24,10 @@ class Controller(Protocol):
         """Work until cancelled; informers are synced before this is called."""
 
 
+Factory = Callable[[ControllerContext], Controller]
+"""Makes one controller: mostly its class."""
+
+
 class KeyedController:
     """A controller that brings one object at a time up to date, by key.
 
@@ -30,13 +38,18 @@ class KeyedController:
     name: ClassVar[str]
     workers: ClassVar[int] = 4
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.queue: WorkQueue[Key] = WorkQueue(clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self.clock, self._cluster, self._recorder = context.clock, context.cluster, context.recorder
+        self.queue: WorkQueue[Key] = WorkQueue(context.clock)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one object up to date; returns seconds after which to look again, or None."""
         raise NotImplementedError
+
+    async def write_status(self, kind: Kind | type[Object], key: Key, status: Mapping[str, Any]) -> None:
+        """Write members of an object's status; one that went meanwhile needs none."""
+        with suppress(NotFound):
+            await self._cluster.patch(kind, key.name, key.namespace, {"status": status}, subresource="status")
 
     async def run(self) -> None:
         """Work until cancelled."""

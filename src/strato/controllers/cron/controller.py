@@ -14,9 +14,9 @@ from datetime import tzinfo
 from typing import Any, ClassVar
 
 from strato.api.meta import Key, Object
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock, format_time, parse_time
+from strato.client.informer import Change
+from strato.clock import format_time, parse_time
+from strato.controllers.context import ControllerContext
 from strato.controllers.cron import plan
 from strato.controllers.cron.build import job_of
 from strato.controllers.cron.plan import CronStatus, Due, OwnedJob
@@ -30,7 +30,6 @@ from strato.controllers.cron.schedule import (
 from strato.controllers.cron.variants import KUBERNETES, VOLCANO, CronVariant
 from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
-from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, ApiError, Conflict, NotFound, StratoError
 
 _BY_CONTROLLER = "controller"
@@ -42,16 +41,14 @@ class CronController(KeyedController):
     workers: ClassVar[int] = 3
     variant: ClassVar[CronVariant]
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
-        super().__init__(clock)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         variant = self.variant
-        self._cluster = cluster
-        self._recorder = recorder
         self._variant = variant
         self._written: OwnWrites[Any] = OwnWrites()
         self._owner = (variant.cron_kind.api_version, variant.cron_kind.name)
-        self._crons: Any = informers.informer(variant.cron)
-        self._jobs: Any = informers.informer(variant.job)
+        self._crons: Any = context.informers.informer(variant.cron)
+        self._jobs: Any = context.informers.informer(variant.job)
         self._jobs.add_index(_BY_CONTROLLER, _controller_uid)
         self._crons.add_handler(self._on_cron)
         self._jobs.add_handler(self._on_job, among=lambda changes: changes if len(self._crons) else ())

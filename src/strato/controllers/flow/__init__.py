@@ -5,7 +5,7 @@ for others to start; `controller` reads and writes. `templates` keeps the list o
 """
 
 from strato.controllers.flow.controller import JobFlowController
-from strato.controllers.flow.probes import NetworkProber, Prober
+from strato.controllers.flow.probes import NetworkProber
 from strato.controllers.flow.templates import JobTemplateController
 
-__all__ = ["JobFlowController", "JobTemplateController", "NetworkProber", "Prober"]
+__all__ = ["JobFlowController", "JobTemplateController", "NetworkProber"]

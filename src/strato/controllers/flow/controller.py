@@ -14,18 +14,15 @@ from strato.api.core import Pod
 from strato.api.meta import Key
 from strato.api.volcano.batch import Job, TaskSpec
 from strato.api.volcano.flow import Flow, JobFlow, JobTemplate
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informer, Informers
+from strato.client.informer import Change, Informer
 from strato.client.retry import is_server_error
-from strato.clock import Clock
+from strato.controllers.context import ControllerContext
 from strato.controllers.flow import build, probes
 from strato.controllers.flow import status as statuses
-from strato.controllers.flow.probes import Prober, Target
+from strato.controllers.flow.probes import NetworkProber, Target
 from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
-from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, Conflict, NotFound, StratoError
-from strato.metrics import Registry
 
 SYNC_JOB_FLOW: Final = "SyncJobFlow"
 _DELETE: Final = "delete"
@@ -50,45 +47,29 @@ def index_created_by(jobs: Informer[Job], label: str) -> str:
 
 
 class JobFlowController(KeyedController):
-    """See the module.
-
-    Args:
-        max_requeue: Attempts before a flow waits for the next change; negative is unlimited.
-    """
+    """See the module."""
 
     name: ClassVar[str] = "jobflow-controller"
     workers: ClassVar[int] = 4
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        informers: Informers,
-        clock: Clock,
-        *,
-        recorder: Recorder,
-        metrics: Registry,
-        prober: Prober,
-        max_requeue: int = 15,
-    ) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._recorder = recorder
-        self._prober = prober
-        self._max_requeue = max_requeue
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._prober = NetworkProber()
+        self._max_requeue = context.settings.max_requeue
         self._written: OwnWrites[JobFlow] = OwnWrites()
         label = ("jobflow_namespace",)
         self._ended = {
-            statuses.SUCCEED: metrics.counter(
+            statuses.SUCCEED: context.metrics.counter(
                 "volcano_jobflow_succeed_phase_count", "Flows that succeeded", label, plain=True
             ),
-            statuses.FAILED: metrics.counter(
+            statuses.FAILED: context.metrics.counter(
                 "volcano_jobflow_failed_phase_count", "Flows that failed", label, plain=True
             ),
         }
-        self._flows = informers.informer(JobFlow)
-        self._templates = informers.informer(JobTemplate)
-        self._jobs = informers.informer(Job)
-        self._pods = informers.informer(Pod)
+        self._flows = context.informers.informer(JobFlow)
+        self._templates = context.informers.informer(JobTemplate)
+        self._jobs = context.informers.informer(Job)
+        self._pods = context.informers.informer(Pod)
         self._by_flow = index_created_by(self._jobs, build.CREATED_BY_FLOW)
         self._flows.add_index("template", _templates_of)
         self._flows.add_handler(self._on_flow)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from strato.api.core import Pod
 from strato.api.volcano.batch import Job, TaskSpec
@@ -33,18 +32,8 @@ _PASSED: dict[str, tuple[str, ...]] = {
 Entry = TaskStatusProbe | TcpSocketProbe | HttpGetProbe
 
 
-class Prober(Protocol):
-    """Asks a pod over the network."""
-
-    async def connects(self, host: str, port: int) -> bool:
-        """Return whether a TCP connection is taken."""
-
-    async def answers(self, host: str, port: int, path: str, header: tuple[str, str] | None) -> bool:
-        """Return whether a GET is answered with a status from 200 to 399."""
-
-
 class NetworkProber:
-    """Asks over real sockets."""
+    """Asks a pod over the network."""
 
     async def connects(self, host: str, port: int) -> bool:
         """Return whether a TCP connection is taken."""
@@ -75,7 +64,7 @@ class Target:
     pods_of: Callable[[TaskSpec], Sequence[Pod]]
 
 
-async def is_ready(target: Target, probe: FlowProbe, prober: Prober) -> bool:
+async def is_ready(target: Target, probe: FlowProbe, prober: NetworkProber) -> bool:
     """Return whether all entries about the target hold, and there is one."""
     asked = False
     entries: list[Entry] = [*probe.task_status_list, *probe.tcp_socket_list, *probe.http_get_list]
@@ -89,7 +78,7 @@ async def is_ready(target: Target, probe: FlowProbe, prober: Prober) -> bool:
     return asked
 
 
-async def _holds(target: Target, task: TaskSpec, entry: Entry, prober: Prober) -> bool:
+async def _holds(target: Target, task: TaskSpec, entry: Entry, prober: NetworkProber) -> bool:
     needed = task.replicas if task.min_available is None else task.min_available
     if isinstance(entry, TaskStatusProbe):
         state = target.job.status.task_status_count.get(task.name)
@@ -102,7 +91,7 @@ async def _holds(target: Target, task: TaskSpec, entry: Entry, prober: Prober) -
     return sum(answers) >= needed
 
 
-def _ask(entry: TcpSocketProbe | HttpGetProbe, prober: Prober) -> Callable[[Pod], Awaitable[bool]]:
+def _ask(entry: TcpSocketProbe | HttpGetProbe, prober: NetworkProber) -> Callable[[Pod], Awaitable[bool]]:
     def ask(pod: Pod) -> Awaitable[bool]:
         if isinstance(entry, TcpSocketProbe):
             return prober.connects(pod.status.pod_ip, entry.port)

@@ -5,19 +5,16 @@ Source: volcano-controllers Part F, JobTemplate.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import ClassVar, Final
 
 from strato.api.meta import Key
 from strato.api.volcano.batch import Job
 from strato.api.volcano.flow import JobTemplate
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.client.informer import Change
+from strato.controllers.context import ControllerContext
 from strato.controllers.flow.build import CREATED_BY_TEMPLATE
 from strato.controllers.flow.controller import index_created_by
 from strato.controllers.reconcile import KeyedController
-from strato.errors import NotFound
 
 DEBOUNCE_SECONDS: Final = 0.5
 """Every write is the whole list: jobs that come together are one."""
@@ -29,11 +26,10 @@ class JobTemplateController(KeyedController):
     name: ClassVar[str] = "jobtemplate-controller"
     workers: ClassVar[int] = 2
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._templates = informers.informer(JobTemplate)
-        self._jobs = informers.informer(Job)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._templates = context.informers.informer(JobTemplate)
+        self._jobs = context.informers.informer(Job)
         self._by_template = index_created_by(self._jobs, CREATED_BY_TEMPLATE)
         self._templates.add_handler(self._on_template)
         self._jobs.add_handler(self._on_job, among=lambda changes: changes if len(self._templates) else ())
@@ -58,7 +54,5 @@ class JobTemplateController(KeyedController):
         names = sorted(job.metadata.name for job in made if job.metadata.namespace == key.namespace)
         if not names or tuple(names) == template.status.job_depends_on_list:
             return None
-        body = {"status": {"jobDependsOnList": names}}
-        with suppress(NotFound):
-            await self._cluster.patch(JobTemplate, key.name, key.namespace, body, subresource="status")
+        await self.write_status(JobTemplate, key, {"jobDependsOnList": names})
         return None

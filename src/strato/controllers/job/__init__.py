@@ -5,6 +5,6 @@
 `controller` turns watch events into work.
 """
 
-from strato.controllers.job.controller import JobController, JobControllerOptions
+from strato.controllers.job.controller import JobController
 
-__all__ = ["JobController", "JobControllerOptions"]
+__all__ = ["JobController"]

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
-from random import Random
 from typing import Any
 
 from strato.api.core import Pod
@@ -20,12 +18,10 @@ from strato.api.scheduling import PriorityClass
 from strato.api.volcano.batch import Job
 from strato.api.volcano.bus import Command
 from strato.api.volcano.scheduling import PodGroup, Queue
-from strato.client.cluster import Cluster
-from strato.client.informer import Informers
 from strato.client.retry import is_server_error
 from strato.client.workqueue import RetryLimiter, WorkQueue, log_failure, run_workers
-from strato.clock import Clock
 from strato.controllers.commands import Commands
+from strato.controllers.context import ControllerContext
 from strato.controllers.job import causes
 from strato.controllers.job.calls import Plan
 from strato.controllers.job.causes import UNCAUSED, Cause
@@ -47,15 +43,16 @@ from strato.controllers.job.terms import (
     Action,
     JobEvent,
 )
-from strato.controllers.recorder import Recorder
 from strato.errors import StratoError
-from strato.metrics import Registry
 from strato.units import format_duration
 
 _log = logging.getLogger(__name__)
 
 ASSUMED_CHECK_SECONDS = 5.0
 """How long after a create it is checked whether the watch has shown the pod."""
+
+_WORKERS = 32
+"""Jobs worked on at the same time."""
 
 _SYNCS = 2
 """Syncs in one plan at most: after one that changed the phase, the next is mostly the last."""
@@ -64,69 +61,43 @@ NAME_TAKEN_RETRY_SECONDS = 10.0
 """How often it is checked whether a pod of another owner still has the name of one of ours."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobControllerOptions:
-    """Settings of the job controller."""
-
-    workers: int = 32
-    """Jobs worked on at the same time."""
-    max_requeue: int = 15
-    """Attempts before a job that cannot be handled is terminated; negative is never."""
-
-
 class JobController:
     """See the module."""
 
     name = "job-controller"
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        informers: Informers,
-        clock: Clock,
-        random: Random,
-        *,
-        recorder: Recorder,
-        metrics: Registry,
-        options: JobControllerOptions | None = None,
-    ) -> None:
-        self._clock = clock
-        self._recorder = recorder
-        self._metrics = JobMetrics(metrics)
-        self._options = options if options is not None else JobControllerOptions()
+    def __init__(self, context: ControllerContext) -> None:
+        self._clock = context.clock
+        self._recorder = context.recorder
+        self._metrics = JobMetrics(context.metrics)
+        self._max_requeue = context.settings.max_requeue
         self._queue: WorkQueue[Key] = WorkQueue(
-            clock, RetryLimiter(clock, max_seconds=100.0, per_second=1000.0, burst=1000)
+            context.clock, RetryLimiter(context.clock, max_seconds=100.0, per_second=1000.0, burst=1000)
         )
         self._timers: set[asyncio.Task[None]] = set()
-        self._pods = informers.informer(Pod)
-        self._jobs = informers.informer(Job)
-        groups = informers.informer(PodGroup)
-        self._executor = Executor(cluster, clock)
+        informer = context.informers.informer
+        self._pods = informer(Pod)
+        self._jobs = informer(Job)
+        groups = informer(PodGroup)
+        self._executor = Executor(context.cluster, context.clock)
         self._planner = Planner(
-            clock,
-            random,
-            recorder,
+            context.clock,
+            context.random,
+            context.recorder,
             self._metrics,
-            Listers(self._jobs, self._pods, groups, informers.informer(Queue), informers.informer(PriorityClass)),
-            is_busy=lambda: len(self._queue) > self._options.workers,
+            Listers(self._jobs, self._pods, groups, informer(Queue), informer(PriorityClass)),
+            is_busy=lambda: len(self._queue) > _WORKERS,
         )
-        events = JobEvents(clock, self._queue, self._metrics, self._planner.dependents)
+        events = JobEvents(context.clock, self._queue, self._metrics, self._planner.dependents)
         self._records = events.records
         events.subscribe(self._jobs, self._pods, groups)
-        self._commands = Commands(
-            cluster,
-            informers,
-            clock,
-            api_version=JOB_API_VERSION,
-            kind=JOB_KIND,
-            carry_out=self._on_command,
-        )
+        self._commands = Commands(context, JOB_API_VERSION, JOB_KIND, self._on_command)
 
     async def run(self) -> None:
         """Work until cancelled. The informers must be synced."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(run_workers(self._queue, self._work, self._options.workers, name=self.name))
+                group.create_task(run_workers(self._queue, self._work, _WORKERS, name=self.name))
                 group.create_task(self._commands.run(workers=2, name=f"{self.name} commands"))
         finally:
             for timer in self._timers:
@@ -298,7 +269,7 @@ class JobController:
         if is_server_error(error):
             raise error  # an error of the server must not terminate a job
         record.failures += 1
-        limit = self._options.max_requeue
+        limit = self._max_requeue
         if limit < 0 or record.failures <= limit:
             raise error
         job = record.job

@@ -7,6 +7,7 @@ from typing import Final
 from strato.api import catalog
 from strato.api.meta import ObjectMeta
 from strato.api.volcano.scheduling import PodGroup, PodGroupStatus
+from strato.client.events import EventRecorder
 from strato.controllers.job import group as groups
 from strato.controllers.job.bodies import Bodies
 from strato.controllers.job.calls import Change, Create, Delete, Get, Plan, ask
@@ -15,7 +16,6 @@ from strato.controllers.job.objects import JobError
 from strato.controllers.job.pods import revision_of
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.terms import Phase
-from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound
 
 _INITIAL_STATUS: Final = PodGroupStatus(phase=Phase.PENDING)
@@ -24,7 +24,7 @@ _INITIAL_STATUS: Final = PodGroupStatus(phase=Phase.PENDING)
 class GroupPlanner:
     """See the module."""
 
-    def __init__(self, listers: Listers, bodies: Bodies, recorder: Recorder) -> None:
+    def __init__(self, listers: Listers, bodies: Bodies, recorder: EventRecorder) -> None:
         self._listers = listers
         self._bodies = bodies
         self._recorder = recorder

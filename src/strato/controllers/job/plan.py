@@ -15,6 +15,7 @@ from strato.api import afterjobs
 from strato.api.meta import Key
 from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup
+from strato.client.events import EventRecorder
 from strato.clock import Clock, format_time
 from strato.controllers.job import group as groups
 from strato.controllers.job import status as statuses
@@ -50,7 +51,6 @@ from strato.controllers.job.statusplan import StatusPlanner
 from strato.controllers.job.sync import PodPlan, plan_pods
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import Phase
-from strato.controllers.recorder import Recorder
 from strato.errors import StratoError
 
 
@@ -61,7 +61,7 @@ class Planner:
         self,
         clock: Clock,
         random: Random,
-        recorder: Recorder,
+        recorder: EventRecorder,
         metrics: JobMetrics,
         listers: Listers,
         *,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -20,13 +20,13 @@ from strato.api.meta import Key
 from strato.api.metrics import PodMetrics
 from strato.api.quantity import Format, Quantity, milli
 from strato.api.selectors import InvalidSelector, Selector, parse_selector
-from strato.client.cluster import Cluster, Json
-from strato.client.informer import Change, Informers
-from strato.clock import Clock, format_time, parse_time
+from strato.client.cluster import Json
+from strato.client.informer import Change
+from strato.clock import format_time, parse_time
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube import scaling
 from strato.controllers.kube.scaling import History, Proposal, Sample, Unknown
 from strato.controllers.reconcile import KeyedController
-from strato.controllers.recorder import Recorder
 from strato.errors import ApiError, NotFound
 
 PERIOD_SECONDS: Final = 15.0
@@ -60,10 +60,9 @@ class AutoscalerController(KeyedController):
 
     name: ClassVar[str] = "kube-horizontal-pod-autoscaler-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
-        super().__init__(clock)
-        self._cluster, self._recorder = cluster, recorder
-        self._autoscalers = informers.informer(HorizontalPodAutoscaler)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._autoscalers = context.informers.informer(HorizontalPodAutoscaler)
         self._histories: dict[Key, History] = {}
         self._selectors: dict[Key, Selector] = {}
         """Whose pods each autoscaler looked at last."""
@@ -88,10 +87,7 @@ class AutoscalerController(KeyedController):
             if refusal.condition:
                 status.set(refusal.condition, "False", refusal.reason, refusal.message)
             self._recorder.event(autoscaler, "Warning", refusal.event, refusal.reported)
-        try:  # a write that changes nothing is none
-            await self._cluster.patch(_KIND, key.name, key.namespace, {"status": status.body()}, subresource="status")
-        except NotFound:
-            return None
+        await self.write_status(_KIND, key, status.body())  # a write that changes nothing is none
         return PERIOD_SECONDS
 
     async def _scale(self, key: Key, autoscaler: HorizontalPodAutoscaler, status: _Status) -> None:
@@ -292,21 +288,12 @@ class _Status:
         self.current, self.desired = self._old.current_replicas, self._old.desired_replicas
         self.scaled_at = self._old.last_scale_time
         self.metrics: list[Json] = []
-        self._conditions: dict[str, dict[str, Any]] = {
-            one.type: {
-                "type": one.type,
-                "status": one.status,
-                "reason": one.reason,
-                "message": one.message,
-                "lastTransitionTime": one.last_transition_time,
-            }
-            for one in self._old.conditions
-        }
+        self._conditions: dict[str, Json] = {one.type: msgspec.to_builtins(one) for one in self._old.conditions}
 
     def set(self, type_: str, status: str, reason: str, message: str) -> None:
         """Set a condition; its time changes with what it says is so."""
         old = self._conditions.get(type_)
-        since = old["lastTransitionTime"] if old is not None and old["status"] == status else self._now
+        since = old.get("lastTransitionTime") if old is not None and old.get("status") == status else self._now
         self._conditions[type_] = {
             "type": type_,
             "status": status,

@@ -12,9 +12,9 @@ from typing import ClassVar, Final
 from strato.api import catalog, certificates
 from strato.api.certificates import APPROVED, DENIED, FAILED, CertificateSigningRequest
 from strato.api.meta import Key
-from strato.client.cluster import Cluster, Json
-from strato.client.informer import Informers
-from strato.clock import Clock, format_time, parse_time
+from strato.client.cluster import Json
+from strato.clock import format_time, parse_time
+from strato.controllers.context import ControllerContext
 from strato.controllers.reconcile import KeyedController
 from strato.errors import NotFound
 from strato.pki import Authority
@@ -28,18 +28,14 @@ _KIND = catalog.CERTIFICATESIGNINGREQUEST
 
 
 class CertificateController(KeyedController):
-    """See the module.
-
-    Args:
-        folder: Holds ``ca.crt`` and ``ca.key`` of the cluster's authority; None signs nothing.
-    """
+    """See the module."""
 
     name: ClassVar[str] = "kube-certificate-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, folder: Path | None) -> None:
-        super().__init__(clock)
-        self._cluster, self._folder = cluster, folder
-        self._requests = informers.informer(CertificateSigningRequest)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._folder = context.settings.signing_folder
+        self._requests = context.informers.informer(CertificateSigningRequest)
         self._requests.add_handler(lambda change: self.queue.add(change.key))
 
     async def reconcile(self, key: Key) -> float | None:

@@ -15,20 +15,18 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from strato.api import catalog
-from strato.api.apps import ControllerRevision, DaemonSet
+from strato.api.apps import DaemonSet
 from strato.api.core import Node, Pod, PodSpec, Toleration
 from strato.api.core.affinity import NodeSelectorRequirement
 from strato.api.meta import Key
 from strato.api.selectors import Requirement, Selector
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.client.informer import Change
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube.ownedpods import OwnedPods, available_count, pod_body
 from strato.controllers.kube.revisions import REVISION_LABEL, Revisions
 from strato.controllers.kube.rolloutplan import resolve_bounds
 from strato.controllers.kube.taints import tolerates
 from strato.controllers.reconcile import KeyedController
-from strato.controllers.recorder import Recorder
 from strato.errors import NotFound
 
 _NODE_FIELD: Final = "metadata.name"
@@ -151,21 +149,14 @@ class DaemonSetController(KeyedController):
 
     name: ClassVar[str] = "kube-daemonset-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._sets = informers.informer(DaemonSet)
-        self._nodes = informers.informer(Node)
-        self._revisions = Revisions(cluster, informers.informer(ControllerRevision), catalog.DAEMONSET)
-        self._owned = OwnedPods(cluster, informers, catalog.DAEMONSET, recorder, self._on_pod)
-        self._sets.add_handler(self._on_set)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._sets = context.informers.informer(DaemonSet)
+        self._nodes = context.informers.informer(Node)
+        self._revisions = Revisions(context, catalog.DAEMONSET)
+        self._owned = OwnedPods(context, catalog.DAEMONSET, self._on_pod)
+        self._sets.add_handler(lambda change: self.queue.add(change.key))
         self._nodes.add_handler(self._on_node)
-
-    def _on_set(self, change: Change[DaemonSet]) -> None:
-        if change.new is None:
-            self._owned.forget(change.object.metadata.uid)
-            return
-        self.queue.add(change.key)
 
     def _on_pod(self, key: Key, debounce_seconds: float) -> None:
         self.queue.add_after(key, max(0.05, debounce_seconds))  # a pass looks at every node
@@ -265,12 +256,7 @@ class DaemonSetController(KeyedController):
         }
         before = msgspec.to_builtins(wanted.status)
         if any((before.get(name) or 0) != value for name, value in status.items()):
-            try:
-                await self._cluster.patch(
-                    DaemonSet, meta.name, meta.namespace, {"status": status}, subresource="status"
-                )
-            except NotFound:
-                return None
+            await self.write_status(DaemonSet, meta.key, status)
         in_use = {revision, *(pod.metadata.label(REVISION_LABEL) for pod in live)}
         await self._revisions.prune(meta, in_use, wanted.spec.revision_history_limit)
         return next_in

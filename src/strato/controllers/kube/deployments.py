@@ -19,9 +19,8 @@ import msgspec
 from strato.api import catalog
 from strato.api.apps import Deployment, ReplicaSet
 from strato.api.meta import Key, ObjectMeta, OwnerReference
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.client.informer import Change
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube.adoption import (
     adopt_all,
     index_orphans,
@@ -38,9 +37,8 @@ from strato.controllers.kube.rolloutplan import (
     plan_scales,
     resolve_bounds,
 )
-from strato.controllers.owners import controller_reference
+from strato.controllers.owners import controller_reference, managers_of
 from strato.controllers.reconcile import KeyedController
-from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound
 
 HASH_LABEL: Final = "pod-template-hash"
@@ -82,15 +80,11 @@ class DeploymentController(KeyedController):
 
     name: ClassVar[str] = "kube-deployment-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._recorder = recorder
-        self._deployments = informers.informer(Deployment)
-        self._sets = informers.informer(ReplicaSet)
-        self._sets.add_index(
-            "owner", lambda item: [o.uid for o in item.metadata.owner_references or () if o.controller]
-        )
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._deployments = context.informers.informer(Deployment)
+        self._sets = context.informers.informer(ReplicaSet)
+        self._sets.add_index("owner", managers_of)
         index_orphans(self._sets)
         self._deployments.add_handler(self._on_deployment)
         self._sets.add_handler(self._on_set)
@@ -289,11 +283,7 @@ class DeploymentController(KeyedController):
             break
         before = {name: getattr(status, field) for name, field in _COUNTS.items()}
         if counts != before or conditions != [msgspec.to_builtins(one) for one in status.conditions]:
-            body = {"status": {**counts, "conditions": conditions}}
-            try:
-                await self._cluster.patch(Deployment, meta.name, meta.namespace, body, subresource="status")
-            except NotFound:
-                return None
+            await self.write_status(Deployment, meta.key, {**counts, "conditions": conditions})
         if new is not None and (number := new.metadata.annotation(REVISION)) != meta.annotation(REVISION) and number:
             change = {"metadata": {"annotations": {REVISION: number}}}
             await self._cluster.patch(Deployment, meta.name, meta.namespace, change)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -18,11 +17,10 @@ from strato.api.core import Pod, ReplicationController
 from strato.api.meta import Key
 from strato.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from strato.api.selectors import from_label_selector
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock, format_time, parse_time
+from strato.client.informer import Change
+from strato.clock import format_time, parse_time
+from strato.controllers.context import ControllerContext
 from strato.controllers.reconcile import KeyedController
-from strato.errors import NotFound
 
 DEBOUNCE_SECONDS: Final = 0.2
 """Pods change in crowds, and a pass reads all pods of the namespace."""
@@ -52,15 +50,14 @@ class DisruptionController(KeyedController):
     name: ClassVar[str] = "kube-disruption-controller"
     workers: ClassVar[int] = 2
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._in_namespace: Counter[str] = Counter()
-        self._budgets = informers.informer(PodDisruptionBudget)
-        self._pods = informers.informer(Pod)
-        self._replica_sets = informers.informer(ReplicaSet)
-        self._replication_controllers = informers.informer(ReplicationController)
-        self._stateful_sets = informers.informer(StatefulSet)
+        self._budgets = context.informers.informer(PodDisruptionBudget)
+        self._pods = context.informers.informer(Pod)
+        self._replica_sets = context.informers.informer(ReplicaSet)
+        self._replication_controllers = context.informers.informer(ReplicationController)
+        self._stateful_sets = context.informers.informer(StatefulSet)
         self._budgets.add_handler(self._on_budget)
         self._pods.add_handler(self._on_pod, among=lambda changes: changes if len(self._budgets) else ())
 
@@ -164,7 +161,7 @@ class DisruptionController(KeyedController):
             if changed or known is None
             else known.last_transition_time,
         }
-        status = {
+        status: dict[str, Any] = {
             "observedGeneration": meta.generation,
             "currentHealthy": healthy,
             "desiredHealthy": desired,
@@ -176,6 +173,5 @@ class DisruptionController(KeyedController):
         if same and not changed and dict(old.disrupted_pods) == dict(disrupted):
             return
         gone = dict.fromkeys(name for name in old.disrupted_pods if name not in disrupted)
-        body = {"status": {**status, "disruptedPods": {**disrupted, **gone} or None, "conditions": [condition]}}
-        with suppress(NotFound):
-            await self._cluster.patch(PodDisruptionBudget, meta.name, meta.namespace, body, subresource="status")
+        status |= {"disruptedPods": {**disrupted, **gone} or None, "conditions": [condition]}
+        await self.write_status(PodDisruptionBudget, meta.key, status)

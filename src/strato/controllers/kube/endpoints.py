@@ -16,9 +16,8 @@ from strato.api import catalog
 from strato.api.core import Endpoints, Pod, Service
 from strato.api.discovery import EndpointSlice
 from strato.api.meta import Key
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.client.informer import Change
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube.endpointslices import MANAGED_BY, SERVICE_NAME, put, slice_bodies, write_slices
 from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
@@ -158,16 +157,15 @@ class EndpointsController(KeyedController):
     name: ClassVar[str] = "kube-endpoints-controller"
     workers: ClassVar[int] = 8
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._selectors = Selectors()
         self._members: defaultdict[Key, dict[Key, dict[str, Any]]] = defaultdict(dict)
         self._written: dict[Key, tuple[Any, Any]] = {}
-        self._services = informers.informer(Service)
-        self._pods = informers.informer(Pod)
-        self._endpoints = informers.informer(Endpoints)
-        self._slices = informers.informer(EndpointSlice)
+        self._services = context.informers.informer(Service)
+        self._pods = context.informers.informer(Pod)
+        self._endpoints = context.informers.informer(Endpoints)
+        self._slices = context.informers.informer(EndpointSlice)
         self._slices.add_index("service", _service_of)
         self._services.add_handler(self._on_service)
         self._pods.add_handler(self._on_pod, among=lambda changes: changes if self._members else ())

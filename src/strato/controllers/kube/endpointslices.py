@@ -13,8 +13,8 @@ from strato.api.discovery import EndpointSlice
 from strato.api.kinds import Kind
 from strato.api.meta import Key
 from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.client.informer import Change
+from strato.controllers.context import ControllerContext
 from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
 from strato.errors import AlreadyExists, NotFound
@@ -110,12 +110,11 @@ class EndpointSliceMirror(KeyedController):
 
     name: ClassVar[str] = "kube-endpointslicemirroring-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._services = informers.informer(Service)
-        self._endpoints = informers.informer(Endpoints)
-        self._slices = informers.informer(EndpointSlice)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._services = context.informers.informer(Service)
+        self._endpoints = context.informers.informer(Endpoints)
+        self._slices = context.informers.informer(EndpointSlice)
         self._slices.add_index(
             "mirrors",
             lambda one: (

@@ -15,16 +15,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
+import msgspec
+
 from strato.api import catalog
 from strato.api.forms import FORMS
 from strato.api.kinds import Kind
 from strato.api.meta import Key, Object, ObjectMeta, OwnerReference
-from strato.client.cluster import Cluster, PatchType
-from strato.client.informer import Change, Informer, Informers
+from strato.client.cluster import PatchType
+from strato.client.informer import Change, Informer
 from strato.client.workqueue import WorkQueue, run_workers
-from strato.clock import Clock
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube.customkinds import CustomKinds
-from strato.controllers.recorder import Recorder
 from strato.errors import Conflict, Invalid, NotFound
 from strato.lru import LruCache
 
@@ -74,10 +75,10 @@ class GarbageCollector:
     name: ClassVar[str] = "kube-garbage-collector"
     workers: ClassVar[int] = 32
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
-        self._cluster = cluster
-        self._recorder = recorder
-        self._queue: WorkQueue[Item] = WorkQueue(clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self._cluster = context.cluster
+        self._recorder = context.recorder
+        self._queue: WorkQueue[Item] = WorkQueue(context.clock)
         self._dependents: dict[str, dict[Item, bool]] = {}
         """Owner uid → dependents, and whether each blocks the owner's deletion in the foreground."""
         self._deleting: dict[str, Item] = {}
@@ -86,12 +87,12 @@ class GarbageCollector:
         self._caches: dict[Kind, Informer[Any]] = {}
         self._by_name: dict[tuple[str, str], tuple[Kind, Informer[Any]]] = {}
         for kind in collectable(catalog.BUILTIN + catalog.VOLCANO):
-            cache = self._caches[kind] = informers.informer(kind.view)
+            cache = self._caches[kind] = context.informers.informer(kind.view)
             self._by_name[kind.api_version, kind.name] = kind, cache
             cache.add_batch_handler(self._handler(kind))
         self._unknown: dict[tuple[str, str], set[Item]] = {}
         """Dependents of owners whose kind is not served, or not yet."""
-        self._custom = CustomKinds(informers, self._begin, self._drop)
+        self._custom = CustomKinds(context.informers, self._begin, self._drop)
 
     def _begin(self, kinds: Sequence[Kind], cache: Informer[Any]) -> None:
         self._caches[kinds[0]] = cache
@@ -265,7 +266,7 @@ class GarbageCollector:
     async def _process_dependent(self, item: Item, meta: ObjectMeta, owners: Owners) -> None:
         if owners.present:
             if owners.absent or owners.waiting:
-                kept = [_plain(reference) for reference in owners.present]
+                kept = [msgspec.to_builtins(reference) for reference in owners.present]
                 await self._patch_meta(item, meta, {"ownerReferences": kept})
             return
         if not owners.absent and not owners.waiting:
@@ -322,7 +323,7 @@ class GarbageCollector:
         cached = self._cached(dependent)
         if cached is None:
             return
-        kept = [_plain(r) for r in cached.metadata.owner_references or () if r.uid != uid]
+        kept = [msgspec.to_builtins(r) for r in cached.metadata.owner_references or () if r.uid != uid]
         with suppress(NotFound):
             await self._patch_meta(dependent, cached.metadata, {"ownerReferences": kept or None})
 
@@ -344,17 +345,3 @@ def _waits(meta: ObjectMeta) -> bool:
 
 def _named(item: Item) -> dict[str, str]:
     return {"namespace": item.namespace, "name": item.name}
-
-
-def _plain(reference: OwnerReference) -> dict[str, Any]:
-    plain: dict[str, Any] = {
-        "apiVersion": reference.api_version,
-        "kind": reference.kind,
-        "name": reference.name,
-        "uid": reference.uid,
-    }
-    if reference.controller:
-        plain["controller"] = True
-    if reference.block_owner_deletion:
-        plain["blockOwnerDeletion"] = True
-    return plain

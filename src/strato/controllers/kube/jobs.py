@@ -12,7 +12,6 @@ import string
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from random import Random
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -21,16 +20,15 @@ from strato.api import catalog
 from strato.api.batch import Job
 from strato.api.core import Pod
 from strato.api.meta import Key
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock, format_time, parse_time
+from strato.client.informer import Change
+from strato.clock import format_time, parse_time
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube import jobplan
 from strato.controllers.kube.jobplan import JobVerdict, Lost, Tally
 from strato.controllers.kube.jobpolicies import INDEX_KEY, failure_annotations, index_of
 from strato.controllers.kube.ownedpods import OwnedPods, deletion_order, pod_body
 from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
-from strato.controllers.recorder import Recorder
 from strato.errors import NotFound
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
@@ -44,20 +42,16 @@ class KubeJobController(KeyedController):
     name: ClassVar[str] = "kube-job-controller"
     workers: ClassVar[int] = 8
 
-    def __init__(
-        self, cluster: Cluster, informers: Informers, clock: Clock, *, random: Random, recorder: Recorder
-    ) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._random = random
-        self._recorder = recorder
-        self._jobs = informers.informer(Job)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._random = context.random
+        self._jobs = context.informers.informer(Job)
         self._written: OwnWrites[Job] = OwnWrites()
         self._lost: defaultdict[str, Lost] = defaultdict(Lost)
         """Ended pods that are gone, by uid of the job."""
         self._failures: defaultdict[str, dict[str, float]] = defaultdict(dict)
         """When each failed pod was first seen as failed, by uid of the job."""
-        self._owned = OwnedPods(cluster, informers, catalog.JOB, recorder, self.queue.add_after, self._on_gone)
+        self._owned = OwnedPods(context, catalog.JOB, self.queue.add_after, self._on_gone)
         self._jobs.add_handler(self._on_job)
 
     def _on_job(self, change: Change[Job]) -> None:
@@ -66,7 +60,6 @@ class KubeJobController(KeyedController):
             return
         uid = change.object.metadata.uid
         self._written.forget(change.key)
-        self._owned.forget(uid)
         self._lost.pop(uid, None)
         self._failures.pop(uid, None)
 

@@ -14,8 +14,9 @@ from strato.api import catalog
 from strato.api.core import ConfigMap, Namespace, ServiceAccount
 from strato.api.meta import Key
 from strato.client.cluster import Cluster, PatchType
-from strato.client.informer import Change, Informers
-from strato.clock import Clock, format_time
+from strato.client.informer import Change
+from strato.clock import format_time
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube.namespacecontents import Contents, conditions
 from strato.controllers.reconcile import KeyedController
 from strato.errors import AlreadyExists, ApiError, Conflict, MethodNotAllowed, NotFound
@@ -35,12 +36,11 @@ class NamespaceController(KeyedController):
     name: ClassVar[str] = "kube-namespace-controller"
     workers: ClassVar[int] = 8
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._rounds: dict[Key, int] = {}
         """How often each namespace was looked at without being empty."""
-        self._namespaces = informers.informer(Namespace)
+        self._namespaces = context.informers.informer(Namespace)
         self._namespaces.add_handler(self._on_namespace)
 
     def _on_namespace(self, change: Change[Namespace]) -> None:
@@ -153,11 +153,10 @@ class ServiceAccountController(KeyedController):
 
     name: ClassVar[str] = "kube-serviceaccount-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._namespaces = informers.informer(Namespace)
-        self._accounts = informers.informer(ServiceAccount)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._namespaces = context.informers.informer(Namespace)
+        self._accounts = context.informers.informer(ServiceAccount)
         self._namespaces.add_handler(self._on_namespace)
         self._accounts.add_handler(self._on_account)
 
@@ -187,11 +186,10 @@ class RootCertificateController(KeyedController):
 
     name: ClassVar[str] = "kube-root-ca-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._namespaces = informers.informer(Namespace)
-        self._maps = informers.informer(ConfigMap)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._namespaces = context.informers.informer(Namespace)
+        self._maps = context.informers.informer(ConfigMap)
         self._namespaces.add_handler(self._on_namespace)
         self._maps.add_handler(self._on_map)
 

@@ -18,13 +18,13 @@ from typing import Any, ClassVar, Final
 from strato.api.coordination import Lease
 from strato.api.core import Node, Pod
 from strato.api.meta import Key
-from strato.client.cluster import Cluster, PatchType
-from strato.client.informer import Change, Informers
+from strato.client.cluster import PatchType
+from strato.client.informer import Change
 from strato.client.workqueue import WorkQueue, run_workers
-from strato.clock import Clock, format_time, parse_time
+from strato.clock import format_time, parse_time
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube.taints import MANAGED, NO_EXECUTE, present_taints, seconds_to_stay, wanted_taints
 from strato.controllers.parallel import for_each
-from strato.controllers.recorder import Recorder
 from strato.errors import Conflict, NotFound
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
@@ -45,21 +45,21 @@ class NodeLifecycleController:
 
     name: ClassVar[str] = "kube-node-lifecycle-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
-        self._cluster = cluster
-        self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue(clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self._cluster = context.cluster
+        self._clock = context.clock
+        self._queue: WorkQueue[str] = WorkQueue(context.clock)
         self._renewed_at: dict[str, float] = {}
         """Monotonic instant at which each node last showed life."""
         self._planned: dict[str, float] = {}
         """Monotonic instant at which each node is looked at next, while it counts as alive."""
         self._on_node_pods: defaultdict[str, set[Key]] = defaultdict(set)
-        self._recorder = recorder
+        self._recorder = context.recorder
         self._tainted: dict[str, dict[tuple[str, str], float]] = {}
         """When each node got its NoExecute taints, by key and value; one without a time is dated when seen."""
-        self._nodes = informers.informer(Node)
-        self._leases = informers.informer(Lease)
-        self._pods = informers.informer(Pod)
+        self._nodes = context.informers.informer(Node)
+        self._leases = context.informers.informer(Lease)
+        self._pods = context.informers.informer(Pod)
         self._nodes.add_handler(self._on_node)
         self._leases.add_handler(self._on_lease)
         self._pods.add_handler(self._on_pod, among=_moved)

@@ -12,14 +12,13 @@ from typing import Any, Final
 from strato.api.core import Pod
 from strato.api.kinds import Kind
 from strato.api.meta import Key, Object, ObjectMeta
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informer, Informers
+from strato.client.informer import Change, Informer
 from strato.clock import parse_time
+from strato.controllers.context import ControllerContext
 from strato.controllers.job.pods import revision_of
 from strato.controllers.kube.adoption import adopt_all, index_orphans, orphans, plan_ownership, release_all, selector_of
 from strato.controllers.owners import controller_reference
 from strato.controllers.parallel import for_each
-from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound
 
 _PHASE_ORDER: Mapping[str, int] = {"Pending": 0, "Running": 1}
@@ -39,26 +38,22 @@ class OwnedPods:
 
     def __init__(
         self,
-        cluster: Cluster,
-        informers: Informers,
+        context: ControllerContext,
         kind: Kind,
-        recorder: Recorder,
         on_change: Callable[[Key, float], None],
         on_gone: Callable[[Pod, bool], None] | None = None,
     ) -> None:
-        self._cluster = cluster
-        self._kind = kind
-        self._recorder = recorder
-        self._on_change = on_change
-        self._on_gone = on_gone
-        self._pods = informers.informer(Pod)
+        self._cluster, self._recorder, self._kind = context.cluster, context.recorder, kind
+        self._on_change, self._on_gone = on_change, on_gone
+        self._pods = context.informers.informer(Pod)
         self._owned: defaultdict[str, set[Key]] = defaultdict(set)
         """Keys of the pods the watch shows, by uid of the owner."""
         self._created: dict[str, dict[Key, Pod]] = {}
         """Pods that only our create vouches for, by uid of the owner."""
         self._deleted: dict[str, set[str]] = {}
         """Uids of pods whose deletion the watch has not shown, by uid of the owner."""
-        self._owners: Informer[Any] = informers.informer(kind.view)
+        self._owners: Informer[Any] = context.informers.informer(kind.view)
+        self._owners.add_handler(self._on_owner)
         index_orphans(self._pods)
         self._pods.add_owned_handler(kind, self._on_pod)
         self._pods.add_handler(self._on_orphan, among=lambda changes: _unmanaged(changes) if len(self._owners) else ())
@@ -120,10 +115,10 @@ class OwnedPods:
             if not gone:
                 del self._deleted[owner]
 
-    def forget(self, owner: str) -> None:
-        """Drop what is remembered for an owner that is gone."""
-        self._created.pop(owner, None)
-        self._deleted.pop(owner, None)
+    def _on_owner(self, change: Change[Any]) -> None:
+        if change.new is None:
+            self._created.pop(change.object.metadata.uid, None)
+            self._deleted.pop(change.object.metadata.uid, None)
 
     def all_of(self, owner: str) -> list[Pod]:
         """Return an owner's pods, terminating ones included."""

@@ -19,9 +19,8 @@ from strato.api.meta import Key
 from strato.api.quantity import NANO, Quantity
 from strato.api.quotas import counted_kind, counts_ones, object_usage, pods_usage
 from strato.api.usage import same
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.client.informer import Change
+from strato.controllers.context import ControllerContext
 from strato.controllers.reconcile import KeyedController
 from strato.errors import Conflict, NotFound
 
@@ -40,12 +39,11 @@ class QuotaController(KeyedController):
     name: ClassVar[str] = "kube-resourcequota-controller"
     workers: ClassVar[int] = 2
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._in_namespace: Counter[str] = Counter()
-        self._quotas = informers.informer(ResourceQuota)
-        self._pods = informers.informer(Pod)
+        self._quotas = context.informers.informer(ResourceQuota)
+        self._pods = context.informers.informer(Pod)
         self._quotas.add_handler(self._on_quota)
         self._pods.add_handler(self._on_pod, among=lambda changes: changes if len(self._quotas) else ())
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from strato.client.cluster import Cluster
-from strato.client.informer import Informers
-from strato.clock import Clock
-from strato.controllers.context import ControllerContext, Factory
 from strato.controllers.cron import KubeCronController
 from strato.controllers.kube.autoscalers import AutoscalerController
 from strato.controllers.kube.certificates import CertificateController
@@ -28,70 +24,31 @@ from strato.controllers.kube.quotas import QuotaController
 from strato.controllers.kube.replicasets import ReplicaSetController, ReplicationControllerController
 from strato.controllers.kube.statefulsets import StatefulSetController
 from strato.controllers.kube.volumes import EphemeralClaimController, VolumeController
-from strato.controllers.reconcile import Controller
-
-
-def _simple(controller: Callable[[Cluster, Informers, Clock], Controller]) -> Factory:
-    """Return the factory of a controller that needs nothing but the cluster and time."""
-    return lambda context: controller(context.cluster, context.informers, context.clock)
-
-
-def _recording(controller: Callable[..., Controller]) -> Factory:
-    """Return the factory of a controller that also records events."""
-    return lambda context: controller(context.cluster, context.informers, context.clock, recorder=context.recorder)
-
-
-def _job(context: ControllerContext) -> Controller:
-    return KubeJobController(
-        context.cluster, context.informers, context.clock, random=context.random, recorder=context.recorder
-    )
-
-
-def _volumes(context: ControllerContext) -> Controller:
-    return VolumeController(
-        context.cluster,
-        context.informers,
-        context.clock,
-        recorder=context.recorder,
-        local=context.settings.local_volumes,
-    )
-
-
-def _certificates(context: ControllerContext) -> Controller:
-    folder = context.settings.signing_folder
-    return CertificateController(context.cluster, context.informers, context.clock, folder)
-
+from strato.controllers.reconcile import Factory
 
 KUBE: Mapping[str, Factory] = {
-    **{
-        controller.name: _simple(controller)
-        for controller in (
-            NamespaceController,
-            ServiceAccountController,
-            RootCertificateController,
-            EndpointsController,
-            EndpointSliceMirror,
-            DisruptionController,
-            QuotaController,
-            EphemeralClaimController,
-        )
-    },
-    **{
-        controller.name: _recording(controller)
-        for controller in (
-            GarbageCollector,
-            NodeLifecycleController,
-            ReplicaSetController,
-            ReplicationControllerController,
-            AutoscalerController,
-            StatefulSetController,
-            DaemonSetController,
-            DeploymentController,
-            KubeCronController,
-        )
-    },
-    KubeJobController.name: _job,
-    CertificateController.name: _certificates,
-    VolumeController.name: _volumes,
+    controller.name: controller
+    for controller in (
+        NamespaceController,
+        ServiceAccountController,
+        RootCertificateController,
+        EndpointsController,
+        EndpointSliceMirror,
+        DisruptionController,
+        QuotaController,
+        EphemeralClaimController,
+        GarbageCollector,
+        NodeLifecycleController,
+        ReplicaSetController,
+        ReplicationControllerController,
+        AutoscalerController,
+        StatefulSetController,
+        DaemonSetController,
+        DeploymentController,
+        KubeCronController,
+        KubeJobController,
+        CertificateController,
+        VolumeController,
+    )
 }
 """Stock controllers by name."""

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import msgspec
+
 from strato.api import catalog
 from strato.api.apps import ReplicaSet
 from strato.api.core import ReplicationController
 from strato.api.kinds import Kind
-from strato.api.meta import Condition, Key
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock, format_time
+from strato.api.meta import Key
+from strato.clock import format_time
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube.adoption import selector_of
 from strato.controllers.kube.ownedpods import OwnedPods, available_count, deletion_order, pod_body
 from strato.controllers.reconcile import KeyedController
-from strato.controllers.recorder import Recorder
-from strato.errors import NotFound, StratoError
+from strato.errors import StratoError
 
 Replicated = ReplicaSet | ReplicationController
 _FAILURE = "ReplicaFailure"
@@ -33,18 +33,11 @@ class ReplicaSetController(KeyedController):
     kind: ClassVar[Kind] = catalog.REPLICASET
     view: ClassVar[type[ReplicaSet | ReplicationController]] = ReplicaSet
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._sets = informers.informer(self.view)
-        self._owned = OwnedPods(cluster, informers, self.kind, recorder, self.queue.add_after)
-        self._sets.add_handler(self._on_set)
-
-    def _on_set(self, change: Change[Any]) -> None:
-        if change.new is None:
-            self._owned.forget(change.object.metadata.uid)
-            return
-        self.queue.add(change.key)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._sets = context.informers.informer(self.view)
+        self._owned = OwnedPods(context, self.kind, self.queue.add_after)
+        self._sets.add_handler(lambda change: self.queue.add(change.key))
 
     async def reconcile(self, key: Key) -> float | None:
         """Create or delete what the set lacks or has too many of, and say how it stands."""
@@ -85,25 +78,15 @@ class ReplicaSetController(KeyedController):
             "availableReplicas": available,
             "observedGeneration": wanted.metadata.generation,
         }
-        present = {
-            "replicas": old.replicas,
-            "fullyLabeledReplicas": old.fully_labeled_replicas,
-            "readyReplicas": old.ready_replicas,
-            "availableReplicas": old.available_replicas,
-            "observedGeneration": old.observed_generation,
-        }
+        before = msgspec.to_builtins(old)
+        changed = any((before.get(name) or 0) != value for name, value in status.items())
         has_failed = any(condition.type == _FAILURE for condition in old.conditions)
         if has_failed is not (failure is not None):  # as Kubernetes: the first failure stands until all is well
-            others = [_condition(one) for one in old.conditions if one.type != _FAILURE]
+            others = [msgspec.to_builtins(one) for one in old.conditions if one.type != _FAILURE]
             status["conditions"] = others + ([] if failure is None else [self._failed(wanted, len(live), failure)])
-        if status != present:
-            meta = wanted.metadata
-            try:
-                await self._cluster.patch(
-                    self.kind, meta.name, meta.namespace, {"status": status}, subresource="status"
-                )
-            except NotFound:
-                return None
+            changed = True
+        if changed:
+            await self.write_status(self.kind, wanted.metadata.key, status)
         return next_in
 
     def _failed(self, wanted: Replicated, live: int, failure: StratoError) -> dict[str, Any]:
@@ -122,13 +105,3 @@ class ReplicationControllerController(ReplicaSetController):
     name: ClassVar[str] = "kube-replicationcontroller-controller"
     kind: ClassVar[Kind] = catalog.REPLICATIONCONTROLLER
     view: ClassVar[type[ReplicaSet | ReplicationController]] = ReplicationController
-
-
-def _condition(condition: Condition) -> dict[str, Any]:
-    return {
-        "type": condition.type,
-        "status": condition.status,
-        "reason": condition.reason,
-        "message": condition.message,
-        "lastTransitionTime": condition.last_transition_time,
-    }

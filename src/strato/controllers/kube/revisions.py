@@ -14,10 +14,9 @@ from strato.api import catalog
 from strato.api.apps import ControllerRevision
 from strato.api.kinds import Kind
 from strato.api.meta import ObjectMeta
-from strato.client.cluster import Cluster
-from strato.client.informer import Informer
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube.deployments import SAFE_LETTERS
-from strato.controllers.owners import controller_reference
+from strato.controllers.owners import controller_reference, managers_of
 from strato.errors import AlreadyExists, NotFound
 
 REVISION_LABEL: Final = "controller-revision-hash"
@@ -38,11 +37,10 @@ def revision_hash(data: Mapping[str, Any]) -> str:
 class Revisions:
     """The revisions of workloads of one kind."""
 
-    def __init__(self, cluster: Cluster, informer: Informer[ControllerRevision], kind: Kind) -> None:
-        self._cluster = cluster
-        self._informer = informer
-        self._kind = kind
-        informer.add_index(_BY_OWNER, lambda one: [o.uid for o in one.metadata.owner_references or () if o.controller])
+    def __init__(self, context: ControllerContext, kind: Kind) -> None:
+        self._cluster, self._kind = context.cluster, kind
+        self._informer = context.informers.informer(ControllerRevision)
+        self._informer.add_index(_BY_OWNER, managers_of)
 
     async def ensure(self, owner: ObjectMeta, template: Mapping[str, Any]) -> str:
         """Return the hash of a template, making its revision when it is new, and the newest when it is an old one's."""

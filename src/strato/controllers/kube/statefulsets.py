@@ -15,17 +15,14 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from strato.api import catalog
-from strato.api.apps import ControllerRevision, StatefulSet, StatefulSetSpec
+from strato.api.apps import StatefulSet, StatefulSetSpec
 from strato.api.core import Pod
 from strato.api.meta import Key
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube.ownedpods import OwnedPods, available_count, pod_body
 from strato.controllers.kube.revisions import REVISION_LABEL, Revisions
 from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
-from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound
 
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
@@ -109,19 +106,12 @@ class StatefulSetController(KeyedController):
 
     name: ClassVar[str] = "kube-statefulset-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._sets = informers.informer(StatefulSet)
-        self._revisions = Revisions(cluster, informers.informer(ControllerRevision), catalog.STATEFULSET)
-        self._owned = OwnedPods(cluster, informers, catalog.STATEFULSET, recorder, self.queue.add_after)
-        self._sets.add_handler(self._on_set)
-
-    def _on_set(self, change: Change[StatefulSet]) -> None:
-        if change.new is None:
-            self._owned.forget(change.object.metadata.uid)
-            return
-        self.queue.add(change.key)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._sets = context.informers.informer(StatefulSet)
+        self._revisions = Revisions(context, catalog.STATEFULSET)
+        self._owned = OwnedPods(context, catalog.STATEFULSET, self.queue.add_after)
+        self._sets.add_handler(lambda change: self.queue.add(change.key))
 
     async def reconcile(self, key: Key) -> float | None:
         """Take the next step and report where the set stands."""
@@ -254,12 +244,7 @@ class StatefulSetController(KeyedController):
         }
         before = msgspec.to_builtins(wanted.status)
         if any((before.get(name) or 0) != (value or 0) for name, value in status.items()):
-            try:
-                await self._cluster.patch(
-                    StatefulSet, meta.name, meta.namespace, {"status": status}, subresource="status"
-                )
-            except NotFound:
-                return
+            await self.write_status(StatefulSet, meta.key, status)
         in_use = {current, update, *(slot.pod.metadata.label(REVISION_LABEL) for slot in slots)}
         digests = {name.removeprefix(f"{meta.name}-") for name in in_use}
         await self._revisions.prune(meta, digests, spec.revision_history_limit)

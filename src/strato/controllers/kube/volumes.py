@@ -26,46 +26,30 @@ from strato.api.claims import (
 from strato.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from strato.api.meta import Key, Object
 from strato.api.storage import StorageClass
-from strato.client.cluster import Cluster, PatchType
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.client.cluster import PatchType
+from strato.client.informer import Change
+from strato.controllers.context import ControllerContext
 from strato.controllers.kube import volumeplan
-from strato.controllers.localvolumes import LocalVolumes
 from strato.controllers.owners import controller_reference
 from strato.controllers.parallel import off_loop
 from strato.controllers.reconcile import KeyedController
-from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound
 
 
 class VolumeController(KeyedController):
-    """See the module. Keys with a namespace are claims', those without are volumes'.
-
-    Args:
-        local: Where volumes are made; None where nobody mounts them: nothing is on any disk then.
-    """
+    """See the module. Keys with a namespace are claims', those without are volumes'."""
 
     name: ClassVar[str] = "kube-persistentvolume-controller"
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        informers: Informers,
-        clock: Clock,
-        *,
-        recorder: Recorder,
-        local: LocalVolumes | None = None,
-    ) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._recorder = recorder
-        self._local = local
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._local = context.settings.local_volumes
         self._leaving: set[Key] = set()
         """Claims that are being deleted."""
-        self._claims = informers.informer(PersistentVolumeClaim)
-        self._volumes = informers.informer(PersistentVolume)
-        self._classes = informers.informer(StorageClass)
-        self._pods = informers.informer(Pod)
+        self._claims = context.informers.informer(PersistentVolumeClaim)
+        self._volumes = context.informers.informer(PersistentVolume)
+        self._classes = context.informers.informer(StorageClass)
+        self._pods = context.informers.informer(Pod)
         self._claims.add_index("open", lambda one: () if one.spec.volume_name else (class_name_of(one),))
         self._volumes.add_index("offers", _offered_to)
         self._pods.add_index("claims", lambda pod: [used.key for used in claims_of(pod)])
@@ -282,11 +266,10 @@ class EphemeralClaimController(KeyedController):
 
     name: ClassVar[str] = "kube-ephemeral-volume-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._pods = informers.informer(Pod)
-        self._claims = informers.informer(PersistentVolumeClaim)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._pods = context.informers.informer(Pod)
+        self._claims = context.informers.informer(PersistentVolumeClaim)
         self._pods.add_handler(lambda change: self.queue.add(change.key), among=_with_ephemeral_volumes)
 
     async def reconcile(self, key: Key) -> float | None:

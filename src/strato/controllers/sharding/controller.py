@@ -15,10 +15,8 @@ from strato.api.core import ConfigMap, Node, Pod
 from strato.api.meta import Key
 from strato.api.quantity import parse
 from strato.api.volcano.shard import NodeShard
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
-from strato.clock import Clock
-from strato.controllers.context import ControllerSettings
+from strato.client.informer import Change
+from strato.controllers.context import ControllerContext
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.sharding.assign import assign, is_worth_writing
 from strato.controllers.sharding.policies import NodeMetrics
@@ -48,24 +46,23 @@ class ShardingController(KeyedController):
     name: ClassVar[str] = "sharding-controller"
     workers: ClassVar[int] = 1
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, settings: ControllerSettings) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-        self._defaults = settings
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        settings = self._defaults = context.settings
         self._configured: ShardingSettings | None = None
         """What the ConfigMap says; None while there was none."""
         self._usage = NodeUsage()
         self._divided: dict[str, Ratios | None] = {}
         """How full nodes were in the last pass."""
         where = settings.sharding_configmap
-        self._configs = informers.informer(
+        self._configs = context.informers.informer(
             ConfigMap, namespace=where.namespace, field_selector=f"metadata.name={where.name}"
         )
-        self._shards = informers.informer(NodeShard)
-        self._nodes = informers.informer(Node)
+        self._shards = context.informers.informer(NodeShard)
+        self._nodes = context.informers.informer(Node)
         self._configs.add_handler(self._on_config)
         self._nodes.add_handler(self._on_node)
-        informers.informer(Pod).add_handler(self._on_pod)
+        context.informers.informer(Pod).add_handler(self._on_pod)
         self.queue.add(_PASS)
 
     # Events

@@ -12,22 +12,19 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from random import Random
 from typing import ClassVar, Final
 
 from strato.api.core import ConfigMap, Node, Secret
-from strato.api.meta import Key
 from strato.api.volcano.topology import HyperNode
-from strato.client.cluster import Cluster
-from strato.client.informer import Change, Informers
+from strato.client.informer import Change
 from strato.client.workqueue import WorkQueue, run_workers
-from strato.clock import Clock
+from strato.controllers.context import ControllerContext
 from strato.controllers.job.pods import revision_of
 from strato.controllers.topology import label_source, ufm_source
 from strato.controllers.topology.desired import SOURCE_LABEL, WantedHyperNode, plan_changes
 from strato.controllers.topology.members import is_dynamic, node_count
 from strato.controllers.topology.settings import CONFIG_KEY, BadDiscovery, Discovery, parse_discovery
-from strato.controllers.topology.ufm_source import Fabric
+from strato.controllers.topology.ufm_source import HttpsFabric
 from strato.errors import AlreadyExists, NotFound
 
 DEBOUNCE_SECONDS: Final = 0.1
@@ -44,15 +41,13 @@ class HyperNodeController:
 
     name: ClassVar[str] = "hyperNode-controller"
 
-    def __init__(
-        self, cluster: Cluster, informers: Informers, clock: Clock, random: Random, *, configmap: Key, fabric: Fabric
-    ) -> None:
-        self._cluster = cluster
-        self._random = random
-        self._configmap = configmap
-        self._fabric = fabric
-        self._counts: WorkQueue[str] = WorkQueue(clock)
-        self._runs: WorkQueue[str] = WorkQueue(clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self._cluster = context.cluster
+        self._random = context.random
+        configmap = self._configmap = context.settings.topology_configmap
+        self._fabric = HttpsFabric()
+        self._counts: WorkQueue[str] = WorkQueue(context.clock)
+        self._runs: WorkQueue[str] = WorkQueue(context.clock)
         self._sources: dict[str, Discovery] = {}
         self._types: Sequence[label_source.TopologyType] = ()
         self._node_labels: frozenset[str] = frozenset()
@@ -61,9 +56,9 @@ class HyperNodeController:
         """HyperNodes whose count depends on nodes."""
         self._created: dict[str, HyperNode] = {}
         """What we made and the watch has not shown: without it a domain would get a second HyperNode."""
-        self._hyper_nodes = informers.informer(HyperNode)
-        self._nodes = informers.informer(Node)
-        configs = informers.informer(
+        self._hyper_nodes = context.informers.informer(HyperNode)
+        self._nodes = context.informers.informer(Node)
+        configs = context.informers.informer(
             ConfigMap, namespace=configmap.namespace, field_selector=f"metadata.name={configmap.name}"
         )
         self._hyper_nodes.add_index(SOURCE_LABEL, _source_of)

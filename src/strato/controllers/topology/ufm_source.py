@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -43,8 +43,8 @@ class UfmConfig(msgspec.Struct, frozen=True, rename="camel"):
     insecure_skip_verify: bool = False
 
 
-class Fabric(Protocol):
-    """Asks a fabric manager."""
+class HttpsFabric:
+    """Asks a fabric manager, over HTTPS with basic authentication."""
 
     async def ports(self, config: UfmConfig, user: str, password: str) -> bytes:
         """Return the list of ports as JSON.
@@ -52,13 +52,6 @@ class Fabric(Protocol):
         Raises:
             BadDiscovery: There is no usable answer.
         """
-
-
-class HttpsFabric:
-    """Asks over HTTPS with basic authentication."""
-
-    async def ports(self, config: UfmConfig, user: str, password: str) -> bytes:
-        """Return the list of ports as JSON."""
         base = config.endpoint if "://" in config.endpoint else f"https://{config.endpoint}"
         url = base.rstrip("/") + PORTS_PATH
         token = base64.b64encode(f"{user}:{password}".encode()).decode()

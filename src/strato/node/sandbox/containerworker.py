@@ -15,7 +15,7 @@ from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, OOM_KILLED, Cont
 from strato.node.restarts import ALWAYS, Backoff, should_restart
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.hooks import NO_LIMIT_SECONDS, HookFailed, run_hook
-from strato.node.sandbox.imagemanager import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, Images, ImageUnavailable, quoted
+from strato.node.sandbox.imagemanager import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, ImageManager, ImageUnavailable, quoted
 from strato.node.sandbox.probes import Prober
 from strato.node.sandbox.runtime import Ended, Run, Runtime, RuntimeProblem
 from strato.node.sandbox.sandbox import MESSAGE_BYTES, PodSandbox
@@ -41,7 +41,7 @@ class NodeServices:
     deletion ends them."""
     event: Callable[[str, str, str], None]
     """Records an event of the pod: type, reason, message."""
-    images: Images
+    images: ImageManager
     """Where its images come from."""
 
 

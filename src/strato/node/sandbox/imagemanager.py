@@ -8,7 +8,6 @@ whose image is missing runs on this machine's own root when that has its command
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
@@ -54,18 +53,6 @@ class CommandSource(Protocol):
 
     def machines_command(self, container: Container) -> str:
         """Return the program a container names when this machine has it, else nothing."""
-
-
-class Images(Protocol):
-    """Where the images of containers come from."""
-
-    @abstractmethod
-    async def ensure(self, pod: Pod, container: Container, commands: CommandSource, event: Event) -> Image:
-        """Return what a container starts on, pulled if need be; ImageUnavailable when there is nothing."""
-
-    @abstractmethod
-    async def wait_for(self, container: Container, seconds: float) -> None:
-        """Return after so long, or as soon as a container's image has come by another way."""
 
 
 class ImageManager:

@@ -37,7 +37,7 @@ from strato.node.sandbox.logs import DiskLogs
 from strato.node.sandbox.machine import Machine
 from strato.node.sandbox.paths import NodePaths
 from strato.node.sandbox.podworker import PodWorker
-from strato.node.sandbox.runtime import ProcessRuntime
+from strato.node.sandbox.runtime import Runtime
 from strato.node.sandbox.sandbox import PodSandbox
 from strato.node.sandbox.settings import NodeOffer, NodePeriods, PodIsolation
 from strato.node.sandbox.setup import MachineSetup
@@ -102,7 +102,7 @@ class SandboxNode:
         self._cluster = cluster
         self._clock = clock
         directory = os.path.abspath(data_dir)
-        self._runtime = ProcessRuntime(directory, isolation.level)
+        self._runtime = Runtime(directory, isolation.level)
         self._own_informer = informers is None
         self._informer: Informer[Pod] = (
             Informer(cluster, Pod, clock, rng, field_selector=f"spec.nodeName={name}")

@@ -1,7 +1,6 @@
 """The node's side of the spawner: start containers, wait for their ends, find them again after a restart.
 
-`Runtime` is what the pod workers need; `ProcessRuntime` does it with real processes. All that must outlive this
-process is in the attempt's directory (see `supervisor`), so a restarted node adopts what runs.
+All that must outlive this process is in the attempt's directory (see `supervisor`): a restarted node adopts what runs.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from strato.errors import StratoError
 from strato.node import beneath
@@ -102,29 +101,7 @@ class Launch:
     """What asks its process to end."""
 
 
-class Runtime(Protocol):
-    """What pod workers need of the machine."""
-
-    isolation: str
-    """``root`` (all namespaces), ``user`` (those of an ordinary user) or ``plain`` (none)."""
-
-    async def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        """Run an operation of the spawner and return its answer; RuntimeProblem when it failed."""
-
-    async def start(self, launch: Launch) -> Run:
-        """Run a container. A process that cannot be started is a run that has ended."""
-
-    def adopt(self, directory: str) -> Run | None:
-        """Return the run an attempt's directory tells of, ended or not; None when it never began."""
-
-    def signal(self, run: Run, *, kill: bool) -> None:
-        """Ask the container's process to end, or kill everything in the container."""
-
-    async def exec(self, run: Run, argv: Sequence[str], *, timeout_seconds: float) -> int:
-        """Run a command in the container; return its exit code, -1 when it took too long."""
-
-
-class ProcessRuntime:
+class Runtime:
     """Runs containers as processes through one spawner.
 
     Args:
@@ -136,6 +113,7 @@ class ProcessRuntime:
         self._data_dir = data_dir
         self._forced = isolation
         self.isolation = isolation or "plain"
+        """``root`` (all namespaces), ``user`` (those of an ordinary user) or ``plain`` (none)."""
         self._socket: socket.socket | None = None
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last_id = 0
@@ -268,7 +246,7 @@ class ProcessRuntime:
         return result
 
     async def start(self, launch: Launch) -> Run:
-        """Run a container."""
+        """Run a container. A process that cannot be started is a run that has ended."""
         os.makedirs(launch.directory, exist_ok=True)
         os.makedirs(os.path.dirname(launch.log), exist_ok=True)
         spec = {
@@ -317,7 +295,7 @@ class ProcessRuntime:
         return self._follow(launch.directory, answer)
 
     def adopt(self, directory: str) -> Run | None:
-        """Return the run an attempt's directory tells of."""
+        """Return the run an attempt's directory tells of, ended or not; None when it never began."""
         state = _read_json(os.path.join(directory, "state.json"))
         if state is None:
             ending = _read_json(os.path.join(directory, "exit.json"))
@@ -367,7 +345,7 @@ class ProcessRuntime:
         )
 
     async def exec(self, run: Run, argv: Sequence[str], *, timeout_seconds: float) -> int:
-        """Run a command in the container.
+        """Run a command in the container; return its exit code, -1 when it took too long.
 
         Raises:
             RuntimeProblem: The container is gone, or cannot be entered.

@@ -16,7 +16,7 @@ from strato.node.sandbox.machine import Machine
 from strato.node.sandbox.network import PodAddresses, bridge_name, choose_block, routes_in_use
 from strato.node.sandbox.permissions import plain_warning
 from strato.node.sandbox.podusers import ANY_USER
-from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
+from strato.node.sandbox.runtime import Runtime, RuntimeProblem
 from strato.node.sandbox.settings import NodeOffer, PodIsolation, PodNetwork
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 class MachineSetup:
     """Prepares the machine before the first pod; the runtime is open."""
 
-    def __init__(self, machine: Machine, runtime: ProcessRuntime, offer: NodeOffer, isolation: PodIsolation) -> None:
+    def __init__(self, machine: Machine, runtime: Runtime, offer: NodeOffer, isolation: PodIsolation) -> None:
         self._machine = machine
         self._runtime = runtime
         self._offer = offer
