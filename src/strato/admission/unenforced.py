@@ -92,9 +92,7 @@ _POD: Final[Tree] = {
     ),
 }
 _TEMPLATE: Final[Tree] = {"spec": _POD}
-_JOB: Final[Tree] = {
-    "template": _TEMPLATE,
-}
+_JOB: Final[Tree] = {"template": _TEMPLATE}
 _VCJOB: Final[Tree] = {"tasks": Each({"template": _TEMPLATE})}
 
 FIELDS: Final[Mapping[Kind, Tree]] = {

@@ -61,15 +61,7 @@ def _kind(group: str, version: str, view: type[Object], short: str = "", **optio
     """Spell a kind in one line: it is called like its view; ``short`` is a space-separated list."""
     name = view.__name__
     options.setdefault("plural", f"{name.lower()}s")
-    return Kind(
-        group,
-        version,
-        name,
-        singular=name.lower(),
-        short_names=tuple(short.split()),
-        view=view,
-        **options,
-    )
+    return Kind(group, version, name, singular=name.lower(), short_names=tuple(short.split()), view=view, **options)
 
 
 # ── core/v1 ─────────────────────────────────────────────────────────────────────────────────────────────────────

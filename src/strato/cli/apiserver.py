@@ -177,8 +177,7 @@ async def open_api(
     tls = server_context(certificate, key, client_ca=authority.certificate_path)
     http = await serve(service, host, port, tls=tls, clock=clock)
     publish(
-        server.state,
-        Advertised(network=network, service_port=service_port(http.port), address=own, port=http.port),
+        server.state, Advertised(network=network, service_port=service_port(http.port), address=own, port=http.port)
     )
     server.add_pages(IssuerPages(accounts))
     address = f"https://{_reachable(host)}:{http.port}"

@@ -49,13 +49,7 @@ Json = dict[str, Any]
 @output_option
 @click.pass_context
 def explain(
-    ctx: click.Context,
-    target: str,
-    namespace: str,
-    paths: tuple[str, ...],
-    config: Path | None,
-    fix: bool,
-    output: str,
+    ctx: click.Context, target: str, namespace: str, paths: tuple[str, ...], config: Path | None, fix: bool, output: str
 ) -> None:
     """Say why TARGET failed, is suspended or waits: pod/NAME, job/NAME, podgroup/NAME, queue/NAME and others.
 

@@ -46,13 +46,7 @@ def pod() -> None:
 @listing_options
 @click.pass_context
 def list_pods(
-    ctx: click.Context,
-    queue: str,
-    job_name: str,
-    namespace: str,
-    all_namespaces: bool,
-    output: str,
-    watching: bool,
+    ctx: click.Context, queue: str, job_name: str, namespace: str, all_namespaces: bool, output: str, watching: bool
 ) -> None:
     """List pods of jobs; without --job and --queue of all jobs."""
     scope = "" if all_namespaces else namespace

@@ -40,12 +40,7 @@ Show = Callable[[Sequence[Objects]], Awaitable[bool]]
 
 
 async def watch(
-    cluster: Cluster,
-    sources: Sequence[Source],
-    show: Show,
-    *,
-    clock: Clock | None = None,
-    random: Random | None = None,
+    cluster: Cluster, sources: Sequence[Source], show: Show, *, clock: Clock | None = None, random: Random | None = None
 ) -> None:
     """Show objects, and show them again whenever some have changed, until it is enough or this is cancelled.
 
@@ -101,10 +96,7 @@ class _Copy:
         """List, then watch until the server ends it; return whether the watch brought anything."""
         source, moved = self._source, False
         page = await self._cluster.list(
-            source.kind,
-            source.namespace,
-            label_selector=source.label_selector,
-            field_selector=source.field_selector,
+            source.kind, source.namespace, label_selector=source.label_selector, field_selector=source.field_selector
         )
         found = {key_of(item): item for item in page.items}
         if found != self.objects or not self.listed.is_set():

@@ -18,13 +18,7 @@ class Backoff:
     Defaults are client-go's reflector's: 0.8 s doubling to 30 s with up to 100 % jitter, reset after 2 min.
     """
 
-    def __init__(
-        self,
-        random: Random,
-        *,
-        initial_seconds: float = 0.8,
-        max_seconds: float = 30.0,
-    ) -> None:
+    def __init__(self, random: Random, *, initial_seconds: float = 0.8, max_seconds: float = 30.0) -> None:
         self._random = random
         self._initial = initial_seconds
         self._max = max_seconds

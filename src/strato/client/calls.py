@@ -127,12 +127,7 @@ class WireCluster(Cluster):
             await _close(stream)
 
     async def create(
-        self,
-        kind: type[Object] | Kind,
-        body: Mapping[str, Any],
-        namespace: str = "",
-        *,
-        dry_run: bool = False,
+        self, kind: type[Object] | Kind, body: Mapping[str, Any], namespace: str = "", *, dry_run: bool = False
     ) -> Any:
         """Create an object; its namespace is the argument, else the object's own."""
         codec = codec_of(kind)
@@ -217,12 +212,7 @@ class WireCluster(Cluster):
         return _failures(await self.exchange_all([_bind_request(binding) for binding in bindings]))
 
     async def patch_all(
-        self,
-        kind: Kind,
-        patches: Sequence[Patch],
-        *,
-        patch_type: PatchType = PatchType.MERGE,
-        subresource: str = "",
+        self, kind: Kind, patches: Sequence[Patch], *, patch_type: PatchType = PatchType.MERGE, subresource: str = ""
     ) -> Sequence[ApiError | None]:
         """Patch objects of one kind."""
         return _failures(await self.exchange_all(_patches(kind, patches, patch_type, subresource, brief=True)))

@@ -227,12 +227,7 @@ class Cluster(Protocol):
         """POST Bindings of pods to nodes."""
 
     async def patch_all(
-        self,
-        kind: Kind,
-        patches: Sequence[Patch],
-        *,
-        patch_type: PatchType = PatchType.MERGE,
-        subresource: str = "",
+        self, kind: Kind, patches: Sequence[Patch], *, patch_type: PatchType = PatchType.MERGE, subresource: str = ""
     ) -> Sequence[ApiError | None]:
         """Patch objects of one kind."""
 

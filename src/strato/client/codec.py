@@ -219,12 +219,7 @@ def query_of(**parameters: str | int | bool) -> Query:
 
 
 def delete_options(
-    *,
-    uid: str,
-    resource_version: str,
-    grace_period_seconds: int | None,
-    propagation: str,
-    dry_run: bool,
+    *, uid: str, resource_version: str, grace_period_seconds: int | None, propagation: str, dry_run: bool
 ) -> bytes:
     """Write the ``DeleteOptions`` body of a delete; empty when nothing is asked."""
     options: Json = {}

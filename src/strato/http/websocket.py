@@ -73,12 +73,7 @@ class WebSocket:
         is_client: Which end it is.
     """
 
-    def __init__(
-        self,
-        serve: Callable[[WebSocket], Coroutine[Any, Any, None]],
-        *,
-        is_client: bool = False,
-    ) -> None:
+    def __init__(self, serve: Callable[[WebSocket], Coroutine[Any, Any, None]], *, is_client: bool = False) -> None:
         from wsproto import frame_protocol  # 20 ms, which a start does without
 
         self._serve = serve

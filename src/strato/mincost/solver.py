@@ -143,12 +143,7 @@ class Solver:
 
     @staticmethod
     def _run_paths(
-        network: Network,
-        g: Arrays,
-        root: int,
-        stop: StopFlag,
-        scratch: tuple[Scratch, Scratch],
-        excess: Int64s,
+        network: Network, g: Arrays, root: int, stop: StopFlag, scratch: tuple[Scratch, Scratch], excess: Int64s
     ) -> int:
         if not network.lists_valid:
             link_all(g, network.node_count)

@@ -98,10 +98,7 @@ def node_status(facts: NodeFacts, now: float, known: Sequence[NodeCondition] = (
         "capacity": dict(facts.capacity),
         "allocatable": dict(facts.capacity),
         "conditions": node_conditions(facts, now, known),
-        "addresses": [
-            {"type": "InternalIP", "address": facts.address},
-            {"type": "Hostname", "address": facts.name},
-        ],
+        "addresses": [{"type": "InternalIP", "address": facts.address}, {"type": "Hostname", "address": facts.name}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.kubelet_port}},
         "nodeInfo": info,
     }

@@ -38,10 +38,7 @@ class RunPlan(NamedTuple):
 
 
 def plan_run(
-    annotations: Mapping[str, str] | None,
-    argv: Sequence[str],
-    restart_policy: str,
-    rng: random.Random,
+    annotations: Mapping[str, str] | None, argv: Sequence[str], restart_policy: str, rng: random.Random
 ) -> RunPlan:
     """Decide one run of a container whose command line is ``argv`` (command and args, may be empty)."""
     notes = annotations if has_run_annotations(annotations) else None

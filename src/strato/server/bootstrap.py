@@ -270,9 +270,7 @@ def _component_roles() -> list[Json]:
             _rule((*_READ, *_CHANGE), "", ("persistentvolumeclaims", "persistentvolumes")),
             _rule(_CHANGE, "resource.k8s.io", ("resourceclaims", "resourceclaims/status")),
             _rule(
-                _READ,
-                "",
-                ("configmaps", "namespaces", "nodes", "replicationcontrollers", "resourcequotas", "services"),
+                _READ, "", ("configmaps", "namespaces", "nodes", "replicationcontrollers", "resourcequotas", "services")
             ),
             _rule(_READ, ("apps", "policy", "scheduling.k8s.io", "storage.k8s.io", "resource.k8s.io"), "*"),
             _rule(_READ, _VOLCANO, "*"),

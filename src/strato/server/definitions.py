@@ -11,15 +11,7 @@ from typing import Any
 
 from strato.api import catalog, names
 from strato.api.patterns import InvalidPattern, compile_pattern
-from strato.api.status import (
-    TOO_MANY,
-    duplicate,
-    forbidden_field,
-    invalid,
-    invalid_value,
-    not_supported,
-    required,
-)
+from strato.api.status import TOO_MANY, duplicate, forbidden_field, invalid, invalid_value, not_supported, required
 from strato.api.validation.webhookclients import client_problems
 from strato.errors import Cause, StratoError
 from strato.server import definitionstatus

@@ -133,9 +133,7 @@ def _assemble(
         registry=registry,
         admission=chain,
         access=Access(
-            authorizer,
-            None if authorizer is None else lambda state: WriteRights(authorizer, state.latest),
-            tokens,
+            authorizer, None if authorizer is None else lambda state: WriteRights(authorizer, state.latest), tokens
         ),
         flows=flows,
         memoises=memoises,

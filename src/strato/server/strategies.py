@@ -76,14 +76,7 @@ _BY_KIND = {
         ),
         _GUARDED,
     ),
-    **dict.fromkeys(
-        (
-            catalog.POD,
-            catalog.PODTEMPLATE,
-            catalog.DEVICECLASS,
-        ),
-        _BOTH,
-    ),
+    **dict.fromkeys((catalog.POD, catalog.PODTEMPLATE, catalog.DEVICECLASS), _BOTH),
     **dict.fromkeys(
         (
             catalog.PERSISTENTVOLUMECLAIM,

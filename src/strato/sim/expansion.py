@@ -208,10 +208,7 @@ class _Rest:
         body = {key: value for key, value in obj.items() if key != "status"}
         body["metadata"] = _metadata(obj, namespace)
         answer = await admin.raw(
-            "POST",
-            kind.path(namespace),
-            query={"fieldValidation": "Strict"},
-            body=msgspec.json.encode(body),
+            "POST", kind.path(namespace), query={"fieldValidation": "Strict"}, body=msgspec.json.encode(body)
         )
         stored: Json = msgspec.json.decode(answer)
         variant = _CRONS.get(kind)

@@ -22,10 +22,7 @@ from strato.api.status import forbidden, invalid
 
 _CHECKED_PODS = 3000
 """Existing pods that are held against a new policy of their namespace, at most."""
-_TEMPLATES = {
-    catalog.CRONJOB: ("spec", "jobTemplate", "spec", "template"),
-    catalog.PODTEMPLATE: ("template",),
-}
+_TEMPLATES = {catalog.CRONJOB: ("spec", "jobTemplate", "spec", "template"), catalog.PODTEMPLATE: ("template",)}
 """Where a workload has its pod template, other than at ``spec.template``."""
 
 

@@ -83,15 +83,7 @@ class FileCertificates:
 class SecretCertificates:
     """Certificates of our own, in a Secret."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        clock: Clock,
-        *,
-        namespace: str,
-        name: str,
-        hosts: Sequence[str],
-    ) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, *, namespace: str, name: str, hosts: Sequence[str]) -> None:
         self._cluster = cluster
         self._clock = clock
         self._namespace = namespace

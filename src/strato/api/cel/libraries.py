@@ -175,10 +175,7 @@ METHODS: dict[str, Overloads] = {
     "isUnspecified": [((ADDRESS,), lambda one: one.is_unspecified)],
     "isLoopback": [((ADDRESS,), lambda one: one.is_loopback)],
     "isLinkLocalMulticast": [
-        (
-            (ADDRESS,),
-            lambda one: one in ipaddress.ip_network("224.0.0.0/24" if one.version == 4 else "ff02::/16"),
-        )
+        ((ADDRESS,), lambda one: one in ipaddress.ip_network("224.0.0.0/24" if one.version == 4 else "ff02::/16"))
     ],
     "isLinkLocalUnicast": [((ADDRESS,), lambda one: one.is_link_local)],
     "isGlobalUnicast": [((ADDRESS,), _is_global)],

@@ -65,15 +65,7 @@ from strato.api.core.container import (
     StateWaiting,
     TCPSocketAction,
 )
-from strato.api.core.node import (
-    ContainerImage,
-    Node,
-    NodeAddress,
-    NodeCondition,
-    NodeSpec,
-    NodeStatus,
-    NodeSystemInfo,
-)
+from strato.api.core.node import ContainerImage, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo
 from strato.api.core.pod import (
     Binding,
     HostAlias,

@@ -7,13 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from strato.api.core.affinity import Affinity, Toleration, TopologySpreadConstraint
-from strato.api.core.container import (
-    AppArmorProfile,
-    Container,
-    ContainerStatus,
-    ResourceRequirements,
-    SeccompProfile,
-)
+from strato.api.core.container import AppArmorProfile, Container, ContainerStatus, ResourceRequirements, SeccompProfile
 from strato.api.core.volumes import Volume
 from strato.api.meta import Condition, Object, ObjectMeta, View
 from strato.api.shapes import EMPTY, LocalObjectReference, ObjectReference, ResourceList

@@ -37,9 +37,7 @@ _MEMBERS = Rule("has(self.members)", "member must have at least one member")
 def numatopology() -> dict[str, Schema]:
     """Return ``spec`` of a Numatopology."""
     allocation = obj({"name": text(), "allocations": mapping(text())})
-    pod = obj(
-        {"uid": text(), "name": text(), "namespace": text(), "containerAllocations": array(allocation)},
-    )
+    pod = obj({"uid": text(), "name": text(), "namespace": text(), "containerAllocations": array(allocation)})
     spec = obj(
         {
             "policies": mapping(text(), "Kubelet policies: CPUManagerPolicy, TopologyManagerPolicy."),
@@ -83,12 +81,7 @@ def hyper_node() -> dict[str, Schema]:
         "A network domain.",
         required=["tier"],
     )
-    status = obj(
-        {
-            "conditions": array(condition()),
-            "nodeCount": integer("Nodes in it.", minimum=0, bits=64),
-        }
-    )
+    status = obj({"conditions": array(condition()), "nodeCount": integer("Nodes in it.", minimum=0, bits=64)})
     return {"spec": add(spec, _MEMBERS), "status": status}
 
 

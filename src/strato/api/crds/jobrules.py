@@ -52,10 +52,7 @@ _HAS_EVENTS = "((has(self.event) && self.event != '') || (has(self.events) && se
 _CHOICE = f"valid events are [{' '.join(EVENTS)}], valid actions are [{' '.join(ACTIONS)}]"
 
 _POLICY = (
-    Rule(
-        f"!{_HAS_EVENTS} || !has(self.exitCode)",
-        f"must not specify event and exitCode simultaneously {_CHOICE}",
-    ),
+    Rule(f"!{_HAS_EVENTS} || !has(self.exitCode)", f"must not specify event and exitCode simultaneously {_CHOICE}"),
     Rule(f"{_HAS_EVENTS} || has(self.exitCode)", f"either event and exitCode should be specified {_CHOICE}"),
     Rule(
         f"!has(self.event) || self.event == '' || self.event in {_list(EVENTS)}",

@@ -238,8 +238,7 @@ def cron_job() -> dict[str, Schema]:
             ),
             "suspend": boolean("Whether to start no runs.", default=False),
             "jobTemplate": obj(
-                {"metadata": opaque("Labels and annotations of the jobs."), "spec": job_spec()},
-                "The job to make.",
+                {"metadata": opaque("Labels and annotations of the jobs."), "spec": job_spec()}, "The job to make."
             ),
             "successfulJobsHistoryLimit": integer("Completed jobs to keep.", minimum=0, default=3),
             "failedJobsHistoryLimit": integer("Failed jobs to keep.", minimum=0, default=1),

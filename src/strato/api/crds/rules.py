@@ -90,10 +90,7 @@ def for_older(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def unchanged(members: Sequence[tuple[str, str]], message: str) -> list[Rule]:
     """Return transition rules: each member may not change; absent is equal to the empty value given in CEL."""
     return [
-        Rule(
-            f"(has(self.{name}) ? self.{name} : {empty}) == (has(oldSelf.{name}) ? oldSelf.{name} : {empty})",
-            message,
-        )
+        Rule(f"(has(self.{name}) ? self.{name} : {empty}) == (has(oldSelf.{name}) ? oldSelf.{name} : {empty})", message)
         for name, empty in members
     ]
 

@@ -84,11 +84,7 @@ def time(description: str = "") -> Schema:
 def quantity(description: str = "") -> Schema:
     """Return the schema of a quantity: a number or its text."""
     return _described(
-        {
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": QUANTITY,
-            "x-kubernetes-int-or-string": True,
-        },
+        {"anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": QUANTITY, "x-kubernetes-int-or-string": True},
         description,
     )
 
@@ -123,11 +119,7 @@ def mapping(values: Schema, description: str = "") -> Schema:
 
 
 def obj(
-    properties: Mapping[str, Schema],
-    description: str = "",
-    *,
-    required: Sequence[str] = (),
-    atomic: bool = False,
+    properties: Mapping[str, Schema], description: str = "", *, required: Sequence[str] = (), atomic: bool = False
 ) -> Schema:
     """Return the schema of an object."""
     schema: Schema = {"type": "object", "properties": dict(properties)}

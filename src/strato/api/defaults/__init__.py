@@ -114,12 +114,7 @@ _INITIAL_STATUS: dict[Kind, dict[str, Any]] = {
     catalog.VOLUMEATTACHMENT: {"attached": False},
     catalog.HORIZONTALPODAUTOSCALER: {"currentReplicas": 0, "desiredReplicas": 0},
     catalog.INGRESS: {"loadBalancer": {}},
-    catalog.PODDISRUPTIONBUDGET: {
-        "disruptionsAllowed": 0,
-        "currentHealthy": 0,
-        "desiredHealthy": 0,
-        "expectedPods": 0,
-    },
+    catalog.PODDISRUPTIONBUDGET: {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
 }
 
 

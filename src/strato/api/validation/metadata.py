@@ -6,12 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from strato.api import names
-from strato.api.status import (
-    TOO_LONG,
-    forbidden_field,
-    invalid_value,
-    required,
-)
+from strato.api.status import TOO_LONG, forbidden_field, invalid_value, required
 from strato.errors import Cause
 
 Json = dict[str, Any]

@@ -9,14 +9,7 @@ from typing import Any
 
 from strato.api import names
 from strato.api.quantity import InvalidQuantity, parse
-from strato.api.status import (
-    duplicate,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-    required,
-    too_long,
-)
+from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required, too_long
 from strato.api.validation.metadata import immutable, validate_labels
 from strato.api.validation.persistentvolumes import ACCESS_MODES
 from strato.errors import Cause

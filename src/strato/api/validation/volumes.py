@@ -10,13 +10,7 @@ import msgspec
 
 from strato.api import names
 from strato.api.quantity import InvalidQuantity, parse
-from strato.api.status import (
-    duplicate,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-    required,
-)
+from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required
 from strato.errors import Cause
 from strato.lru import memoised
 
@@ -56,16 +50,7 @@ _SOURCES = (
 )
 """In the order in which an API server looks at them: the first is the one that counts."""
 _ORDER = {source: place for place, source in enumerate(_SOURCES)}
-_HOST_PATH_TYPES = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-)
+_HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 _VOLUME_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
 _OTHER_FIELDS = (
     *("spec.nodeName", "spec.host", "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName"),

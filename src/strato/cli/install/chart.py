@@ -49,11 +49,7 @@ class _Marks:
 
 def chart_files(scheduler_config: str) -> dict[str, str]:
     """Return the chart: path below its folder to content."""
-    files = {
-        "Chart.yaml": _chart(),
-        "values.yaml": _values(),
-        "config/volcano-scheduler.conf": scheduler_config,
-    }
+    files = {"Chart.yaml": _chart(), "values.yaml": _values(), "config/volcano-scheduler.conf": scheduler_config}
     found = [resource for resource in resources(_Marks(), f"⟦{_CONFIG}⟧") if resource.part != "namespace"]
     for part, group in groupby(found, key=lambda resource: resource.part):
         if part == "crds":

@@ -61,12 +61,7 @@ class JobRequest:
         metadata: Json = {"name": self.name, "namespace": self.namespace}
         if annotations := self._annotations():
             metadata["annotations"] = annotations
-        return {
-            "apiVersion": catalog.VCJOB.api_version,
-            "kind": catalog.VCJOB.name,
-            "metadata": metadata,
-            "spec": spec,
-        }
+        return {"apiVersion": catalog.VCJOB.api_version, "kind": catalog.VCJOB.name, "metadata": metadata, "spec": spec}
 
     def _container(self) -> Json:
         container: Json = {
@@ -87,11 +82,7 @@ class JobRequest:
         task["replicas"] = spec["minSuccess"] = elements * self.replicas
         spec["minAvailable"] = self.replicas
         if self.replicas > 1:
-            task["partitionPolicy"] = {
-                "totalPartitions": elements,
-                "partitionSize": self.replicas,
-                "minPartitions": 1,
-            }
+            task["partitionPolicy"] = {"totalPartitions": elements, "partitionSize": self.replicas, "minPartitions": 1}
         else:
             task["minAvailable"] = 1
         limit = [f"--limit={array.limit}"] if array.limit else []

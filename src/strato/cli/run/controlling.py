@@ -132,12 +132,6 @@ def controllers_member(
         mail_from=flags.mail.mail_from,
     )
     manager = ControllerManager(
-        cluster,
-        informers,
-        clock,
-        random,
-        enabled=choose_controllers(flags.chosen),
-        metrics=metrics,
-        settings=settings,
+        cluster, informers, clock, random, enabled=choose_controllers(flags.chosen), metrics=metrics, settings=settings
     )
     return Member(name="controllers", work=manager.run, lease=_LEASE)

@@ -90,9 +90,7 @@ CONTROLLERS: tuple[ForeignFlag, ...] = (
 """On the controllers (spec volcano-cli C3)."""
 
 
-def foreign_options(
-    flags: tuple[ForeignFlag, ...],
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def foreign_options(flags: tuple[ForeignFlag, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that lets a `GoCommand` take the flags; each one given is logged once, when it starts."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -194,12 +194,7 @@ def build_webhook(
 
 
 def webhook_member(
-    cluster: Cluster,
-    clock: Clock,
-    common: Common,
-    metrics: Registry,
-    flags: WebhookFlags,
-    names: tuple[str, ...],
+    cluster: Cluster, clock: Clock, common: Common, metrics: Registry, flags: WebhookFlags, names: tuple[str, ...]
 ) -> Member:
     """Return the webhook as a part of this process; without a lease, since every replica answers.
 

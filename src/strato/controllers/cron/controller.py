@@ -20,13 +20,7 @@ from strato.controllers.context import ControllerContext
 from strato.controllers.cron import plan
 from strato.controllers.cron.build import job_of
 from strato.controllers.cron.plan import CronStatus, Due, OwnedJob
-from strato.controllers.cron.schedule import (
-    InvalidSchedule,
-    InvalidTimeZone,
-    Schedule,
-    find_zone,
-    names_its_zone,
-)
+from strato.controllers.cron.schedule import InvalidSchedule, InvalidTimeZone, Schedule, find_zone, names_its_zone
 from strato.controllers.cron.variants import KUBERNETES, VOLCANO, CronVariant
 from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController

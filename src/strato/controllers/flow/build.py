@@ -29,10 +29,7 @@ def step_job(
 ) -> dict[str, Any]:
     """Return the job of a step: the template's spec with the step's changes."""
     meta = flow.metadata
-    origin = {
-        CREATED_BY_TEMPLATE: f"{meta.namespace}.{step}",
-        CREATED_BY_FLOW: f"{meta.namespace}.{meta.name}",
-    }
+    origin = {CREATED_BY_TEMPLATE: f"{meta.namespace}.{step}", CREATED_BY_FLOW: f"{meta.namespace}.{meta.name}"}
     return {
         "apiVersion": catalog.VCJOB.api_version,
         "kind": catalog.VCJOB.name,

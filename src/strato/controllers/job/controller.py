@@ -36,13 +36,7 @@ from strato.controllers.job.requests import WHOLE_JOB, Request, Target
 from strato.controllers.job.restartintent import unfinished
 from strato.controllers.job.states import operation
 from strato.controllers.job.telemetry import JobMetrics
-from strato.controllers.job.terms import (
-    FINISHED_PHASES,
-    JOB_API_VERSION,
-    JOB_KIND,
-    Action,
-    JobEvent,
-)
+from strato.controllers.job.terms import FINISHED_PHASES, JOB_API_VERSION, JOB_KIND, Action, JobEvent
 from strato.errors import StratoError
 from strato.units import format_duration
 

@@ -131,10 +131,7 @@ class Planner:
     def _kill_all(self, record: JobRecord, operation: Operation, cause: Cause) -> Plan[None]:
         job = record.require_job()
         plan = plan_full_kill(
-            record.pods(),
-            operation.procedure,
-            retry_count=job.status.retry_count,
-            max_retry=job.spec.max_retry,
+            record.pods(), operation.procedure, retry_count=job.status.retry_count, max_retry=job.spec.max_retry
         )
         if operation.transition is stay and _is_noop(record, plan) and self._groups.current(record) is None:
             return

@@ -21,14 +21,7 @@ from strato.api.apps import Deployment, ReplicaSet
 from strato.api.meta import Key, ObjectMeta, OwnerReference
 from strato.client.informer import Change
 from strato.controllers.context import ControllerContext
-from strato.controllers.kube.adoption import (
-    adopt_all,
-    index_orphans,
-    orphans,
-    plan_ownership,
-    release_all,
-    selector_of,
-)
+from strato.controllers.kube.adoption import adopt_all, index_orphans, orphans, plan_ownership, release_all, selector_of
 from strato.controllers.kube.rolloutplan import (
     Scale,
     condition,
@@ -46,15 +39,7 @@ REVISION: Final = "deployment.kubernetes.io/revision"
 DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 MOST: Final = "deployment.kubernetes.io/max-replicas"
 HISTORY: Final = "deployment.kubernetes.io/revision-history"
-_OWN: Final = frozenset(
-    (
-        REVISION,
-        DESIRED,
-        MOST,
-        HISTORY,
-        "kubectl.kubernetes.io/last-applied-configuration",
-    )
-)
+_OWN: Final = frozenset((REVISION, DESIRED, MOST, HISTORY, "kubectl.kubernetes.io/last-applied-configuration"))
 """Annotations that a Deployment and its ReplicaSets do not share."""
 _LONGEST_HISTORY: Final = 100
 _COUNTS: Final = {

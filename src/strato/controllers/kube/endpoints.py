@@ -274,11 +274,7 @@ class EndpointsController(KeyedController):
         body = {
             "apiVersion": "v1",
             "kind": "Endpoints",
-            "metadata": {
-                "name": service.metadata.name,
-                "namespace": service.metadata.namespace,
-                "labels": labels,
-            },
+            "metadata": {"name": service.metadata.name, "namespace": service.metadata.namespace, "labels": labels},
             "subsets": subsets,
         }
         await put(self._cluster, catalog.ENDPOINTS, body, {"subsets": subsets}, service.key in self._endpoints)

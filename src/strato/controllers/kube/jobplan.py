@@ -12,13 +12,7 @@ from typing import Final
 from strato.api.batch import Job, JobSpec, JobStatus
 from strato.api.core import Pod
 from strato.api.meta import Condition
-from strato.controllers.kube.jobpolicies import (
-    Failures,
-    index_of,
-    parse_indexes,
-    replaces_only_failed,
-    succeeds_early,
-)
+from strato.controllers.kube.jobpolicies import Failures, index_of, parse_indexes, replaces_only_failed, succeeds_early
 
 FIRST_BACKOFF_SECONDS: Final = 10.0
 LONGEST_BACKOFF_SECONDS: Final = 600.0

@@ -203,12 +203,7 @@ class NodeLifecycleController:
 
     async def _mark_pods_not_ready(self, node: str) -> None:
         time = format_time(self._clock.now())
-        condition = {
-            "type": "Ready",
-            "status": "False",
-            "reason": "NodeNotReady",
-            "lastTransitionTime": time,
-        }
+        condition = {"type": "Ready", "status": "False", "reason": "NodeNotReady", "lastTransitionTime": time}
 
         async def mark(key: Key) -> None:
             pod = self._pods.get(key)

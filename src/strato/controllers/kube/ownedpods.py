@@ -230,13 +230,7 @@ def deletion_order(pod: Pod) -> tuple[Any, ...]:
     """Sort key of pods to delete first: unassigned, then not running, then not ready, then the youngest."""
     meta = pod.metadata
     created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
-    return (
-        bool(pod.spec.node_name),
-        _PHASE_ORDER.get(pod.status.phase, 1),
-        pod.is_ready,
-        -created,
-        meta.name,
-    )
+    return (bool(pod.spec.node_name), _PHASE_ORDER.get(pod.status.phase, 1), pod.is_ready, -created, meta.name)
 
 
 def available_count(pods: Sequence[Pod], min_ready_seconds: int, now: float) -> tuple[int, float | None]:

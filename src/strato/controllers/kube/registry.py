@@ -14,11 +14,7 @@ from strato.controllers.kube.endpoints import EndpointsController
 from strato.controllers.kube.endpointslices import EndpointSliceMirror
 from strato.controllers.kube.garbage import GarbageCollector
 from strato.controllers.kube.jobs import KubeJobController
-from strato.controllers.kube.namespaces import (
-    NamespaceController,
-    RootCertificateController,
-    ServiceAccountController,
-)
+from strato.controllers.kube.namespaces import NamespaceController, RootCertificateController, ServiceAccountController
 from strato.controllers.kube.nodes import NodeLifecycleController
 from strato.controllers.kube.quotas import QuotaController
 from strato.controllers.kube.replicasets import ReplicaSetController, ReplicationControllerController

@@ -39,13 +39,7 @@ class Scratch(NamedTuple):
 
 
 _LABEL = np.dtype(
-    [
-        ("distance", np.int64),
-        ("stamp", np.int32),
-        ("settled", np.int32),
-        ("arrival", np.int64),
-        ("place", np.int64),
-    ]
+    [("distance", np.int64), ("stamp", np.int32), ("settled", np.int32), ("arrival", np.int64), ("place", np.int64)]
 )
 
 

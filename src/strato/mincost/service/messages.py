@@ -104,10 +104,7 @@ TASK_UID: Message = {1: Field("task_uid")}
 RESOURCE_UID: Message = {1: Field("resource_uid", "string")}
 REPLY: Message = {1: Field("type")}
 DELTA: Message = {1: Field("task_id"), 2: Field("resource_id", "string"), 3: Field("type")}
-DELTAS: Message = {
-    1: Field("deltas", "message", DELTA, repeated=True),
-    2: Field("unscheduled_tasks", repeated=True),
-}
+DELTAS: Message = {1: Field("deltas", "message", DELTA, repeated=True), 2: Field("unscheduled_tasks", repeated=True)}
 TASK_INFO: Message = {
     1: Field("task_name", "string"),
     2: Field("resource_id", "string"),

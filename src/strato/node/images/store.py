@@ -27,14 +27,7 @@ import msgspec
 from strato.errors import StateError, UsageError, one_line
 from strato.node import beneath
 from strato.node.images.archives import ImageSource, source_of
-from strato.node.images.documents import (
-    MAX_DOCUMENT_BYTES,
-    Descriptor,
-    ImageConfig,
-    chain_ids,
-    config_of,
-    parse,
-)
+from strato.node.images.documents import MAX_DOCUMENT_BYTES, Descriptor, ImageConfig, chain_ids, config_of, parse
 from strato.node.images.layers import link_tree, unpack
 from strato.node.images.references import InvalidImageName, parse_reference
 from strato.node.images.rootwriter import MAX_BYTES, Attributes, BadImage, Budget, RootWriter

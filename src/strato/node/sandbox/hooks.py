@@ -21,13 +21,7 @@ class HookFailed(StratoError):
 
 
 async def run_hook(
-    hook: LifecycleHandler,
-    spec: Container,
-    run: Run,
-    *,
-    runtime: Runtime,
-    address: str,
-    timeout_seconds: float,
+    hook: LifecycleHandler, spec: Container, run: Run, *, runtime: Runtime, address: str, timeout_seconds: float
 ) -> None:
     """Run a hook to its end, its time limit, or the container's end.
 

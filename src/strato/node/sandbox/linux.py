@@ -94,11 +94,7 @@ def bind(source: str, target: str, *, read_only: bool = False, recursive: bool =
 
 
 def bind_descriptor(
-    source: int,
-    target: int,
-    attributes: int,
-    staging: Callable[[], str],
-    user_namespace: int | None = None,
+    source: int, target: int, attributes: int, staging: Callable[[], str], user_namespace: int | None = None
 ) -> None:
     """Show an open file or directory at an open mount point: nothing can be put in the place of either.
 

@@ -262,11 +262,7 @@ class SandboxNode:
             name=self.name,
             address=self._machine.host_ip,
             capacity=self._machine.allocatable,
-            labels={
-                "node.kubernetes.io/instance-type": "sandbox",
-                **self._setup.gpu_labels,
-                **self._offer.labels,
-            },
+            labels={"node.kubernetes.io/instance-type": "sandbox", **self._setup.gpu_labels, **self._offer.labels},
             info={
                 "bootID": linux.boot_id(),
                 "osImage": _os_name(),

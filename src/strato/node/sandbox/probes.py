@@ -137,10 +137,7 @@ async def answers(get: HTTPGetAction, address: str, spec: Container) -> bool:
     port = port_number(spec, get.port)
     url = f"{get.scheme.lower()}://{f'[{host}]' if ':' in host else host}:{port}/{get.path.removeprefix('/')}"
     tls = client_context(insecure=True) if get.scheme == "HTTPS" else None
-    headers = [
-        ("User-Agent", _USER_AGENT),
-        *((header.name, header.value) for header in get.http_headers),
-    ]
+    headers = [("User-Agent", _USER_AGENT), *((header.name, header.value) for header in get.http_headers)]
     async with exchange(url, headers=headers, tls=tls) as answer:
         return 200 <= answer.status < 400
 

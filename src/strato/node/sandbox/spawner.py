@@ -24,12 +24,7 @@ from strato.node.sandbox import channels, commands, container, egress, linux, pa
 
 SOCKET_FD = 3
 MAX_MESSAGE_BYTES = 131072
-_FLAGS = {
-    "user": linux.CLONE_NEWUSER,
-    "ipc": linux.CLONE_NEWIPC,
-    "uts": linux.CLONE_NEWUTS,
-    "net": linux.CLONE_NEWNET,
-}
+_FLAGS = {"user": linux.CLONE_NEWUSER, "ipc": linux.CLONE_NEWIPC, "uts": linux.CLONE_NEWUTS, "net": linux.CLONE_NEWNET}
 _OUTPUT_BYTES = 4096
 _UNUSED_ID = 4294967294
 """A user and group that own no file."""
@@ -209,12 +204,7 @@ def _expect(ready: int) -> None:
 
 
 def _wanted(request: Request) -> tuple[str, ...]:
-    kinds = {
-        "user": bool(request["userBase"]),
-        "ipc": not request["hostIPC"],
-        "uts": True,
-        "net": request["network"],
-    }
+    kinds = {"user": bool(request["userBase"]), "ipc": not request["hostIPC"], "uts": True, "net": request["network"]}
     return tuple(kind for kind, wanted in kinds.items() if wanted)
 
 

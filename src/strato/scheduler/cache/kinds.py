@@ -101,12 +101,7 @@ KINDS: tuple[WorldKind, ...] = (
     WorldKind(catalog.HYPERNODE, World.set_hyper_node, lambda w, _, name: w.remove_hyper_node(name)),
     WorldKind(catalog.PODGROUP, World.set_group, lambda w, ns, name: w.remove_group(f"{ns}/{name}")),
     WorldKind(catalog.POD, World.set_pod, lambda w, ns, name: w.remove_pod(f"{ns}/{name}")),
-    WorldKind(
-        catalog.NODESHARD,
-        World.set_shard,
-        lambda w, _, name: w.remove_shard(name),
-        frozenset((SHARDING,)),
-    ),
+    WorldKind(catalog.NODESHARD, World.set_shard, lambda w, _, name: w.remove_shard(name), frozenset((SHARDING,))),
     _keep(catalog.PODDISRUPTIONBUDGET, "pdb", PREEMPTION),
     _keep(catalog.NUMATOPOLOGY, "numa-aware", optional=True),
 )

@@ -309,11 +309,7 @@ class Moves:
         return True
 
     def _take(
-        self,
-        stmt: Statement,
-        group: Group,
-        found: Sequence[tuple[Place, int]],
-        victims: list[tuple[Victim, str]],
+        self, stmt: Statement, group: Group, found: Sequence[tuple[Place, int]], victims: list[tuple[Victim, str]]
     ) -> int:
         """Promise places to a group's tasks, evicting from them who must go; return how many got one.
 

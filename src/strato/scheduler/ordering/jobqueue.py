@@ -193,13 +193,7 @@ class JobQueues:
     """
 
     def __init__(
-        self,
-        ssn: PluginAnswers,
-        classes: JobClasses,
-        stage: int,
-        wanted: Callable[[Job], bool],
-        *,
-        notes: bool = True,
+        self, ssn: PluginAnswers, classes: JobClasses, stage: int, wanted: Callable[[Job], bool], *, notes: bool = True
     ) -> None:
         self._ssn = ssn
         self._queues: dict[str, JobQueue] = {}

@@ -24,9 +24,7 @@ def stretched(raw: FloatArray, most: float, score: StaticScore) -> FloatArray:
     return 100.0 - points if score.reverse else points
 
 
-def term_arrays(
-    terms: Sequence[ResourceTerm],
-) -> Terms:
+def term_arrays(terms: Sequence[ResourceTerm]) -> Terms:
     """Return terms as the kernels take them."""
     longest = max([len(t.weights) for t in terms] + [1])
     dims = np.full((len(terms), longest), -1, np.int64)

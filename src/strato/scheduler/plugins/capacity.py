@@ -408,9 +408,5 @@ class Capacity(Plugin):
                 share=mine.share,
                 overused=mine.share > 1,
                 weight=float(mine.queue.weight),
-                vectors={
-                    "deserved": mine.deserved,
-                    "capacity": mine.capability,
-                    "real_capacity": mine.real_capability,
-                },
+                vectors={"deserved": mine.deserved, "capacity": mine.capability, "real_capacity": mine.real_capability},
             )

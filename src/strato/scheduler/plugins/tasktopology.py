@@ -13,14 +13,7 @@ from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.resources import FloatArray, Vector
-from strato.scheduler.plugins.buckets import (
-    AFFINITY,
-    ANTI_AFFINITY,
-    TASK_ORDER,
-    Bucket,
-    JobTopology,
-    read_topology,
-)
+from strato.scheduler.plugins.buckets import AFFINITY, ANTI_AFFINITY, TASK_ORDER, Bucket, JobTopology, read_topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,16 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from strato.api.claims import (
-    NO_PROVISIONER,
-    ONE_POD,
-    SELECTED_NODE,
-    claims_of,
-    class_name_of,
-    is_bound,
-    size_of,
-    suits,
-)
+from strato.api.claims import NO_PROVISIONER, ONE_POD, SELECTED_NODE, claims_of, class_name_of, is_bound, size_of, suits
 from strato.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
 from strato.api.quantity import InvalidQuantity, value
 from strato.scheduler.cache.world import World

@@ -100,11 +100,7 @@ class Series:
         name = {"queue_name": queue.name}
         if self._world.waiting_changes is None:  # a session that waits for an answer has amounts of its own
             self._world.settle()
-        vectors = {
-            "allocated": queue.used,
-            "request": queue.used + queue.pending_request,
-            "inqueue": queue.inqueue,
-        }
+        vectors = {"allocated": queue.used, "request": queue.used + queue.pending_request, "inqueue": queue.inqueue}
         for family, vector in vectors.items():
             yield from self._amounts(family, queue.name, vector)
         for family, amounts in status.vectors.items():

@@ -27,12 +27,7 @@ class Level(IntEnum):
     """The body of the request as well."""
 
 
-LEVELS = {
-    "None": Level.NONE,
-    "Metadata": Level.METADATA,
-    "Request": Level.REQUEST,
-    "RequestResponse": Level.REQUEST,
-}
+LEVELS = {"None": Level.NONE, "Metadata": Level.METADATA, "Request": Level.REQUEST, "RequestResponse": Level.REQUEST}
 """Bodies of answers are never recorded: ``RequestResponse`` is taken as ``Request``."""
 
 

@@ -24,10 +24,7 @@ _NEEDS_ALL = "must have cluster-admin privileges to use the aggregationRule"
 _ALL = tuple(
     map(
         compile_rule,
-        (
-            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-            {"verbs": ["*"], "nonResourceURLs": ["*"]},
-        ),
+        ({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}),
     )
 )
 _COLLECTED = ("ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation")

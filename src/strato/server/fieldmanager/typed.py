@@ -7,15 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from strato.server.fieldmanager.paths import (
-    LEAF,
-    MEMBER,
-    FieldSet,
-    element_text,
-    insert,
-    key_element,
-    value_element,
-)
+from strato.server.fieldmanager.paths import LEAF, MEMBER, FieldSet, element_text, insert, key_element, value_element
 from strato.server.fieldmanager.types import ABSENT, DEDUCED, ListType, MapType, Type
 
 _SCALARS: dict[str, tuple[type, ...]] = {

@@ -22,10 +22,7 @@ _LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "names
 def _level(name: str, shares: int, lendable: int, queues: int, hand: int) -> Json:
     response: Json = {"type": "Reject"}
     if queues:
-        response = {
-            "type": "Queue",
-            "queuing": {"queues": queues, "handSize": hand, "queueLengthLimit": 50},
-        }
+        response = {"type": "Queue", "queuing": {"queues": queues, "handSize": hand, "queueLengthLimit": 50}}
     limited = {"nominalConcurrencyShares": shares, "lendablePercent": lendable, "limitResponse": response}
     return _object("PriorityLevelConfiguration", name, {"type": "Limited", "limited": limited})
 

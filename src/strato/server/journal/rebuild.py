@@ -39,8 +39,7 @@ def write_journal(path: Path, objects: Iterable[Stored], revision: int) -> int:
         db.execute("BEGIN")
         add_tables(db)
         db.executemany(
-            "INSERT INTO objects VALUES (?, ?, ?, ?, ?)",
-            ((*one, records.row_checksum(*one)) for one in objects),
+            "INSERT INTO objects VALUES (?, ?, ?, ?, ?)", ((*one, records.row_checksum(*one)) for one in objects)
         )
         count, total = db.execute("SELECT count(*), coalesce(sum(checksum), 0) FROM objects").fetchone()
         folded = Folded(identity=identity, revision=revision, chain=records.START.hex(), count=count, sum=total)

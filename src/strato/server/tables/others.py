@@ -25,12 +25,7 @@ from strato.server.tables.columns import (
 from strato.units import human_duration
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
-_MODES = {
-    "ReadWriteOnce": "RWO",
-    "ReadOnlyMany": "ROX",
-    "ReadWriteMany": "RWX",
-    "ReadWriteOncePod": "RWOP",
-}
+_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
 
 def _node(obj: Obj, now: float) -> list[Any]:

@@ -152,6 +152,6 @@ def _completed(reason: str, message: str) -> dict[str, Any]:
 FORMATS: Mapping[str, TableFormat] = {
     "pods": table_format(
         "Name|Ready|Status|Restarts|Age|*IP|*Node|*Nominated Node|*Readiness Gates", _cells, _conditions
-    ),
+    )
 }
 """By ``plural.group``."""
