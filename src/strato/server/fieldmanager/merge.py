@@ -95,52 +95,23 @@ def _merged_items(kind: ListType, live: Sequence[Any], applied: Sequence[Any]) -
 
 def remove(kind: Type, value: Any, paths: FieldSet) -> Any:
     """Return a value without certain members and items; null where nothing is left. Does not mutate it."""
-    return _picked(kind, value, paths, extracts=False)
-
-
-def extract(kind: Type, value: Any, paths: FieldSet) -> Any:
-    """Return a value with certain members and items alone."""
-    return _picked(kind, value, paths, extracts=True)
-
-
-def _picked(kind: Type, value: Any, paths: FieldSet, *, extracts: bool) -> Any:
     what = kind.kind_of(value) or kind.first()
     if what == "scalar":
         return value
-    if what == "map" and kind.map is not None and value.__class__ is dict:
-        if value and not kind.map.atomic:
-            return _picked_members(kind.map, value, paths, extracts)
-    elif what == "list" and kind.list is not None and value.__class__ is list:
-        if value and kind.list.kind != "atomic":
-            return _picked_items(kind.list, value, paths, extracts)
-    else:
-        return None
-    return value if extracts else None
-
-
-def _picked_members(kind: MapType, value: dict[str, Any], paths: FieldSet, extracts: bool) -> Any:
-    result = {}
-    for name, inner in value.items():
-        below = paths.get("f:" + name)
-        if below is None:
-            if not extracts:
-                result[name] = inner
-        elif MEMBER not in below or extracts:
-            paths_below = paths if MEMBER in below else below
-            result[name] = _picked(kind.child(name) or DEDUCED, inner, paths_below, extracts=extracts)
-    return result or None
-
-
-def _picked_items(kind: ListType, value: Sequence[Any], paths: FieldSet, extracts: bool) -> Any:
-    result = []
-    for item in value:
-        below = paths.get(item_element(kind, item))
-        if below is None:
-            if not extracts:
-                result.append(item)
-        elif MEMBER not in below or extracts:
-            result.append(_picked(kind.element, item, below, extracts=extracts) if below != LEAF else item)
-    return result or None
+    kept: Any = None
+    if what == "map" and kind.map is not None and value.__class__ is dict and not kind.map.atomic:
+        kept = {}
+        for name, inner in value.items():
+            below = paths.get("f:" + name)
+            if below is None or MEMBER not in below:
+                kept[name] = inner if below is None else remove(kind.map.child(name) or DEDUCED, inner, below)
+    elif what == "list" and kind.list is not None and value.__class__ is list and kind.list.kind != "atomic":
+        kept = []
+        for item in value:
+            below = paths.get(item_element(kind.list, item))
+            if below is None or MEMBER not in below:
+                kept.append(item if below is None else remove(kind.list.element, item, below))
+    return kept or None
 
 
 def with_named_fields(fields: FieldSet, kind: Type | None) -> FieldSet:
