@@ -10,7 +10,7 @@ import asyncio
 import math
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import msgspec
 
@@ -18,7 +18,22 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.api.wire import Request, Response
-from strato.client.cluster import Binding, Cluster, Created, Deletion, Json, ListPage, Patch, PatchType, WatchEvent
+from strato.client.cluster import (
+    Binding,
+    Cluster,
+    Created,
+    DeleteOptions,
+    Deletion,
+    Json,
+    ListOptions,
+    ListPage,
+    Patch,
+    PatchBody,
+    PatchOptions,
+    PatchType,
+    WatchEvent,
+    WatchOptions,
+)
 from strato.client.codec import Codec, codec_of, decode_error, delete_options, encode, kind_of, query_of
 from strato.errors import ApiError, Unavailable
 
@@ -29,6 +44,14 @@ class _CreatedObject(msgspec.Struct, gc=False):
 
 _decode_created = msgspec.json.Decoder(_CreatedObject).decode
 _LONGEST_RETRY_AFTER_SECONDS = 3600.0
+_PARAMETERS = {
+    "label_selector": "labelSelector",
+    "field_selector": "fieldSelector",
+    "limit": "limit",
+    "continue_token": "continue",
+    "resource_version": "resourceVersion",
+    "timeout_seconds": "timeoutSeconds",
+}
 _JSON_HEADERS = {"accept": "application/json"}
 _JSON_BODY_HEADERS = {"accept": "application/json", "content-type": "application/json"}
 _PATCH_HEADERS = {kind: {"accept": "application/json", "content-type": kind.value} for kind in PatchType}
@@ -75,47 +98,19 @@ class WireCluster(Cluster):
         return codec.decode_object(await self._call(Request("GET", path, headers=_JSON_HEADERS)))
 
     async def list(
-        self,
-        kind: type[Object] | Kind,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
+        self, kind: type[Object] | Kind, namespace: str = "", **options: Unpack[ListOptions]
     ) -> ListPage[Any]:
         """Read a collection, or one page of it."""
-        codec = codec_of(kind)
-        query = query_of(
-            labelSelector=label_selector,
-            fieldSelector=field_selector,
-            limit=limit,
-            resourceVersion=resource_version,
-            **{"continue": continue_token},
-        )
+        codec, query = codec_of(kind), query_of(**_parameters(options))
         return codec.decode_list(await self._call(Request("GET", codec.kind.path(namespace), query, _JSON_HEADERS)))
 
     async def watch(
-        self,
-        kind: type[Object] | Kind,
-        namespace: str = "",
-        *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: int = 0,
+        self, kind: type[Object] | Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent[Any]]]:
         """Yield batches of changes until the server ends the watch."""
         codec = codec_of(kind)
-        query = query_of(
-            watch=True,
-            allowWatchBookmarks=self.remote,  # a watch in this process is not broken off, nothing to resume from
-            resourceVersion=resource_version,
-            labelSelector=label_selector,
-            fieldSelector=field_selector,
-            timeoutSeconds=timeout_seconds,
-        )
+        # a watch in this process is not broken off, nothing to resume from
+        query = query_of(watch=True, allowWatchBookmarks=self.remote, **_parameters(options))
         stream = await self._open(Request("GET", codec.kind.path(namespace), query, _JSON_HEADERS))
         lines = stream if self.chunks_are_whole_lines else whole_lines(stream)
         try:
@@ -146,56 +141,28 @@ class WireCluster(Cluster):
         return answer
 
     async def patch(
-        self,
-        kind: type[Object] | Kind,
-        name: str,
-        namespace: str,
-        body: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *,
-        patch_type: PatchType = PatchType.MERGE,
-        subresource: str = "",
-        field_manager: str = "",
-        dry_run: bool = False,
+        self, kind: type[Object] | Kind, name: str, namespace: str, body: PatchBody, **options: Unpack[PatchOptions]
     ) -> Any:
         """Change part of an object. An apply takes over fields that others own (``force``), as controllers do."""
-        codec = codec_of(kind)
-        query = _dry(dry_run)
-        if field_manager:
+        codec, patch_type = codec_of(kind), options.get("patch_type", PatchType.MERGE)
+        query = _dry(options.get("dry_run", False))
+        if field_manager := options.get("field_manager"):
             query["fieldManager"] = [field_manager]
         if patch_type is PatchType.APPLY:
             query["force"] = ["true"]
-        path = codec.kind.path(namespace, name, subresource)
+        path = codec.kind.path(namespace, name, options.get("subresource", ""))
         request = Request("PATCH", path, query, _PATCH_HEADERS[patch_type], encode(body))
         return codec.decode_object(await self._call(request))
 
     async def delete(
-        self,
-        kind: type[Object] | Kind,
-        name: str,
-        namespace: str = "",
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        propagation: str = "",
-        dry_run: bool = False,
+        self, kind: type[Object] | Kind, name: str, namespace: str = "", **options: Unpack[DeleteOptions]
     ) -> None:
         """Delete an object.
 
         Raises:
             ValueError: The name is empty: that would be the whole collection.
         """
-        request = _delete_request(
-            kind,
-            namespace,
-            name,
-            uid,
-            resource_version=resource_version,
-            grace_period_seconds=grace_period_seconds,
-            propagation=propagation,
-            dry_run=dry_run,
-        )
-        await self._call(request)
+        await self._call(_delete_request(kind, namespace, name, **options))
 
     async def create_all(
         self, kind: Kind, bodies: Sequence[Mapping[str, Any] | bytes], namespace: str
@@ -232,7 +199,9 @@ class WireCluster(Cluster):
 
     async def delete_all(self, kind: type[Object], objects: Sequence[Deletion]) -> Sequence[ApiError | None]:
         """Delete objects of one kind."""
-        return _failures(await self.exchange_all([_delete_request(kind, *one) for one in objects]))
+        return _failures(
+            await self.exchange_all([_delete_request(kind, one.namespace, one.name, uid=one.uid) for one in objects])
+        )
 
     async def raw(
         self,
@@ -328,24 +297,8 @@ def _decoded(codec: Codec[Any], answer: Response) -> Any:
         return error
 
 
-def _delete_request(
-    kind: type[Object] | Kind,
-    namespace: str,
-    name: str,
-    uid: str,
-    *,
-    resource_version: str = "",
-    grace_period_seconds: int | None = None,
-    propagation: str = "",
-    dry_run: bool = False,
-) -> Request:
-    body = delete_options(
-        uid=uid,
-        resource_version=resource_version,
-        grace_period_seconds=grace_period_seconds,
-        propagation=propagation,
-        dry_run=dry_run,
-    )
+def _delete_request(kind: type[Object] | Kind, namespace: str, name: str, **options: Unpack[DeleteOptions]) -> Request:
+    body = delete_options(options)
     if not name:
         raise ValueError(f"deleting {kind_of(kind).name} without a name would delete all of them")
     headers = _JSON_BODY_HEADERS if body else _JSON_HEADERS
@@ -402,6 +355,10 @@ async def _close(stream: AsyncIterator[bytes]) -> None:
     close = getattr(stream, "aclose", None)  # a generator has it, a plain iterator need not
     if close is not None:
         await close()
+
+
+def _parameters(options: ListOptions | WatchOptions) -> dict[str, Any]:
+    return {_PARAMETERS[name]: value for name, value in options.items()}
 
 
 def _dry(dry_run: bool) -> dict[str, list[str]]:

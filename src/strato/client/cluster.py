@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -47,6 +47,48 @@ class WatchEvent(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
 
     type: EventType
     object: T_co
+
+
+PatchBody = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class WatchOptions(TypedDict, total=False):
+    """What of a collection is watched, from when on and for how long."""
+
+    label_selector: str
+    field_selector: str
+    resource_version: str
+    timeout_seconds: int
+
+
+class ListOptions(TypedDict, total=False):
+    """What of a collection is read, and which page of it."""
+
+    label_selector: str
+    field_selector: str
+    resource_version: str
+    limit: int
+    continue_token: str
+
+
+class PatchOptions(TypedDict, total=False):
+    """How an object is patched; by default a merge patch of the object itself."""
+
+    patch_type: PatchType
+    subresource: str
+    field_manager: str
+    dry_run: bool
+
+
+class DeleteOptions(TypedDict, total=False):
+    """How an object is deleted, and only if it is the one with this uid and resource version."""
+
+    uid: str
+    resource_version: str
+    grace_period_seconds: int | None
+    propagation: str
+    """Foreground, Background or Orphan."""
+    dry_run: bool
 
 
 class Binding(NamedTuple):
@@ -111,51 +153,17 @@ class Cluster(Protocol):
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Json: ...
 
     @overload
-    async def list(
-        self,
-        kind: type[V],
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> ListPage[V]: ...
+    async def list(self, kind: type[V], namespace: str = "", **options: Unpack[ListOptions]) -> ListPage[V]: ...
     @overload
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> ListPage[Json]: ...
+    async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage[Json]: ...
 
     @overload
     def watch(
-        self,
-        kind: type[V],
-        namespace: str = "",
-        *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: int = 0,
+        self, kind: type[V], namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent[V]]]: ...
     @overload
     def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: int = 0,
+        self, kind: Kind, namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[Sequence[WatchEvent[Json]]]: ...
 
     @overload
@@ -174,44 +182,17 @@ class Cluster(Protocol):
 
     @overload
     async def patch(
-        self,
-        kind: type[V],
-        name: str,
-        namespace: str,
-        body: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *,
-        patch_type: PatchType = PatchType.MERGE,
-        subresource: str = "",
-        field_manager: str = "",
-        dry_run: bool = False,
+        self, kind: type[V], name: str, namespace: str, body: PatchBody, **options: Unpack[PatchOptions]
     ) -> V: ...
     @overload
     async def patch(
-        self,
-        kind: Kind,
-        name: str,
-        namespace: str,
-        body: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *,
-        patch_type: PatchType = PatchType.MERGE,
-        subresource: str = "",
-        field_manager: str = "",
-        dry_run: bool = False,
+        self, kind: Kind, name: str, namespace: str, body: PatchBody, **options: Unpack[PatchOptions]
     ) -> Json: ...
 
     async def delete(
-        self,
-        kind: type[Object] | Kind,
-        name: str,
-        namespace: str = "",
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
-        propagation: str = "",
-        dry_run: bool = False,
+        self, kind: type[Object] | Kind, name: str, namespace: str = "", **options: Unpack[DeleteOptions]
     ) -> None:
-        """Delete; ``uid``/``resource_version`` are preconditions, ``propagation`` Foreground/Background/Orphan."""
+        """Delete an object."""
 
     at_once: int
     """How many writes a method ``…_all`` should be given. They begin them in order, wait for all, and say of each what

@@ -20,7 +20,7 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.api.status import from_status
-from strato.client.cluster import EventType, Json, ListPage, WatchEvent
+from strato.client.cluster import DeleteOptions, EventType, Json, ListPage, WatchEvent
 from strato.client.specs import SpecSharing
 from strato.errors import ApiError, InternalError
 
@@ -218,19 +218,18 @@ def query_of(**parameters: str | int | bool) -> Query:
     }
 
 
-def delete_options(
-    *, uid: str, resource_version: str, grace_period_seconds: int | None, propagation: str, dry_run: bool
-) -> bytes:
+def delete_options(asked: DeleteOptions) -> bytes:
     """Write the ``DeleteOptions`` body of a delete; empty when nothing is asked."""
     options: Json = {}
-    preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+    guards = (("uid", asked.get("uid")), ("resourceVersion", asked.get("resource_version")))
+    preconditions = {name: value for name, value in guards if value}
     if preconditions:
         options["preconditions"] = preconditions
-    if grace_period_seconds is not None:
+    if (grace_period_seconds := asked.get("grace_period_seconds")) is not None:
         options["gracePeriodSeconds"] = grace_period_seconds
-    if propagation:
+    if propagation := asked.get("propagation"):
         options["propagationPolicy"] = propagation
-    if dry_run:
+    if asked.get("dry_run"):
         options["dryRun"] = ["All"]
     return msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", **options}) if options else b""
 
