@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from strato.api.defaults.members import fill_empty
+
 Json = dict[str, Any]
 
 
 def default_flow_schema(obj: Json) -> None:
     """Default a FlowSchema."""
     spec = obj.get("spec") or {}
-    if spec and not spec.get("matchingPrecedence"):
-        spec["matchingPrecedence"] = 1000
+    if spec:
+        fill_empty(spec, {"matchingPrecedence": 1000})
 
 
 def default_priority_level(obj: Json) -> None:
@@ -28,6 +30,4 @@ def default_priority_level(obj: Json) -> None:
         limited.setdefault("lendablePercent", 0)
         queuing = (limited.get("limitResponse") or {}).get("queuing")
         if queuing is not None:
-            for name, value in (("queues", 64), ("handSize", 8), ("queueLengthLimit", 50)):
-                if not queuing.get(name):
-                    queuing[name] = value
+            fill_empty(queuing, {"queues": 64, "handSize": 8, "queueLengthLimit": 50})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from strato.api.defaults.members import fill, fill_empty
 from strato.api.defaults.pod import canonical_list
 
 Json = dict[str, Any]
@@ -24,6 +25,17 @@ _NODE_INFO = (
 )
 
 
+_CSI_DRIVER = {
+    "attachRequired": True,
+    "podInfoOnMount": False,
+    "storageCapacity": False,
+    "fsGroupPolicy": "ReadWriteOnceWithFSType",
+    "requiresRepublish": False,
+    "seLinuxMount": False,
+    "volumeLifecycleModes": ["Persistent"],
+}
+
+
 def default_event(event: Json) -> None:
     """Write the members of an event that have no value, as a typed server does."""
     event.setdefault("source", {})
@@ -35,8 +47,7 @@ def default_event(event: Json) -> None:
 
 def default_lease(lease: Json) -> None:
     """Default a Lease."""
-    if lease.get("spec") is None:
-        lease["spec"] = {}
+    fill(lease, {"spec": {}})
 
 
 def default_runtime_class(obj: Json) -> None:
@@ -84,8 +95,7 @@ def default_node(obj: Json) -> None:
 
 def default_config_secret(obj: Json) -> None:
     """Default a secret: its type, and ``stringData`` moved into ``data``."""
-    if not obj.get("type"):
-        obj["type"] = "Opaque"
+    fill_empty(obj, {"type": "Opaque"})
     plain = obj.pop("stringData", None)
     if plain:
         data = obj.get("data")
@@ -98,8 +108,7 @@ def default_config_secret(obj: Json) -> None:
 def default_claim(obj: Json) -> None:
     """Default a PersistentVolumeClaim."""
     spec = obj.setdefault("spec", {})
-    if spec.get("volumeMode") is None:
-        spec["volumeMode"] = "Filesystem"
+    fill(spec, {"volumeMode": "Filesystem"})
     resources = spec.get("resources")
     if resources:
         for section in ("requests", "limits"):
@@ -110,15 +119,12 @@ def default_claim(obj: Json) -> None:
 def default_persistent_volume(obj: Json) -> None:
     """Default a PersistentVolume."""
     spec = obj.setdefault("spec", {})
-    if not spec.get("persistentVolumeReclaimPolicy"):
-        spec["persistentVolumeReclaimPolicy"] = "Retain"
-    if spec.get("volumeMode") is None:
-        spec["volumeMode"] = "Filesystem"
+    fill_empty(spec, {"persistentVolumeReclaimPolicy": "Retain"})
+    fill(spec, {"volumeMode": "Filesystem"})
     if spec.get("capacity"):
         spec["capacity"] = canonical_list(spec["capacity"])
-    host_path = spec.get("hostPath")
-    if host_path is not None and host_path.get("type") is None:
-        host_path["type"] = ""
+    if spec.get("hostPath") is not None:
+        fill(spec["hostPath"], {"type": ""})
 
 
 def default_limit_range(obj: Json) -> None:
@@ -148,44 +154,25 @@ def default_quota(obj: Json) -> None:
 
 def default_priority_class(obj: Json) -> None:
     """Default a PriorityClass."""
-    if not obj.get("preemptionPolicy"):
-        obj["preemptionPolicy"] = "PreemptLowerPriority"
+    fill_empty(obj, {"preemptionPolicy": "PreemptLowerPriority"})
     obj.setdefault("value", 0)
 
 
 def default_role_binding(obj: Json) -> None:
     """Default the groups of a binding's role and subjects."""
-    role = obj.get("roleRef")
-    if role and not role.get("apiGroup"):
-        role["apiGroup"] = "rbac.authorization.k8s.io"
-    for subject in obj.get("subjects") or ():
-        if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
-            subject["apiGroup"] = "rbac.authorization.k8s.io"
+    named = [subject for subject in obj.get("subjects") or () if subject.get("kind") in ("User", "Group")]
+    for one in filter(None, (obj.get("roleRef"), *named)):
+        fill_empty(one, {"apiGroup": "rbac.authorization.k8s.io"})
 
 
 def default_storage_class(obj: Json) -> None:
     """Default a StorageClass."""
-    if not obj.get("reclaimPolicy"):
-        obj["reclaimPolicy"] = "Delete"
-    if not obj.get("volumeBindingMode"):
-        obj["volumeBindingMode"] = "Immediate"
+    fill_empty(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
 
 
 def default_csi_driver(obj: Json) -> None:
     """Default a CSIDriver."""
-    spec = obj.setdefault("spec", {})
-    for name, value in (
-        ("attachRequired", True),
-        ("podInfoOnMount", False),
-        ("storageCapacity", False),
-        ("fsGroupPolicy", "ReadWriteOnceWithFSType"),
-        ("requiresRepublish", False),
-        ("seLinuxMount", False),
-    ):
-        if spec.get(name) is None:
-            spec[name] = value
-    if spec.get("volumeLifecycleModes") is None:
-        spec["volumeLifecycleModes"] = ["Persistent"]
+    fill(obj.setdefault("spec", {}), _CSI_DRIVER)
 
 
 def default_network_policy(obj: Json) -> None:
@@ -195,18 +182,15 @@ def default_network_policy(obj: Json) -> None:
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
     for rule in (*(spec.get("ingress") or ()), *(spec.get("egress") or ())):
         for port in rule.get("ports") or ():
-            if not port.get("protocol"):
-                port["protocol"] = "TCP"
+            fill_empty(port, {"protocol": "TCP"})
 
 
 def default_policy(obj: Json) -> None:
     """Default an admission policy, of either kind."""
     spec = obj.get("spec")
-    if spec is None:
-        return
-    if spec.get("failurePolicy") is None:
-        spec["failurePolicy"] = "Fail"
-    _default_match(spec.get("matchConstraints"))
+    if spec is not None:
+        fill(spec, {"failurePolicy": "Fail"})
+        _default_match(spec.get("matchConstraints"))
 
 
 def default_policy_binding(obj: Json) -> None:
@@ -217,28 +201,20 @@ def default_policy_binding(obj: Json) -> None:
 def _default_match(resources: Json | None) -> None:
     if resources is None:
         return
-    for name, value in (("matchPolicy", "Equivalent"), ("namespaceSelector", {}), ("objectSelector", {})):
-        if resources.get(name) is None:
-            resources[name] = value
+    fill(resources, {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}})
     for rule in (*(resources.get("resourceRules") or ()), *(resources.get("excludeResourceRules") or ())):
-        if rule.get("scope") is None:
-            rule["scope"] = "*"
+        fill(rule, {"scope": "*"})
 
 
 def default_webhooks(obj: Json) -> None:
     """Default webhook configurations."""
     for hook in obj.get("webhooks") or ():
-        for name, value in (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent"), ("timeoutSeconds", 10)):
-            if hook.get(name) is None:
-                hook[name] = value
-        for name in ("namespaceSelector", "objectSelector"):
-            if hook.get(name) is None:
-                hook[name] = {}
-        if obj.get("kind") == "MutatingWebhookConfiguration" and hook.get("reinvocationPolicy") is None:
-            hook["reinvocationPolicy"] = "Never"
+        fill(hook, {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10})
+        fill(hook, {"namespaceSelector": {}, "objectSelector": {}})
+        if obj.get("kind") == "MutatingWebhookConfiguration":
+            fill(hook, {"reinvocationPolicy": "Never"})
         service = (hook.get("clientConfig") or {}).get("service")
-        if service and service.get("port") is None:
-            service["port"] = 443
+        if service:
+            fill(service, {"port": 443})
         for rule in hook.get("rules") or ():
-            if rule.get("scope") is None:
-                rule["scope"] = "*"
+            fill(rule, {"scope": "*"})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from strato.api.defaults.members import fill_empty
+
 Json = dict[str, Any]
 
 _FOR_CLUSTER_IPS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
@@ -12,22 +14,16 @@ _FOR_CLUSTER_IPS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 def default_service(obj: Json) -> None:
     """Default a service."""
     spec = obj.setdefault("spec", {})
-    kind = spec.get("type")
-    if not kind:
-        kind = spec["type"] = "ClusterIP"
-    if not spec.get("sessionAffinity"):
-        spec["sessionAffinity"] = "None"
+    fill_empty(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
+    kind = spec["type"]
     if spec["sessionAffinity"] == "ClientIP":
         spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {}).setdefault("timeoutSeconds", 10800)
     for port in spec.get("ports") or ():
-        if not port.get("protocol"):
-            port["protocol"] = "TCP"
-        if not port.get("targetPort"):
-            port["targetPort"] = port.get("port", 0)
-    if kind != "ExternalName" and not spec.get("internalTrafficPolicy"):
-        spec["internalTrafficPolicy"] = "Cluster"
-    if kind in ("NodePort", "LoadBalancer") and not spec.get("externalTrafficPolicy"):
-        spec["externalTrafficPolicy"] = "Cluster"
+        fill_empty(port, {"protocol": "TCP", "targetPort": port.get("port", 0)})
+    if kind != "ExternalName":
+        fill_empty(spec, {"internalTrafficPolicy": "Cluster"})
+    if kind in ("NodePort", "LoadBalancer"):
+        fill_empty(spec, {"externalTrafficPolicy": "Cluster"})
     if kind == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
@@ -83,5 +79,4 @@ def default_endpoints(obj: Json) -> None:
     """Default endpoints."""
     for subset in obj.get("subsets") or ():
         for port in subset.get("ports") or ():
-            if not port.get("protocol"):
-                port["protocol"] = "TCP"
+            fill_empty(port, {"protocol": "TCP"})

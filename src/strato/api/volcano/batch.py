@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from strato.api import batch
 from strato.api.core.pod import PodTemplateSpec
 from strato.api.core.volumes import PersistentVolumeClaimSpec
 from strato.api.meta import Object, ObjectMeta, View
-from strato.api.shapes import EMPTY, ObjectReference
+from strato.api.shapes import EMPTY
 from strato.api.volcano.scheduling import NetworkTopologySpec
 
 
@@ -132,29 +133,14 @@ class JobTemplateSpec(View, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class CronJobSpec(View, frozen=True, kw_only=True):
-    """``spec``."""
+class CronJobSpec(batch.CronJobSpec, frozen=True, kw_only=True):
+    """``spec``: as of Kubernetes' own, with jobs of this group."""
 
-    schedule: str = ""
-    time_zone: str | None = None
-    starting_deadline_seconds: int | None = None
-    concurrency_policy: str = "Allow"
-    suspend: bool = False
-    job_template: JobTemplateSpec = JobTemplateSpec()
-    successful_jobs_history_limit: int = 3
-    failed_jobs_history_limit: int = 1
-
-
-class CronJobStatus(View, frozen=True, kw_only=True):
-    """``status``."""
-
-    active: tuple[ObjectReference, ...] = ()
-    last_schedule_time: str | None = None
-    last_successful_time: str | None = None
+    job_template: JobTemplateSpec = JobTemplateSpec()  # type: ignore[assignment]  # in the place of the other group's
 
 
 class CronJob(Object, frozen=True, kw_only=True):
     """A Volcano cron job."""
 
     spec: CronJobSpec = CronJobSpec()
-    status: CronJobStatus = CronJobStatus()
+    status: batch.CronJobStatus = batch.CronJobStatus()
