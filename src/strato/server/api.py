@@ -126,6 +126,22 @@ class ApiServer(Handler):
         if access.tokens is not None:
             access.tokens.use_objects(self.state.latest)
         self._pods = Served(catalog.POD)
+        self._verbs: Mapping[str, Action] = {
+            "get": self._reader.get,
+            "list": self._reader.list,
+            "watch": self._reader.watch,
+            "create": self._writer.create,
+            "update": self._writer.update,
+            "patch": self._writer.patch,
+            "delete": self._deleter.delete,
+            "deletecollection": self._deleter.delete_collection,
+        }
+        self._pod_verbs: Mapping[tuple[str, str], Action] = {
+            ("create", "binding"): self._binder.bind,
+            ("get", "log"): self._logs.read,
+            ("create", "eviction"): self._evictor.evict,
+            **{(verb, sub): self._streams.connect for verb in ("get", "create") for sub in _STREAMS},
+        }
         self._routes = Routes()
         self._counts: dict[tuple[str, str, str, int], int] = {}
 
@@ -322,7 +338,7 @@ class ApiServer(Handler):
         kind = served.kind
         if target.subresource:
             return self._subresource_action(target, served, verb)
-        if verb not in kind.verbs or (verb in _OBJECT_VERBS) is not bool(target.name):
+        if verb not in self._verbs or verb not in kind.verbs or (verb in _OBJECT_VERBS) is not bool(target.name):
             raise _not_allowed(served, verb)
         if verb == "create" and served.is_terminating:
             raise MethodNotAllowed("create not allowed while custom resource definition is terminating")
@@ -334,48 +350,19 @@ class ApiServer(Handler):
             return self._metrics.answer
         if verb == "create" and self._reviews.answers(kind):
             return self._reviews.answer
-        match verb:
-            case "get":
-                return self._reader.get
-            case "list":
-                return self._reader.list
-            case "watch":
-                return self._reader.watch
-            case "create":
-                return self._writer.create
-            case "update":
-                return self._writer.update
-            case "patch":
-                return self._writer.patch
-            case "delete":
-                return self._deleter.delete
-            case "deletecollection":
-                return self._deleter.delete_collection
-        raise _not_allowed(served, verb)
+        return self._verbs[verb]
 
     def _subresource_action(self, target: ResourcePath, served: Served, verb: str) -> Action:
         kind, sub = served.kind, target.subresource
         if sub == "proxy" and kind in (catalog.POD, catalog.SERVICE):
             return self._proxy.handle
         if (sub == "status" and kind.has_status) or (sub == "approval" and sub in kind.subresources):
-            match verb:
-                case "get":
-                    return self._reader.get
-                case "update":
-                    return self._writer.update
-                case "patch":
-                    return self._writer.patch
+            if verb in ("get", "update", "patch"):
+                return self._verbs[verb]
         elif sub == "scale" and kind.scale_paths is not None:
             return lambda request, target, served: self._scale.handle(request, target, served, verb)
-        elif kind.group == "" and kind.plural == "pods":
-            if sub == "binding" and verb == "create":
-                return self._binder.bind
-            if sub == "log" and verb == "get":
-                return self._logs.read
-            if sub == "eviction" and verb == "create":
-                return self._evictor.evict
-            if sub in _STREAMS and verb in ("get", "create"):
-                return self._streams.connect
+        elif kind is catalog.POD and (action := self._pod_verbs.get((verb, sub))) is not None:
+            return action
         elif sub == "token" and verb == "create" and kind is catalog.SERVICEACCOUNT:
             return self._tokens.create
         elif kind.group == "" and kind.plural == "namespaces" and sub == "finalize" and verb == "update":

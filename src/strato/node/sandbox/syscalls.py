@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+_SINCE_424 = (
+    424,
+    "pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen "
+    "fsconfig fsmount fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 process_madvise "
+    "epoll_pwait2 mount_setattr quotactl_fd landlock_create_ruleset landlock_add_rule "
+    "landlock_restrict_self memfd_secret process_mrelease futex_waitv set_mempolicy_home_node cachestat "
+    "fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmount lsm_get_self_attr "
+    "lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat "
+    "open_tree_attr file_getattr file_setattr",
+)
+"""The same on all architectures."""
 _RUNS = {
     "x86_64": (
         (
@@ -42,16 +53,7 @@ _RUNS = {
             "bpf execveat userfaultfd membarrier mlock2 copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc "
             "pkey_free statx io_pgetevents rseq",
         ),
-        (
-            424,
-            "pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen "
-            "fsconfig fsmount fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 process_madvise "
-            "epoll_pwait2 mount_setattr quotactl_fd landlock_create_ruleset landlock_add_rule "
-            "landlock_restrict_self memfd_secret process_mrelease futex_waitv set_mempolicy_home_node cachestat "
-            "fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmount lsm_get_self_attr "
-            "lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat "
-            "open_tree_attr file_getattr file_setattr",
-        ),
+        _SINCE_424,
     ),
     "aarch64": (
         (
@@ -90,16 +92,7 @@ _RUNS = {
             "renameat2 seccomp getrandom memfd_create bpf execveat userfaultfd membarrier mlock2 copy_file_range "
             "preadv2 pwritev2 pkey_mprotect pkey_alloc pkey_free statx io_pgetevents rseq kexec_file_load",
         ),
-        (
-            424,
-            "pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen "
-            "fsconfig fsmount fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 process_madvise "
-            "epoll_pwait2 mount_setattr quotactl_fd landlock_create_ruleset landlock_add_rule "
-            "landlock_restrict_self memfd_secret process_mrelease futex_waitv set_mempolicy_home_node cachestat "
-            "fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmount lsm_get_self_attr "
-            "lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat "
-            "open_tree_attr file_getattr file_setattr",
-        ),
+        _SINCE_424,
     ),
 }
 """Runs of consecutive numbers: the first, and the names from there on."""
