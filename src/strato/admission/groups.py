@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from strato.admission.pods import ResourceGroup
 from strato.api import yamltext
+from strato.api.meta import Json
 from strato.errors import InvalidInput, Problem, one_line
-
-Json = dict[str, Any]
 
 _KEYS = ("annotation", "namespace", "")
 

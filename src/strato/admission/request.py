@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from strato.api.kinds import Kind
+from strato.api.meta import Json as Json
 from strato.api.wire import User
 from strato.errors import Forbidden
-
-Json = dict[str, Any]
 
 
 class Operation(StrEnum):

@@ -11,13 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from strato.api import names
-from strato.api.meta import Condition, Object, View
+from strato.api.meta import Condition, Json, Object, View
 from strato.api.quantity import InvalidQuantity, parse
 from strato.api.shapes import LabelSelector
 from strato.api.status import invalid_value, not_supported, required
 from strato.errors import Cause
-
-Json = dict[str, Any]
 
 
 class MetricTarget(View, frozen=True, kw_only=True):

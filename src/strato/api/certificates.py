@@ -8,17 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from strato.api import names
-from strato.api.meta import Condition, Object, View
+from strato.api.meta import Condition, Json, Object, View
 from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required
 from strato.errors import Cause
 
 if TYPE_CHECKING:
     from cryptography import x509
 
-Json = dict[str, Any]
 CLIENT: Final = "kubernetes.io/kube-apiserver-client"
 KUBELET_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"

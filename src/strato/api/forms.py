@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from strato.api import autoscaling, catalog
 from strato.api.kinds import Kind
+from strato.api.meta import Json
 from strato.api.status import invalid_value, required
 from strato.errors import Cause
 
-Json = dict[str, Any]
 _EMPTY = (None, "", 0)
 
 

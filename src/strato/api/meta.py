@@ -6,9 +6,12 @@ take defaults. They are read-only views; writes are creates of plain JSON and pa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+
+Json = dict[str, Any]
+"""A whole object as decoded JSON, or a part of one. The one place where Any is the honest type."""
 
 
 class View(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True):

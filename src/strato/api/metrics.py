@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from strato.api.meta import Object, View
+from strato.api.meta import Json, Object, View
 from strato.api.quantity import NANO, InvalidQuantity, parse
 from strato.api.shapes import EMPTY
 
-Json = dict[str, Any]
 USAGE_RATIO: Final = "strato.dev/usage-ratio"
 """Pod annotation: what its containers use on a hollow node, as a multiple of what they request (a number ≥ 0)."""
 WINDOW_SECONDS: Final = 15.0

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from strato.api.counted import names_text
+from strato.api.meta import Json
 from strato.api.quantity import resource_text
 from strato.cli.output import fitted_table
-
-Json = dict[str, Any]
 
 
 def decisions_text(decided: Json) -> str:

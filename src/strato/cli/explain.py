@@ -6,10 +6,11 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from strato.api.meta import Json
 from strato.cli.connect import with_cluster
 from strato.cli.inputs import INPUT_FILE
 from strato.cli.output import output_option, text_of
@@ -36,8 +37,6 @@ _ALIASES = {
     "daemonset": ("daemonsets", "ds"),
 }
 _KINDS = {word: kind for kind, aliases in _ALIASES.items() for word in (kind, *aliases)}
-
-Json = dict[str, Any]
 
 
 @click.command()

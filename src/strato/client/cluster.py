@@ -14,14 +14,12 @@ from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar, Unpac
 import msgspec
 
 from strato.api.kinds import Kind
+from strato.api.meta import Json as Json
 from strato.api.meta import Object
 from strato.errors import ApiError
 
 V = TypeVar("V", bound=Object)
 T_co = TypeVar("T_co", covariant=True)
-
-Json = dict[str, Any]
-"""A whole object as decoded JSON. The one place where Any is the honest type."""
 
 
 class PatchType(StrEnum):

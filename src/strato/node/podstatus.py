@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from strato.api.meta import Json
 from strato.clock import format_time
 from strato.node.restarts import ALWAYS, NEVER
 
-Json = dict[str, Any]
 State = Literal["waiting", "running", "terminated"]
 
 CREATING, INITIALIZING, CRASH_LOOP = "ContainerCreating", "PodInitializing", "CrashLoopBackOff"

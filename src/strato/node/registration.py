@@ -6,15 +6,13 @@ import contextlib
 import platform
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from strato.api import catalog
 from strato.api.core import NodeCondition
+from strato.api.meta import Json
 from strato.client.cluster import Cluster, PatchType
 from strato.errors import AlreadyExists, NotFound
 from strato.node.podstatus import time_text
-
-Json = dict[str, Any]
 
 KUBELET_VERSION = "v1.36.0"
 """The kubelet release whose behaviour these nodes follow; shown by ``kubectl get nodes``."""

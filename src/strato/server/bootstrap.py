@@ -7,13 +7,11 @@ them); each component has a role with what it needs and no more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from strato.api import certificates
 from strato.api.claims import LOCAL_PROVISIONER
+from strato.api.meta import Json
 from strato.api.wire import User
-
-Json = dict[str, Any]
 
 
 def node(name: str) -> User:

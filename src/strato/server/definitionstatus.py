@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from strato.api.meta import Json
 from strato.api.status import invalid_value
 from strato.clock import format_time
 from strato.errors import Cause
@@ -22,8 +23,6 @@ _NAMES = (
     ("kind", "Kind", "kinds"),
     ("listKind", "ListKind", "kinds"),
 )
-
-Json = dict[str, Any]
 
 
 def condition(crd: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ import msgspec
 
 from strato.api import catalog, defaults, validation
 from strato.api.kinds import Kind
+from strato.api.meta import Json as Json
 from strato.api.status import invalid, invalid_value
 from strato.api.wire import Request
 from strato.clock import Clock, format_time
@@ -26,8 +27,6 @@ _decode = msgspec.json.Decoder().decode
 _read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 _canonical: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
-
-Json = dict[str, Any]
 
 
 def read_typed(kind: Kind, request: Request) -> Json:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from strato.api.meta import Json
 from strato.lru import LruCache
 from strato.server.schema.structural import StructuralSchema
 from strato.server.snapshot import Change, Row, Snapshot
@@ -27,7 +28,6 @@ _KEPT_BYTES = 32 << 20
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _SHOWN_METADATA = ("labels", "annotations")
 """Of the metadata, what a webhook may change."""
-Json = dict[str, Any]
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 

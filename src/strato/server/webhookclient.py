@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from strato.api import catalog
 from strato.api.kinds import Kind
+from strato.api.meta import Json
 from strato.errors import StratoError, TooManyRequests, UsageError, one_line
 from strato.http.client import Disconnected, Origin, Unsendable
 from strato.http.fetch import Message, limited, message
@@ -32,9 +33,6 @@ CALLS_MAX = 512
 _POOLS_MAX = 64
 """Webhooks whose connections are kept."""
 _HEADERS = (("Content-Type", "application/json"), ("Accept", "application/json"), ("Connection", "keep-alive"))
-
-
-Json = dict[str, Any]
 
 
 class CallFailed(StratoError):

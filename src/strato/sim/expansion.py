@@ -21,7 +21,7 @@ import msgspec
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.kinds import Kind
-from strato.api.meta import ObjectMeta
+from strato.api.meta import Json, ObjectMeta
 from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import Cluster
 from strato.clock import VirtualClock, format_time, run_virtual
@@ -31,7 +31,6 @@ from strato.controllers.cron.variants import KUBERNETES, VOLCANO
 from strato.errors import AlreadyExists, ApiError, NotFound, Problem
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
 
-Json = dict[str, Any]
 Located = tuple[str, Json]
 """Where an object was found, and the object."""
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
-Json = dict[str, Any]
+from strato.api.meta import Json as Json
 
 
 def containers(spec: Json) -> Iterator[Json]:

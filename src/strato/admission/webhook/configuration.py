@@ -11,15 +11,13 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from strato.admission.pods import GATE, MAX_UNAVAILABLE, MIN_AVAILABLE
 from strato.admission.queues import HIERARCHY, WEIGHTS
 from strato.admission.request import Operation
 from strato.admission.webhook.services import SERVICES, Service
 from strato.api import catalog
-
-Json = dict[str, Any]
+from strato.api.meta import Json
 
 TIMEOUT_SECONDS = 10
 

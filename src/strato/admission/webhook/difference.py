@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-Json = dict[str, Any]
+from strato.api.meta import Json
 
 
 def json_patch(before: Any, after: Any) -> list[Json]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import copy
-from typing import Any
 
 import msgspec
 
@@ -12,10 +11,9 @@ from strato.admission.chain import Chain
 from strato.admission.request import AdmissionReader, AdmissionRequest, Denied
 from strato.admission.webhook.difference import json_patch
 from strato.admission.webhook.services import Service
+from strato.api.meta import Json
 from strato.api.wire import User
 from strato.errors import ApiError, BadRequest
-
-Json = dict[str, Any]
 
 API_VERSION = "admission.k8s.io/v1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-Json = dict[str, Any]
+from strato.api.meta import Json
 
 
 def fill(obj: Json, members: Mapping[str, Any]) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 from strato.api.defaults.members import fill, fill_empty
 from strato.api.defaults.pod import canonical_list
-
-Json = dict[str, Any]
-
+from strato.api.meta import Json
 
 _NODE_INFO = (
     "machineID",

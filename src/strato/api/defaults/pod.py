@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from strato.api.meta import Json
 from strato.api.quantity import NANO, InvalidQuantity, canonical, parse
 from strato.lru import memoised
-
-Json = dict[str, Any]
 
 
 def default_pod(pod: Json) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from strato.api.defaults.members import fill_empty
-
-Json = dict[str, Any]
+from strato.api.meta import Json
 
 _FOR_CLUSTER_IPS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from strato.api.defaults.members import fill, fill_empty
 from strato.api.defaults.others import default_claim
 from strato.api.defaults.pod import default_template_spec
-
-Json = dict[str, Any]
+from strato.api.meta import Json
 
 
 def _template(spec: Json) -> None:

@@ -7,11 +7,11 @@ in the order of the fields.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from strato.api import autoscaling, catalog, certificates, names
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
+from strato.api.meta import Json
 from strato.api.validation import (
     admissionregistration,
     clusternetworks,
@@ -25,7 +25,6 @@ from strato.api.validation import (
 from strato.api.validation.metadata import NameCheck, validate_metadata, validate_metadata_update
 from strato.errors import Cause
 
-Json = dict[str, Any]
 Create = Callable[[Json], list[Cause]]
 Update = Callable[[Json, Json], list[Cause]]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from strato.api import cel, names
+from strato.api.meta import Json
 from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required
 from strato.api.validation.webhookclients import client_problems
 from strato.errors import Cause
 
-Json = dict[str, Any]
 _REVIEWS = ("v1", "v1beta1")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from strato.api.meta import Json
 from strato.api.status import forbidden_field, invalid_value, not_supported, required
 from strato.errors import Cause
 
-Json = dict[str, Any]
 _MOST_PRECEDENCE = 10_000
 _MOST_QUEUES = 10_000_000
 _SUBJECTS = ("Group", "ServiceAccount", "User")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from strato.api import names
+from strato.api.meta import Json
 from strato.api.status import TOO_LONG, forbidden_field, invalid_value, required
 from strato.errors import Cause
 
-Json = dict[str, Any]
 NameCheck = Callable[[str], list[str]]
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024

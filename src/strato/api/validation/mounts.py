@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from strato.api.meta import Json
 from strato.api.status import field_not_found, forbidden_field, invalid_value, not_supported, required
 from strato.api.validation.volumes import check_descending
 from strato.errors import Cause
-
-Json = dict[str, Any]
 
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE = ("Disabled", "Enabled", "IfPossible")

@@ -8,13 +8,12 @@ import re
 from typing import Any
 
 from strato.api import names
+from strato.api.meta import Json
 from strato.api.quantity import InvalidQuantity, parse
 from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required, too_long
 from strato.api.validation.metadata import immutable, validate_labels
 from strato.api.validation.persistentvolumes import ACCESS_MODES
 from strato.errors import Cause
-
-Json = dict[str, Any]
 
 CONFIG_MAX_BYTES = 1024 * 1024
 _FIXED_ONCE = {"podCIDR": "spec.podCIDRs", "providerID": "spec.providerID"}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Any
 
 from strato.api import names
+from strato.api.meta import Json
 from strato.api.quantity import NANO, InvalidQuantity, parse
 from strato.api.status import forbidden_field, invalid_value, not_supported, required
 from strato.api.validation.volumes import validate_source
 from strato.errors import Cause
-
-Json = dict[str, Any]
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _PERSISTENT = (

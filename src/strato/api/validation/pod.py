@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from strato.api.meta import Json
 from strato.api.status import forbidden_field, invalid_value
 from strato.api.validation.podspec import validate_pod_spec
 from strato.errors import Cause
-
-Json = dict[str, Any]
 
 _FIXED = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from strato.api import names
+from strato.api.meta import Json
 from strato.api.quantity import NANO, InvalidQuantity, parse
 from strato.api.status import duplicate, field_not_found, forbidden_field, invalid_value, not_supported, required
 from strato.api.validation.metadata import validate_annotations, validate_labels
@@ -13,8 +14,6 @@ from strato.api.validation.security import validate_container_security, validate
 from strato.api.validation.volumes import validate_volumes
 from strato.errors import Cause
 from strato.lru import memoised
-
-Json = dict[str, Any]
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from strato.api import names
+from strato.api.meta import Json
 from strato.api.status import invalid_value, required
 from strato.api.validation.metadata import immutable, validate_labels
 from strato.api.validation.podspec import validate_amounts, validate_toleration
 from strato.errors import Cause
-
-Json = dict[str, Any]
 
 
 def validate_runtime_class(obj: Json) -> list[Cause]:

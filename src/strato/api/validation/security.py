@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
+from strato.api.meta import Json
 from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required, too_long
 from strato.errors import Cause
-
-Json = dict[str, Any]
 
 _LARGEST_ID = 2**31 - 1
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")

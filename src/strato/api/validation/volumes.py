@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from strato.api import names
+from strato.api.meta import Json
 from strato.api.quantity import InvalidQuantity, parse
 from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required
 from strato.errors import Cause
 from strato.lru import memoised
-
-Json = dict[str, Any]
 
 _SOURCES = (
     "emptyDir",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from strato.api.meta import Json
 from strato.api.selectors import InvalidSelector, from_label_selector
 from strato.api.shapes import LabelSelector, LabelSelectorRequirement
 from strato.api.status import invalid_value, not_supported, required
 from strato.api.validation.metadata import immutable
 from strato.api.validation.podspec import validate_template
 from strato.errors import Cause
-
-Json = dict[str, Any]
 
 
 def selector_matches(selector: Json, labels: Json) -> bool:

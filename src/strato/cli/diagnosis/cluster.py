@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from strato.api.meta import Json as Json
 from strato.cli.diagnosis.findings import Finding, problem, warning
 from strato.clock import format_time
-
-Json = dict[str, Any]
 
 OLDEST_MINOR = 30
 """Kubernetes 1.30 is the first that knows all rules of our definitions."""

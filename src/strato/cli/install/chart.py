@@ -17,10 +17,9 @@ import yaml
 
 from strato import __version__
 from strato.api.crds.rules import MINOR_VERSION
+from strato.api.meta import Json
 from strato.cli.install.manifests import Resource, resources
 from strato.cli.install.values import COMMENTS, DEFAULTS
-
-Json = dict[str, Any]
 
 _CONFIG = ".Values.custom.scheduler_config_override | default (.Files.Get .Values.basic.scheduler_config_file)"
 _WHOLE = re.compile(r"""(?<=[:-] )(['"]?)⟦([^⟧]+)⟧\1$""", re.MULTILINE)

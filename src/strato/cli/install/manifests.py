@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from strato.api.meta import Json
 from strato.cli.install import roles
 from strato.cli.install.values import SERVICES, Values
-
-Json = dict[str, Any]
 
 COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "monitoring")
 """Parts of an installation; ``--only`` names them."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-Json = dict[str, Any]
+from strato.api.meta import Json
 
 _RBAC = "rbac.authorization.k8s.io"
 _READ = ("get", "list", "watch")

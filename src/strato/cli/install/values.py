@@ -13,9 +13,8 @@ from typing import Any, Protocol
 
 from strato import __version__
 from strato.api import yamltext
+from strato.api.meta import Json
 from strato.errors import InvalidInput, Problem, one_line
-
-Json = dict[str, Any]
 
 SERVICES = (
     "/jobs/mutate,/jobs/validate,/podgroups/mutate,/podgroups/validate,/pods/mutate,/pods/validate,"

@@ -10,10 +10,11 @@ import json
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 
+from strato.api.meta import Json as Json
 from strato.node.images.references import DIGEST
 from strato.node.images.rootwriter import BadImage
 
@@ -33,8 +34,6 @@ MANIFEST_TYPES = (
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
 """What a registry is asked for."""
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from typing import Any
 
+from strato.api.meta import Json
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Job, PodVerdict, Task
 from strato.scheduler.model.plan import GroupStatus, Plan
 from strato.scheduler.model.tasks import PENDING
 from strato.scheduler.reporting.explain import ranked, untried
-
-Json = dict[str, Any]
 
 
 def to_json(plan: Plan, world: World) -> Json:

@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from strato.api import yamltext
+from strato.api.meta import Json as Json
 from strato.errors import Problem, one_line
 
-Json = dict[str, Any]
 Located = tuple[str, Json]
 """Where an object was found (``file: document 2: items[3]``) and the object."""
 

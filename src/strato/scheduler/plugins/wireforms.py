@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from strato.api.meta import Json
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import CPU, MEMORY, Dimensions
-
-Json = dict[str, Any]
 
 
 def resource(dims: Dimensions, vector: Iterable[int]) -> Json:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
 
+from strato.api.meta import Json
 from strato.api.wire import User
 from strato.clock import Clock, format_micro_time
 from strato.server.audit.policy import Level
 from strato.server.rest.rights import Attributes
-
-Json = dict[str, Any]
 
 _AGENT_CHARS = 1024
 _MASKED = re.compile("token|secret|password|authorization|bearer", re.IGNORECASE)

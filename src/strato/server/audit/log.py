@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from strato.api.meta import Json
 from strato.clock import Clock
 from strato.errors import UsageError, one_line
 from strato.metrics import Sample
@@ -32,8 +33,6 @@ _DEFAULT_MEGABYTES = 100
 _STOP_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
-
-Json = dict[str, Any]
 
 
 class AuditLog:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from strato.api.meta import Json as Json
 from strato.server.fieldmanager.merge import merge, reconcile, remove, with_named_fields
 from strato.server.fieldmanager.paths import FieldSet, difference, intersection, union
 from strato.server.fieldmanager.typed import Comparison, compare, field_set
 from strato.server.fieldmanager.types import Type
 
-Json = dict[str, Any]
 Filter = Callable[[FieldSet], FieldSet]
 
 

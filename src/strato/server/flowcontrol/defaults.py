@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from strato.api.meta import Json
 from strato.server import bootstrap
 
-Json = dict[str, Any]
 AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 """Annotation: "true" where the server may bring the object up to date."""
 EXEMPT, CATCH_ALL = "exempt", "catch-all"

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from strato.api.kinds import Kind
+from strato.api.meta import Json
 from strato.server.openapi import paths, schemas
 from strato.server.openapi.paths import Operation
 from strato.server.schema import shapes
 
-Json = dict[str, Any]
 Sources = Sequence[tuple[Kind, Mapping[str, Any] | None]]
 """Kinds with the schema of their CRD (None for built-in ones)."""
 

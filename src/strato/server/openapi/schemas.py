@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from strato.api.kinds import Kind
+from strato.api.meta import Json
 from strato.server.schema import shapes
 
-Json = dict[str, Any]
 REFERENCE = "#/components/schemas/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 DELETE_OPTIONS, STATUS, PATCH = _META + "DeleteOptions", _META + "Status", _META + "Patch"

@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
+from strato.api.meta import Json
 from strato.server.flowcontrol.timeslice import current
 from strato.server.protobuf.scalars import SCALARS, Scalar
 from strato.server.protobuf.special import RAW, STRUCTURED, raw_json
 from strato.server.protobuf.wire import BYTES, VARINT, blobs, broken, payload, varint
 
-Json = dict[str, Any]
 Read = Callable[[Any, int], Any]
 Store = Callable[[Json, Any, int], None]
 """Put one field's value, read at a depth, into its object."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from strato.api.meta import Json
 from strato.errors import BadRequest
 from strato.server.jsonbodies import decode_json
 from strato.server.protobuf.wire import broken
 
-Json = dict[str, Any]
 _META = "apimachinery.pkg.apis.meta.v1."
 _APIEXTENSIONS = "apiextensions_apiserver.pkg.apis.apiextensions."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
