@@ -220,11 +220,7 @@ async def _download(place: _Place, source: str, target: Path) -> None:
 
 
 def _unpack(reading: int, name: str, target: Path) -> None:
-    """Write the files and folders of an archive below a target, and nowhere else, whatever its entries are called.
-
-    Raises:
-        CopyFailed: An entry leads out, or a file cannot be written.
-    """
+    """Write the files and folders of an archive below a target, and nowhere else, whatever its entries are called."""
     with open(reading, "rb") as end:
         try:
             with tarfile.open(fileobj=end, mode="r|") as archive:

@@ -62,11 +62,7 @@ async def _forward(cluster: HttpCluster, *, namespace: str, target: str, ports: 
 
 
 def _pair(text: str, pod: Json, service: Json | None) -> tuple[int, int]:
-    """Return the local and the remote port that a word names.
-
-    Raises:
-        UsageError: It names none.
-    """
+    """Return the local and the remote port that a word names."""
     left, colon, right = text.partition(":")
     remote = right if colon else left
     number = _of_service(remote, pod, service) if service is not None else _of_pod(remote, pod)

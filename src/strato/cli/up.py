@@ -180,12 +180,7 @@ def down(ctx: click.Context, purge: bool, yes: bool, keep_pods: bool, grace_seco
 
 
 def _ask_to_purge(place: Path) -> None:
-    """Let who sits at a terminal say whether everything is to be deleted; nobody else can be asked.
-
-    Raises:
-        UsageError: There is no terminal.
-        Exit: The answer is no.
-    """
+    """Let who sits at a terminal say whether everything is to be deleted; nobody else can be asked."""
     if not sys.stdin.isatty():
         raise UsageError(f"--purge deletes the cluster of {place} for good and asks first; in a script add --yes")
     if not click.confirm(f"Delete the cluster of {place} with all its jobs, images and keys?"):

@@ -305,11 +305,7 @@ class _Reader:
 
 
 def _checked_server(server: str) -> str:
-    """Return a server's URL in full; as kubectl, a bare ``host:port`` means http.
-
-    Raises:
-        UsageError: It is not the URL of a server.
-    """
+    """Return a server's URL in full; as kubectl, a bare ``host:port`` means http."""
     if not server:
         raise UsageError("is not set")
     url = server if "://" in server else f"http://{server}"

@@ -101,11 +101,7 @@ async def _resize(socket: WebSocket, sizes: AsyncIterator[tuple[int, int]]) -> N
 
 
 def _exit_code(status: bytes) -> int:
-    """Return the exit code that a Status tells.
-
-    Raises:
-        CommandFailed: It tells of something else, or there is none.
-    """
+    """Return the exit code that a Status tells."""
     if not status:
         raise CommandFailed("the connection ended before the command did")
     try:

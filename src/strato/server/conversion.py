@@ -105,11 +105,7 @@ def _portions(objects: Sequence[Json]) -> Iterator[Sequence[Json]]:
 
 
 def _read(answer: bytes, question: Json, version: str, objects: Sequence[Json]) -> list[Json]:
-    """Return the converted objects, checked; their metadata but for labels and annotations are those of the originals.
-
-    Raises:
-        _Unusable: In a real server's words.
-    """
+    """Return the converted objects, checked; but for labels and annotations their metadata are the originals'."""
     try:
         review = msgspec.json.decode(answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -126,11 +126,7 @@ class WebhookClient:
         return pool
 
     def _address(self, service: Mapping[str, Any]) -> tuple[str, int]:
-        """Return where a Service's pods answer on this machine.
-
-        Raises:
-            OSError: There is no such Service, it has no such port, or no pod of it is ready.
-        """
+        """Return where a Service's pods answer on this machine."""
         namespace, name, port = service["namespace"], service["name"], service.get("port") or 443
         found = self._reader.get(catalog.SERVICE, namespace, name)
         if found is None:

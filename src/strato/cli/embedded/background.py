@@ -69,11 +69,7 @@ def own_home(options: EmbeddedOptions, interruption: Interruption, *, foreground
 
 
 def _is_the_same(options: EmbeddedOptions, owner: Owner, *, foreground: bool) -> bool:
-    """Whether the cluster that runs is the one that is wanted.
-
-    Raises:
-        UsageError: It has other options.
-    """
+    """Whether the cluster that runs is the one that is wanted."""
     if owner.activity != "up" or foreground:
         return False
     wanted = msgspec.json.decode(msgspec.json.encode(options))  # as those of the other were noted

@@ -153,11 +153,7 @@ async def _sees_all_pods(cluster: Cluster) -> bool:
 
 
 def _endpoint(sandbox: bool, node: str, directory: Path, port: int, client_ca: Path | None) -> LogEndpoint | None:
-    """Return what to serve of the logs, None when it is not asked for.
-
-    Raises:
-        UsageError: The options do not belong together, or the authority cannot be read.
-    """
+    """Return what to serve of the logs, None when it is not asked for."""
     if not port and client_ca is None:
         return None
     if not sandbox or not port or client_ca is None:

@@ -225,11 +225,7 @@ class AutoscalerController(KeyedController):
         measured: Sequence[PodMetrics],
         current: int,
     ) -> tuple[Proposal, str, Json]:
-        """Return what a metric proposes, what it is called, and how it stands.
-
-        Raises:
-            Unknown: It cannot be had.
-        """
+        """Return what a metric proposes, what it is called, and how it stands."""
         source = metric.resource or metric.container_resource
         if source is None:
             raise Unknown(_no_such_api(metric, namespace))

@@ -58,16 +58,7 @@ def _exec(sock: socket.socket, request: Request) -> None:
     linux.hide_from_tracers()  # the child is a process that the container sees, from its first moment on
     pid = os.fork()
     if pid == 0:
-        container.become(
-            spec,
-            entry,
-            request["argv"],
-            stdin=streams.theirs[0],
-            out=streams.theirs[1],
-            err=streams.theirs[2],
-            terminal=streams.sends_terminal,
-            failed=failed_write,
-        )
+        container.become(spec, entry, request["argv"], streams.theirs, failed_write, streams.sends_terminal)
     for fd in (failed_write, *entry.descriptors):
         os.close(fd)
     streams.close_theirs()

@@ -87,11 +87,8 @@ def become(
     spec: Spec,
     entry: Entry,
     argv: Sequence[str],
-    *,
-    out: int | None,
-    err: int | None,
+    standard: Sequence[int | None],
     failed: int,
-    stdin: int | None = None,
     terminal: socket.socket | None = None,
 ) -> NoReturn:
     """Turn into a process of the container; what goes wrong is written to ``failed``.
@@ -103,10 +100,8 @@ def become(
         spec: Of the container.
         entry: What is joined.
         argv: The program and its arguments.
-        out: Standard output; None is ``/dev/null``, as for the other two.
-        err: Standard error.
+        standard: Its input, output and error output; None is ``/dev/null``.
         failed: Where problems go.
-        stdin: Standard input.
         terminal: Where the other end of a terminal is sent; the process gets this terminal for all three.
     """
     try:
@@ -119,10 +114,10 @@ def become(
         for fd in entry.cgroups:
             os.write(fd, b"0")
         null = os.open("/dev/null", os.O_RDWR)
-        for standard, descriptor in enumerate((stdin, out, err)):
-            os.dup2(null if descriptor is None else descriptor, standard)
+        for place, descriptor in enumerate(standard):
+            os.dup2(null if descriptor is None else descriptor, place)
         if terminal is None:
-            _own_output(spec, has_input=stdin is not None)
+            _own_output(spec, has_input=standard[0] is not None)
         arriving = entry.arriving
         optional = [entry.user] if entry.user is not None else []
         optional += [one.fileno() for one in (arriving, terminal) if one is not None]
@@ -190,11 +185,7 @@ def _be_user(security: dict[str, Any], user_namespace: int | None, newest: int, 
 
 
 def _open_terminal(other_end: socket.socket) -> None:
-    """Get a terminal of the container's own, by the rights of its user, and hand its other end over.
-
-    Raises:
-        RuntimeError: The container has none to give; what lies at its ``/dev/ptmx`` may be anything.
-    """
+    """Get a terminal of the container's own, by the rights of its user, and hand its other end over."""
     try:
         master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -299,11 +299,7 @@ def _seccomp(profile: SeccompProfile | None, profiles: str, *, privileged: bool)
 
 
 def _localhost_program(name: str, profiles: str) -> bytes:
-    """Read and assemble a profile of the operator's.
-
-    Raises:
-        ConfigProblem: It is not there, not below the directory, or not understood.
-    """
+    """Read and assemble a profile of the operator's."""
     if not name or name.startswith("/") or ".." in name.split("/"):
         raise ConfigProblem(f"seccomp profile {name!r} must be a path below {profiles}")
     path = os.path.realpath(os.path.join(profiles, name))

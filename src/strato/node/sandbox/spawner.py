@@ -304,7 +304,7 @@ def _exec(request: Request) -> dict[str, Any]:
     linux.hide_from_tracers()  # the child is a process that the container sees, from its first moment on
     pid = os.fork()
     if pid == 0:
-        container.become(spec, entry, request["argv"], out=out_write, err=out_write, failed=failed_write)
+        container.become(spec, entry, request["argv"], (None, out_write, out_write), failed_write)
     for fd in (out_write, failed_write, *entry.descriptors):
         os.close(fd)
     with open(failed_read, "rb") as failures:

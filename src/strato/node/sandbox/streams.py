@@ -154,11 +154,7 @@ class NodeStreams:
         return socket.socket(fileno=descriptors[0])
 
     def _running(self, uid: str, container: str) -> str:
-        """Return the directory of a container's present run.
-
-        Raises:
-            BadRequest: It has none.
-        """
+        """Return the directory of a container's present run."""
         place = self._node_paths.pod(uid)
         directory = place.attempt(container, place.last_attempt(container))
         begun, ended = (os.path.exists(os.path.join(directory, name)) for name in ("state.json", "exit.json"))

@@ -130,16 +130,7 @@ class _Supervisor:
         # Begun while the root file system is still being built; it waits for the namespaces.
         self._child = os.fork()
         if self._child == 0:
-            container.become(
-                spec,
-                entry,
-                spec["argv"],
-                stdin=streams.theirs[0],
-                out=streams.theirs[1],
-                err=streams.theirs[2],
-                terminal=streams.sends_terminal,
-                failed=exec_write,
-            )
+            container.become(spec, entry, spec["argv"], streams.theirs, exec_write, streams.sends_terminal)
         for fd in (exec_write, *entry.descriptors):
             os.close(fd)
         streams.close_theirs()

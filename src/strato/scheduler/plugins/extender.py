@@ -269,11 +269,7 @@ class Extender(Plugin):
             _log.debug("extender not notified: verb=%s: %s", verb, error)
 
     def _ask(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Post a question.
-
-        Raises:
-            ExtenderFailed: No usable answer; in this cycle nothing more is asked.
-        """
+        """Post a question."""
         if self._silent:
             raise ExtenderFailed("the extender failed a moment ago")
         health: Health = self._world.memory[self._name]
