@@ -257,3 +257,50 @@ def test_a_mutating_policy_that_cannot_be_is_refused(world: World, namespace: st
     said = spoken(world, "create", "-f", "-", stdin=json.dumps({"apiVersion": GROUP, **manifest}))
     for field in ("mutations[0].jsonPatch.expression", "mutations[0].applyConfiguration", "mutations[1].patchType"):
         assert field in said
+
+
+def test_a_policy_asks_the_authorizer(world: World, namespace: str) -> None:
+    account = f"authorizer.serviceAccount('{namespace}', 'robot').group('').resource('configmaps')"
+    rule = {
+        "expression": f"{account}.namespace('{namespace}').name(object.metadata.name).check('update').allowed()",
+        "message": "robot may not change it",
+    }
+    world.kubectl(
+        "create", "role", "robot", "--verb=update", "--resource=configmaps", "--resource-name=m", "-n", namespace
+    )
+    world.kubectl(
+        "create", "rolebinding", "robot", "--role=robot", f"--serviceaccount={namespace}:robot", "-n", namespace
+    )
+    with stored(world, policy(namespace, validations=[rule]), binding(namespace, "Deny")):
+        names = (f"n{number}" for number in range(1000))
+        eventually(
+            lambda: "robot may not change it" in create(world, namespace, next(names)),
+            what="the policy refuses",
+            every=0.5,
+        )
+        assert "created" in create(world, namespace, "m")
+
+
+def test_a_policy_sees_its_own_version(world: World, namespace: str) -> None:
+    rule = {
+        "expression": "object.spec.targetCPUUtilizationPercentage < 50",
+        "messageExpression": "string(object.spec.targetCPUUtilizationPercentage) + ' is too much'",
+    }
+    manifest = policy(namespace, validations=[rule])
+    resources = {"apiGroups": ["autoscaling"], "apiVersions": ["v1"], "resources": ["horizontalpodautoscalers"]}
+    manifest["spec"]["matchConstraints"]["resourceRules"] = [{"operations": ["CREATE"], **resources}]
+    target = {"type": "Utilization", "averageUtilization": 70}
+    spec = {
+        "maxReplicas": 3,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+    }
+    kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+    with stored(world, manifest, binding(namespace, "Deny")):
+        names = (f"h{number}" for number in range(1000))
+
+        def said() -> str:
+            metadata = {"name": next(names), "namespace": namespace}
+            return spoken(world, "create", "-f", "-", stdin=json.dumps({**kind, "metadata": metadata, "spec": spec}))
+
+        eventually(lambda: "70 is too much" in said(), what="the policy sees the version of its rule", every=0.5)

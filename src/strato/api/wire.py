@@ -24,6 +24,14 @@ class User(msgspec.Struct, frozen=True, cache_hash=True):
     """What else is known of the user: key and values."""
 
 
+def service_account(
+    namespace: str, name: str, uid: str = "", extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+) -> User:
+    """Return the user that a service account is."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return User(f"system:serviceaccount:{namespace}:{name}", groups, uid, extra)
+
+
 class Request(msgspec.Struct, array_like=True):
     """One request. Header names are lower case; ``path`` is decoded and carries no query."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from strato.api.wire import Request
 from tests.server.asking import ADMIN, MERGE, Client
+from tests.server.test_rights import JANE, give, make
 from tests.server.webhookserver import Json
 
 from .configuring import GROUP, MAPS, config_map, rule, serving
@@ -267,3 +268,42 @@ async def test_types_of_schemas_that_hold_themselves_are_looked_at(client: Clien
     found = await client.ask("GET", f"{GROUP}/validatingadmissionpolicies/p")
     (warning,) = found["status"]["typeChecking"]["expressionWarnings"]
     assert "undefined field 'nothing'" in warning["warning"]
+
+
+ALLOWED = [
+    ("authorizer.requestResource.check('create').allowed()", True),
+    ("authorizer.requestResource.check('delete').allowed()", False),
+    ("authorizer.group('').resource('configmaps').namespace('default').name('m').check('create').allowed()", True),
+    ("authorizer.group('').resource('configmaps').namespace('other').check('create').allowed()", False),
+    ("authorizer.group('').resource('pods').subresource('exec').namespace('default').check('create').allowed()", False),
+    ("authorizer.path('/version').check('get').allowed()", True),
+    ("authorizer.path('/metrics').check('get').allowed()", False),
+    ("authorizer.serviceAccount('default', 'robot').path('/version').check('get').allowed()", True),
+    ("authorizer.serviceAccount('default', 'robot').requestResource.check('get').allowed()", False),
+    (
+        "authorizer.serviceAccount('default', 'robot').group('').resource('secrets').namespace('default')"
+        ".labelSelector('a=b').fieldSelector('metadata.name=x').check('get').allowed()",
+        False,
+    ),
+    ("authorizer.requestResource.check('create').reason() != ''", True),
+    ("authorizer.requestResource.check('create').errored()", False),
+    ("authorizer.requestResource.check('create').error() == ''", True),
+]
+
+
+@pytest.mark.parametrize(("expression", "holds"), ALLOWED)
+async def test_expressions_ask_the_authorizer(expression: str, holds: bool) -> None:
+    server = make()
+    admin = Client(server)
+    await give(server, ["create"], ["configmaps"], namespace="default")
+    await define(admin, {"expression": expression})
+    await bind(admin)
+    made = await Client(server, JANE).send("POST", MAPS, config_map())
+    assert made.status == (201 if holds else 422)
+
+
+@pytest.mark.parametrize("expression", ["authorizer.path('').check('get').allowed()", "authorizer.check('get')"])
+async def test_unfinished_questions_are_errors(client: Client, expression: str) -> None:
+    await define(client, {"expression": expression})
+    await bind(client)
+    await client.ask("POST", MAPS, config_map(), code=422)

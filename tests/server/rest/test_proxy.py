@@ -153,3 +153,19 @@ async def test_a_head_has_no_body(world: World) -> None:
 async def test_so_many_are_passed_on_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_PROXIED", 0)
     assert (await world.ask("pods/p:90/proxy/"))[0] == 429
+
+
+async def test_policies_refuse_connections(world: World) -> None:
+    client, group = Client(world.server), "/apis/admissionregistration.k8s.io/v1"
+    rules = [{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/proxy"]}]
+    spec = {
+        "matchConstraints": {"resourceRules": rules},
+        "validations": [{"expression": "object.kind == 'PodProxyOptions' && object.path != 'secret'"}],
+    }
+    await client.ask("POST", f"{group}/validatingadmissionpolicies", {"metadata": {"name": "p"}, "spec": spec})
+    bound = {"policyName": "p", "validationActions": ["Deny"]}
+    path = f"{group}/validatingadmissionpolicybindings"
+    await client.ask("POST", path, {"metadata": {"name": "p"}, "spec": bound})
+    status, content, _ = await world.ask("pods/p/proxy/secret")
+    assert (status, "denied request: failed expression" in content) == (422, True)
+    assert (await world.ask("pods/p/proxy/open"))[0] == 200

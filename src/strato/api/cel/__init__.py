@@ -15,6 +15,7 @@ Own code, where a library would do: the one that exists (cel-python) takes a hun
 for a rule (2.5 ms), of which a job meets dozens each time it is written, and it needs two compiled packages.
 """
 
+from strato.api.cel.authorization import Authorizer, Decision, Question
 from strato.api.cel.compiler import compile_expression
 from strato.api.cel.cost import OBJECT_LIMIT, CostExceeded, Meter, budget, pause
 from strato.api.cel.libraries import duration, timestamp
@@ -35,7 +36,9 @@ from strato.api.cel.values import (
 
 __all__ = [
     "OBJECT_LIMIT",
+    "Authorizer",
     "CostExceeded",
+    "Decision",
     "Env",
     "EvaluationError",
     "MalformedExpression",
@@ -43,6 +46,7 @@ __all__ = [
     "Meter",
     "Optional",
     "Program",
+    "Question",
     "UnsupportedExpression",
     "Version",
     "budget",

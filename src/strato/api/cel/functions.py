@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from strato.api.cel import libraries
+from strato.api.cel import authorization, libraries
 from strato.api.cel.cost import charge, charge_for
 from strato.api.cel.operators import at_most, equal, plus, whole
 from strato.api.cel.values import NONE, EvaluationError, Optional, Version, no_overload, quantity, semver
@@ -205,6 +205,7 @@ def _compare(left: Any, right: Any) -> int:
 METHODS = _table(
     {
         **libraries.METHODS,
+        **authorization.METHODS,
         "size": [((_SIZED,), len)],
         "startsWith": [((str, str), str.startswith)],
         "endsWith": [((str, str), str.endswith)],

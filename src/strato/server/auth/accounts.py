@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from strato.api import catalog
 from strato.api.kinds import Kind
-from strato.api.wire import User
+from strato.api.wire import User, service_account
 from strato.clock import Clock, parse_time
 from strato.errors import UsageError
 from strato.lru import LruCache
@@ -103,7 +103,7 @@ class AccountTokens:
             "jti": token_id,
             "kubernetes.io": private,
             "nbf": now,
-            "sub": user_name(metadata["namespace"], metadata["name"]),
+            "sub": service_account(metadata["namespace"], metadata["name"]).name,
         }
         signed = f"{self._header}.{_pack(msgspec.json.encode(claims))}"
         r, s = decode_dss_signature(self._key.sign(signed.encode(), _SHA))
@@ -149,8 +149,7 @@ class AccountTokens:
             if name != "Secret":
                 extra.append((f"authentication.kubernetes.io/{name.lower()}-name", (bound["name"],)))
                 extra.append((f"authentication.kubernetes.io/{name.lower()}-uid", (bound["uid"],)))
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-        return User(user_name(namespace, account["name"]), groups, account["uid"], tuple(sorted(extra)))
+        return service_account(namespace, account["name"], account["uid"], tuple(sorted(extra)))
 
     def _is_there(self, kind: Kind, namespace: str, wanted: Json, now: float) -> bool:
         """Whether an object is the same one still, and did not have to be gone by now."""
@@ -173,11 +172,6 @@ class AccountTokens:
         except (InvalidSignature, ValueError):
             return None
         return claims
-
-
-def user_name(namespace: str, name: str) -> str:
-    """Return the name a service account has as a user."""
-    return f"system:serviceaccount:{namespace}:{name}"
 
 
 def _load_or_make(path: Path | None) -> ec.EllipticCurvePrivateKey:

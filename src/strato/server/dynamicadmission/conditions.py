@@ -10,8 +10,11 @@ from strato.admission import AdmissionRequest
 from strato.api import cel
 from strato.api.kinds import Kind
 from strato.api.validation.admissionregistration import MUTATION_TYPES
+from strato.api.wire import service_account
 from strato.lru import memoised
+from strato.server.dynamicadmission.equivalence import as_matched
 from strato.server.dynamicadmission.matching import Json
+from strato.server.dynamicadmission.sources import Permissions, World
 from strato.server.flowcontrol import timeslice
 from strato.server.flowcontrol.dispatch import Steps
 from strato.server.flowcontrol.waiting import Costly
@@ -87,30 +90,46 @@ class Variables(Mapping[str, Any]):
 
 
 def environment(
-    request: AdmissionRequest, matched: Kind, namespace: Json | None, params: Json | None = None
+    request: AdmissionRequest,
+    matched: Kind,
+    world: World,
+    namespace: Json | None,
+    params: Json | None = None,
 ) -> dict[str, Any]:
     """Return what expressions see of a write.
 
     Args:
         request: The write.
         matched: The kind as which it matched.
+        world: Whose authorizer expressions may ask.
         namespace: That of the object, as it is stored.
         params: An object with parameters.
     """
+    new, old = as_matched(world.registry, request, matched)
     return {
-        "object": in_version(request.object, matched),
-        "oldObject": in_version(request.old_object, matched),
+        "authorizer": _asking(request, world.authorizer),
+        "object": new,
+        "oldObject": old,
         "request": described(request, matched),
         "namespaceObject": namespace,
         "params": params,
     }
 
 
-def in_version(obj: Json | None, kind: Kind) -> Json | None:
-    """Return an object in another version of its kind, where it has one."""
-    if obj is None or obj.get("kind") != kind.name or obj.get("apiVersion") == kind.api_version:
-        return obj
-    return {**obj, "apiVersion": kind.api_version}
+def _asking(request: AdmissionRequest, authorizer: Permissions | None) -> cel.Authorizer:
+    """Return the variable ``authorizer`` of a write."""
+    kind = request.kind
+    requested = cel.Question(None, "", kind.group, kind.plural, request.subresource, request.namespace, request.name)
+
+    def ask(question: cel.Question, verb: str) -> cel.Decision:
+        user = request.user if question.account is None else service_account(*question.account)
+        if authorizer is None or user is None:
+            return cel.Decision(allowed=True)
+        about = (verb, question.group, question.resource, question.subresource, question.namespace, question.name)
+        asked = (user, *about, question.path, question.fields)
+        return cel.Decision(authorizer.allows(*asked), authorizer.reason(*asked))
+
+    return cel.Authorizer(ask, requested)
 
 
 def described(request: AdmissionRequest, matched: Kind) -> Json:

@@ -1,8 +1,8 @@
-"""Which writes a webhook or a policy is about: rules, scopes, selectors, versions that are equivalent."""
+"""Which writes a webhook or a policy is about: rules, scopes, selectors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,8 +150,3 @@ def _labels(obj: Json | None) -> Mapping[str, str]:
     metadata = (obj or {}).get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     return labels if isinstance(labels, dict) else {}
-
-
-def equivalents(kind: Kind, kinds: Sequence[Kind]) -> tuple[Kind, ...]:
-    """Return the same resource in its other versions."""
-    return tuple(one for one in kinds if one is not kind and one.plural == kind.plural and one.group == kind.group)

@@ -18,6 +18,7 @@ from strato.clock import format_time
 from strato.errors import ApiError, Cause, Unavailable
 from strato.server.dynamicadmission.bindings import Invocation, invocations
 from strato.server.dynamicadmission.conditions import Failed, Variables, environment, evaluate, matches
+from strato.server.dynamicadmission.equivalence import converted
 from strato.server.dynamicadmission.matching import Json
 from strato.server.dynamicadmission.reinvocation import Reinvocation
 from strato.server.dynamicadmission.sources import Policy, World
@@ -105,11 +106,12 @@ class Mutations:
     ) -> bool:
         """Apply the mutations of a policy to the object of ``subject``; return whether there were any."""
         params = None if isinstance(invocation.params, Failed) else invocation.params
-        spec, evaluated = policy.spec, False
+        spec, matched, registry = policy.spec, invocation.matched, self._world.registry
+        evaluated = False
 
         def visible() -> dict[str, Any]:
             """Return what expressions see, now that the mutations before are applied."""
-            env = environment(subject, invocation.matched, namespace, params)
+            env = environment(subject, matched, self._world, namespace, params)
             env["variables"] = Variables(spec.get("variables") or (), env)
             return env
 
@@ -123,8 +125,9 @@ class Mutations:
             if subject.object is None:
                 break
             try:
-                made = self._mutated(mutation, visible(), subject.object, invocation.matched)
-                subject.object = self._check(made)
+                obj = converted(registry, subject.object, subject.kind, matched)
+                made = self._mutated(mutation, visible(), obj, matched)
+                subject.object = self._check(converted(registry, made, matched, subject.kind))
                 evaluated = True
             except (Failed, cel.CostExceeded) as error:
                 failures.append(str(error))

@@ -52,7 +52,7 @@ def decide(
             if not policy.fails_open:
                 decided = _denied(decided, policy, binding, request, Denial(f"failed to configure binding: {params}"))
             continue
-        env = environment(request, matched, namespace, params)
+        env = environment(request, matched, world, namespace, params)
         decided = _evaluated(decided, policy, binding, request, env, published)
     for key, values in list(published.items())[:_ANNOTATIONS_MAX]:
         decided.annotations[f"{policy.name}/{key}"] = ", ".join(values)[:_ANNOTATION_CHARACTERS]

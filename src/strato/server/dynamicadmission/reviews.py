@@ -12,7 +12,7 @@ import msgspec
 from strato.admission import AdmissionRequest
 from strato.api.kinds import Kind
 from strato.errors import ApiError, Cause
-from strato.server.dynamicadmission.conditions import described, in_version
+from strato.server.dynamicadmission.conditions import described
 from strato.server.dynamicadmission.matching import Json
 
 V1 = "admission.k8s.io/v1"
@@ -37,7 +37,14 @@ class Verdict(NamedTuple):
     annotations: Mapping[str, str] = {}
 
 
-def question(version: str, uid: str, request: AdmissionRequest, matched: Kind, options: Json | None) -> Json:
+def question(
+    version: str,
+    uid: str,
+    request: AdmissionRequest,
+    matched: Kind,
+    shown: tuple[Json | None, Json | None],
+    options: Json | None,
+) -> Json:
     """Return the review that is sent.
 
     Args:
@@ -45,11 +52,11 @@ def question(version: str, uid: str, request: AdmissionRequest, matched: Kind, o
         uid: To be repeated by the answer.
         request: The write.
         matched: The kind as which it matched.
+        shown: The new and the old object in that version.
         options: Of the operation.
     """
     asked = {"uid": uid, **described(request, matched)}
-    asked["object"] = in_version(request.object, matched)
-    asked["oldObject"] = in_version(request.old_object, matched)
+    asked["object"], asked["oldObject"] = shown
     asked["options"] = options
     return {"kind": "AdmissionReview", "apiVersion": version, "request": asked}
 

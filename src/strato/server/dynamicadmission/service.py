@@ -32,7 +32,7 @@ class DynamicAdmission:
     def __init__(self, world: World, client: WebhookClient, rng: random.Random) -> None:
         self._world = world
         self._sources = Sources(world)
-        self._webhooks = Webhooks(client, rng)
+        self._webhooks = Webhooks(world, client, rng)
 
     def concerns(self, kind: Kind, operation: str, subresource: str = "") -> bool:
         """Whether any webhook or policy may be about an operation; such a write is not done at once."""

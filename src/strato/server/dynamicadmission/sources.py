@@ -13,7 +13,9 @@ from strato.admission import AdmissionReader
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.selectors import InvalidSelector
-from strato.server.dynamicadmission.matching import Json, Scope, equivalents, is_exempt
+from strato.api.wire import User
+from strato.server.dynamicadmission.equivalence import equivalents
+from strato.server.dynamicadmission.matching import Json, Scope, is_exempt
 from strato.server.fieldmanager.types import Type
 from strato.server.registry import Registry
 from strato.server.store import Bucket, Store
@@ -27,6 +29,40 @@ _KINDS = (
     catalog.MUTATINGADMISSIONPOLICYBINDING,
 )
 _log = logging.getLogger(__name__)
+
+
+class Permissions(Protocol):
+    """What users may do."""
+
+    def allows(
+        self,
+        user: User,
+        verb: str,
+        group: str,
+        resource: str,
+        subresource: str,
+        namespace: str,
+        name: str,
+        path: str,
+        fields: str,
+    ) -> bool:
+        """Answer for a resource request, or for a path where there is one."""
+        ...
+
+    def reason(
+        self,
+        user: User,
+        verb: str,
+        group: str,
+        resource: str,
+        subresource: str,
+        namespace: str,
+        name: str,
+        path: str,
+        fields: str,
+    ) -> str:
+        """Return why the answer to the same question is as it is; empty when there is nothing to say."""
+        ...
 
 
 class FieldTypes(Protocol):
@@ -43,6 +79,11 @@ class World(AdmissionReader, Protocol):
     @property
     def field_managers(self) -> FieldTypes:
         """How objects of the kinds are merged."""
+        ...
+
+    @property
+    def authorizer(self) -> Permissions | None:
+        """Whether users may do what expressions ask about; None: they may."""
         ...
 
     @property

@@ -16,10 +16,11 @@ from strato.api.kinds import Kind
 from strato.errors import ApiError, BadRequest, Forbidden, InternalError
 from strato.server.bodies import read_body
 from strato.server.dynamicadmission import conditions, reviews
+from strato.server.dynamicadmission.equivalence import as_matched, converted
 from strato.server.dynamicadmission.matching import Json
 from strato.server.dynamicadmission.reinvocation import Reinvocation
 from strato.server.dynamicadmission.reviews import BadReview, Verdict
-from strato.server.dynamicadmission.sources import Concerned, Hook
+from strato.server.dynamicadmission.sources import Concerned, Hook, World
 from strato.server.flowcontrol.dispatch import Steps
 from strato.server.flowcontrol.waiting import Costly, Elsewhere
 from strato.server.jsonbodies import UNCOUNTED_BYTES, json_steps
@@ -37,6 +38,8 @@ class Call(NamedTuple):
     """A webhook that is to be called, and what it will be asked."""
 
     hook: Hook
+    matched: Kind
+    """As which it sees the object."""
     version: str
     uid: str
     body: bytes
@@ -48,10 +51,12 @@ class Webhooks:
     """Asks webhooks.
 
     Args:
+        world: Whose authorizer their conditions may ask.
         client: Calls them.
         rng: Makes the uids of reviews.
     """
 
+    world: World
     client: WebhookClient
     rng: random.Random
 
@@ -89,7 +94,7 @@ class Webhooks:
             verdict = yield from self._verdict(call, request, f"failed-open.{_MUTATION}/{label}", mutates=True)
             if verdict is not None:
                 _note(request, hook, verdict)
-                changed = yield from _patched(call, verdict, request, check)
+                changed = yield from _patched(call, verdict, request, self._checked(request, call.matched, check))
             if changed:
                 has_changed = True
                 reinvocation.changed()
@@ -128,6 +133,19 @@ class Webhooks:
         if refused is not None:
             raise refused
 
+    def _checked(
+        self, request: AdmissionRequest, matched: Kind, check: Callable[[Json], Json]
+    ) -> Callable[[Callable[[Json], Any]], Json]:
+        """Return how the object of a write is changed in the version as which a webhook sees it."""
+        registry, kind = self.world.registry, request.kind
+
+        def changed(change: Callable[[Json], Any]) -> Json:
+            # a change works in place, and what was sent may be shared with what is stored
+            shown = msgspec.json.decode(_encode(converted(registry, request.object, kind, matched)))
+            return check(converted(registry, change(shown), matched, kind))
+
+        return changed
+
     def _call_for(
         self,
         hook: Hook,
@@ -147,7 +165,7 @@ class Webhooks:
         if matched is None or not scope.selects(request, namespace):
             return None
         if written.get("matchConditions"):
-            env = conditions.environment(request, matched, None)
+            env = conditions.environment(request, matched, self.world, None)
             holds = yield from _conditions_hold(hook, request, env)
             if not holds:
                 return None
@@ -160,9 +178,10 @@ class Webhooks:
             if hook.fails_open:
                 return None
             raise _failed(hook, f"could not create admission objects: {error}") from error
-        body = _encode(reviews.question(version, uid, request, matched, options))
+        shown = as_matched(self.world.registry, request, matched)
+        body = _encode(reviews.question(version, uid, request, matched, shown, options))
         seconds = min(max(written.get("timeoutSeconds") or _DEFAULT_SECONDS, _LEAST_SECONDS), _MOST_SECONDS)
-        return Call(hook, version, uid, body, seconds)
+        return Call(hook, matched, version, uid, body, seconds)
 
     async def _all(self, calls: Sequence[Call]) -> list[bytes | CallFailed | ApiError]:
         return list(await asyncio.gather(*map(self._asked, calls)))
@@ -234,7 +253,9 @@ def _decoded(answer: bytes) -> Steps[Any]:
         raise BadReview(str(error)) from error
 
 
-def _patched(call: Call, verdict: Verdict, request: AdmissionRequest, check: Callable[[Json], Json]) -> Steps[bool]:
+def _patched(
+    call: Call, verdict: Verdict, request: AdmissionRequest, changed: Callable[[Callable[[Json], Any]], Json]
+) -> Steps[bool]:
     """Apply the patch of a webhook; return whether it changed anything."""
     hook = call.hook
     if not verdict.patch:
@@ -255,8 +276,7 @@ def _patched(call: Call, verdict: Verdict, request: AdmissionRequest, check: Cal
         )
 
     def apply() -> Json | None:
-        # operations work in place, and what was sent may be shared with what is stored
-        after = check(apply_json_patch(msgspec.json.decode(_encode(before)), operations))
+        after = changed(lambda obj: apply_json_patch(obj, operations))
         return None if after == before else after
 
     try:

@@ -21,6 +21,8 @@ from strato.http.tls import client_context
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json
 from strato.server.registry import Served
+from strato.server.rest import storing
+from strato.server.rest.largewrites import admitted
 from strato.server.rest.state import State
 from strato.server.rest.streams import PodStreams
 
@@ -65,6 +67,10 @@ class Proxy:
         """
         parts = request.path.lstrip("/").split("/")
         prefix, rest = "/" + "/".join(parts[:_PREFIX_PARTS]), "/".join(parts[_PREFIX_PARTS:])
+        if self._state.dynamic.concerns(served.kind, "CONNECT", target.subresource):
+            options = {"kind": f"{served.kind.name}ProxyOptions", "apiVersion": "v1", "path": rest}
+            asked = storing.admission_request(request, target, served.kind, "CONNECT", options, None)
+            await admitted(self._state, request, asked, lambda: Response(200))
         scheme, name, port = _split_name(target.name)
         if served.kind is catalog.POD:
             pod, number = self._pod_port(target.namespace, name, port)

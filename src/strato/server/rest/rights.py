@@ -10,6 +10,7 @@ from strato.api.kinds import Kind
 from strato.api.selectors import InvalidSelector, parse_field_selector
 from strato.api.wire import Request, User
 from strato.errors import Forbidden
+from strato.server.dynamicadmission.sources import Permissions
 from strato.server.path import ResourcePath
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
@@ -34,7 +35,7 @@ class Rule(Protocol):
         ...
 
 
-class Authorizer(Protocol):
+class Authorizer(Permissions, Protocol):
     """Decides whether a user may do something."""
 
     @property
@@ -44,36 +45,6 @@ class Authorizer(Protocol):
 
     def depends_on_names(self, user: User) -> bool:
         """Return whether answers to the user depend on the names of objects."""
-        ...
-
-    def allows(
-        self,
-        user: User,
-        verb: str,
-        group: str,
-        resource: str,
-        subresource: str,
-        namespace: str,
-        name: str,
-        path: str,
-        fields: str,
-    ) -> bool:
-        """Answer for a resource request, or for a path where there is one."""
-        ...
-
-    def reason(
-        self,
-        user: User,
-        verb: str,
-        group: str,
-        resource: str,
-        subresource: str,
-        namespace: str,
-        name: str,
-        path: str,
-        fields: str,
-    ) -> str:
-        """Return why the answer to the same question is as it is; empty when there is nothing to say."""
         ...
 
     def rules(self, user: User, namespace: str) -> Sequence[Rule]:

@@ -1,0 +1,132 @@
+"""Questions to the authorizer in CEL: ``authorizer.group('apps').resource('deployments').check('delete').allowed()``.
+
+Source: ``k8s.io/apiserver/pkg/cel/library`` (authz). Selectors of fields and labels are taken; nothing here decides by
+labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from strato.api import names
+from strato.api.cel.cost import charge
+from strato.api.cel.values import EvaluationError, Message
+
+_CHECK_UNITS = 1_000
+"""What a question costs: the authorizer looks at each role of the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked about: a resource, or a path where there is one."""
+
+    account: tuple[str, str] | None = None
+    """Namespace and name of the service account that is asked about; None: who makes the request."""
+    path: str = ""
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    fields: str = ""
+
+
+class Decision(NamedTuple):
+    """What the authorizer answers."""
+
+    allowed: bool
+    reason: str = ""
+
+
+Ask = Callable[[Question, str], Decision]
+"""Answers a question about a verb."""
+
+
+class _Asking(Message):
+    """A question that is not finished, of a type that says what it lacks."""
+
+    __slots__ = ("ask", "question")
+
+    def __init__(self, type_: str, question: Question, ask: Ask, fields: Mapping[str, Any] | None = None) -> None:
+        super().__init__(f"kubernetes.authorization.{type_}", fields or {})
+        self.question, self.ask = question, ask
+
+    def having(self, **members: Any) -> _Asking:
+        """Return the same question with more said."""
+        return self.__class__(self.type_name.rpartition(".")[2], replace(self.question, **members), self.ask)
+
+
+class _Path(_Asking):
+    __slots__ = ()
+
+
+class _Group(_Asking):
+    __slots__ = ()
+
+
+class _Resource(_Asking):
+    __slots__ = ()
+
+
+class Authorizer(_Asking):
+    """The variable ``authorizer``.
+
+    Args:
+        ask: Answers questions.
+        requested: What ``authorizer.requestResource`` asks about; None: it cannot be named.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, ask: Ask, requested: Question | None, account: tuple[str, str] | None = None) -> None:
+        fields = {} if requested is None else {"requestResource": _Resource("ResourceCheck", requested, ask)}
+        super().__init__("Authorizer", Question(account), ask, fields)
+
+
+def _service_account(authorizer: Authorizer, namespace: str, name: str) -> Authorizer:
+    problems = names.check_label(namespace) or names.check_subdomain(name)
+    if problems:
+        raise EvaluationError(f"Invalid service account {namespace}/{name}: {problems[0]}")
+    return Authorizer(authorizer.ask, None, (namespace, name))
+
+
+def _path(authorizer: Authorizer, path: str) -> _Path:
+    if not path:
+        raise EvaluationError("path must not be empty")
+    return _Path("PathCheck", replace(authorizer.question, path=path), authorizer.ask)
+
+
+def _resource(group: _Group, resource: str) -> _Resource:
+    if not resource:
+        raise EvaluationError("resource must not be empty")
+    return _Resource("ResourceCheck", replace(group.question, resource=resource), group.ask)
+
+
+def _check(asking: _Asking, verb: str) -> Decision:
+    charge(_CHECK_UNITS)
+    return asking.ask(asking.question, verb)
+
+
+def _group(authorizer: Authorizer, group: str) -> _Group:
+    return _Group("GroupCheck", replace(authorizer.question, group=group), authorizer.ask)
+
+
+METHODS: dict[str, list[tuple[tuple[Any, ...], Callable[..., Any]]]] = {
+    "path": [((Authorizer, str), _path)],
+    "group": [((Authorizer, str), _group)],
+    "serviceAccount": [((Authorizer, str, str), _service_account)],
+    "resource": [((_Group, str), _resource)],
+    "subresource": [((_Resource, str), lambda asking, text: asking.having(subresource=text))],
+    "namespace": [((_Resource, str), lambda asking, text: asking.having(namespace=text))],
+    "name": [((_Resource, str), lambda asking, text: asking.having(name=text))],
+    "fieldSelector": [((_Resource, str), lambda asking, text: asking.having(fields=text))],
+    "labelSelector": [((_Resource, str), lambda asking, _: asking)],
+    "check": [(((_Path, _Resource), str), _check)],
+    "allowed": [((Decision,), lambda decision: decision.allowed)],
+    "reason": [((Decision,), lambda decision: decision.reason)],
+    "errored": [((Decision,), lambda _: False)],
+    "error": [((Decision,), lambda _: "")],
+}
+"""Called on a value."""
