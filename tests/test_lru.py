@@ -11,7 +11,7 @@ import pytest
 from strato.api import catalog
 from strato.api.defaults.pod import canonical_list
 from strato.api.quantity import parse
-from strato.api.validation.podspec import _is_fine
+from strato.api.validation.containers import _is_fine
 from strato.lru import LruCache, memoised
 from strato.node.commandlines import run_of
 from strato.server.schema import builtin, rules

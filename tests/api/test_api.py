@@ -43,7 +43,8 @@ def test_a_view_reads_what_it_leaves_as_json(kind: Kind, body: dict[str, object]
 
 def test_a_pod_may_write_quantities_as_numbers() -> None:
     body = b'{"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":0.5,"memory":4}}}]}}'
-    assert pods.request_units(msgspec.json.decode(body, type=Pod).spec) == {"cpu": 500, "memory": 4}
+    asked = pods.effective_requests(msgspec.json.decode(body, type=Pod).spec)
+    assert {name: str(amount) for name, amount in asked.items()} == {"cpu": "500m", "memory": "4"}
 
 
 def _spec(**body: object) -> PodSpec:
@@ -87,9 +88,41 @@ REQUESTS = [
 @pytest.mark.parametrize(("spec", "want"), [row[1:] for row in REQUESTS], ids=[row[0] for row in REQUESTS])
 def test_effective_requests(spec: dict[str, object], want: int | None) -> None:
     read = _spec(**spec)
-    assert pods.request_units(read).get("cpu") == want
     exact = pods.effective_requests(read).get("cpu")
     assert (exact.milli_value if exact is not None else None) == want
+
+
+def _amounts(cpu: str) -> dict[str, object]:
+    return {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}
+
+
+RESIZED = [
+    ("what is wanted is more", "2", "1", "1", [], "2"),
+    ("what it has is more", "1", "2", "1", [], "2"),
+    ("what it was given is more", "1", "1", "2", [], "2"),
+    ("the same in other words", "1", "1000m", "1", [], "1"),
+    ("what is infeasible is not wanted", "5", "1", "2", [{"type": "PodResizePending", "reason": "Infeasible"}], "2"),
+    ("what is deferred is wanted", "5", "1", "2", [{"type": "PodResizePending", "reason": "Deferred"}], "5"),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "actual", "allocated", "conditions", "want"), [r[1:] for r in RESIZED], ids=[r[0] for r in RESIZED]
+)
+def test_a_pod_counts_for_the_most_it_may_hold(
+    wanted: str, actual: str, allocated: str, conditions: list[object], want: str
+) -> None:
+    entry = {"name": "c", "resources": _amounts(actual), "allocatedResources": {"cpu": allocated}}
+    body = {
+        "metadata": {"generation": 2},
+        "spec": {"containers": [{"name": "c", "resources": _amounts(wanted)}]},
+        "status": {"containerStatuses": [entry], "conditions": conditions},
+    }
+    found = pods.effective_spec(msgspec.convert(body, Pod))
+    assert str(pods.effective_requests(found)["cpu"]) == want
+    body["metadata"] = {"generation": 1}  # nothing has been changed in it
+    unchanged = msgspec.convert(body, Pod)
+    assert pods.effective_spec(unchanged) is unchanged.spec
 
 
 WORDING = [

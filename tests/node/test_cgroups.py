@@ -250,3 +250,53 @@ def test_what_the_kernel_does_not_hold_a_container_to_is_known(tmp_path: Path, v
         hierarchy, _, name = file.partition("/")
         (tree.homes[hierarchy] / LEAF / name).write_text(f"{text}\n")
     assert cgroups.unenforced(LEAF, LIMITED) == ["cpu", "memory"]
+
+
+GROWN = Limits(cpu_millicores=2000, cpu_request_millicores=1000, memory_bytes=128 << 20)
+RESIZED: list[Any] = [
+    pytest.param(
+        1,
+        GROWN,
+        {"cpu/cpu.shares": "1024", "cpu/cpu.cfs_quota_us": "200000", "memory/memory.limit_in_bytes": "134217728"},
+        id="version 1",
+    ),
+    pytest.param(
+        1,
+        Limits(cpu_request_millicores=1000),
+        {"cpu/cpu.cfs_quota_us": "-1"}
+        | dict.fromkeys(("memory/memory.limit_in_bytes", "memory/memory.memsw.limit_in_bytes"), "-1"),
+        id="version 1 to none",
+    ),
+    pytest.param(2, GROWN, {"unified/cpu.max": "200000 100000", "unified/memory.max": "134217728"}, id="version 2"),
+    pytest.param(
+        2,
+        Limits(cpu_request_millicores=1000),
+        {"unified/cpu.max": "max 100000", "unified/memory.max": "max", "unified/memory.swap.max": "max"},
+        id="version 2 to none",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "limits", "want"), RESIZED)
+def test_a_container_that_runs_gets_other_limits(
+    tmp_path: Path, version: int, limits: Limits, want: dict[str, str]
+) -> None:
+    tree = Tree(tmp_path, version)
+    cgroups = tree.cgroups()
+    cgroups.create(LEAF, LIMITED)
+    assert cgroups.update(LEAF, limits) == ""
+    settings = tree.settings()
+    assert {name: settings[name] for name in want} == want
+
+
+@pytest.mark.parametrize(("version", "used"), [(1, "memory/memory.usage_in_bytes"), (2, "unified/memory.current")])
+def test_a_limit_below_what_is_used_is_not_set(tmp_path: Path, version: int, used: str) -> None:
+    tree = Tree(tmp_path, version)
+    cgroups = tree.cgroups()
+    cgroups.create(LEAF, LIMITED)
+    hierarchy, name = used.split("/")
+    (tree.homes[hierarchy] / LEAF / name).write_text("1048576\n")
+    before = tree.settings()
+    assert cgroups.update(LEAF, Limits(memory_bytes=4096)) == "memory limit (4096) below current usage (1048576)"
+    assert tree.settings() == before
+    assert cgroups.update(LEAF, Limits(memory_bytes=2 << 20)) == ""

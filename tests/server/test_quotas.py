@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -65,6 +66,30 @@ def test_pods_over_the_quota_are_refused_and_the_others_charged() -> None:
         assert await used(cluster) == {"requests.cpu": "2", "requests.memory": "512Mi", "pods": "2"}
         text = await refusal(cluster, catalog.POD, pod("c", {"cpu": "1", "memory": "1Gi"}))
         assert "requested: requests.cpu=1,requests.memory=1Gi, used: requests.cpu=2,requests.memory=512Mi, " in text
+
+    play(scenario)
+
+
+def test_a_resize_is_charged_and_refused() -> None:
+    async def scenario(cluster: LocalCluster) -> None:
+        await quota(cluster, hard={"requests.cpu": "2"})
+        await cluster.create(catalog.POD, pod("a", {"cpu": "1"}), "default")
+
+        async def resize(cpu: str) -> None:
+            patch = [{"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": cpu}]
+            path = catalog.POD.path("default", "a", "resize")
+            await cluster.raw(
+                "PATCH", path, body=json.dumps(patch).encode(), content_type="application/json-patch+json"
+            )
+
+        with pytest.raises(Forbidden) as caught:
+            await resize("3")
+        assert caught.value.message == (
+            'pods "a" is forbidden: exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=1, '
+            "limited: requests.cpu=2"
+        )
+        await resize("2")
+        assert await used(cluster) == {"requests.cpu": "2"}
 
     play(scenario)
 

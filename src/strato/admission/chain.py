@@ -14,6 +14,7 @@ from strato.admission import (
     kube,
     limitranges,
     podgroups,
+    podresize,
     pods,
     podsecurity,
     queues,
@@ -113,6 +114,7 @@ Step = Callable[[AdmissionRequest, AdmissionReader], None]
 
 
 Steps = dict[tuple[Kind, str], list[Step]]
+"""By kind and operation; that on a subresource is written ``UPDATE/resize``."""
 
 
 @dataclass(slots=True)
@@ -177,10 +179,9 @@ class Chain:
 
 
 def _run(steps: Steps, request: AdmissionRequest, reader: AdmissionReader) -> None:
-    if request.subresource:
-        return
+    operation = f"{request.operation}/{request.subresource}" if request.subresource else request.operation
     try:
-        for step in steps.get((request.kind, request.operation), ()):
+        for step in steps.get((request.kind, operation), ()):
             step(request, reader)
     except (AttributeError, TypeError, KeyError, IndexError) as err:
         raise malformed(request.kind, request.object) from err
@@ -189,12 +190,13 @@ def _run(steps: Steps, request: AdmissionRequest, reader: AdmissionReader) -> No
 def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
     """Lay out, once, which mutations and validations run for which kind and operation."""
     create, update, delete = Operation.CREATE, Operation.UPDATE, Operation.DELETE
+    resize, debug = f"{update}/resize", f"{update}/ephemeralcontainers"
     mutations: Steps = {}
     validations: Steps = {}
 
-    def add(steps: Steps, kind: Kind, operations: tuple[Operation, ...], step: Step) -> None:
+    def add(steps: Steps, kind: Kind, operations: tuple[str, ...], step: Step) -> None:
         for operation in operations:
-            steps.setdefault((kind, operation.value), []).append(step)
+            steps.setdefault((kind, str(operation)), []).append(step)
 
     if options.built_in_plugins:
         pod_defaults = kube.PodDefaults(mount_tokens=options.mount_service_account_tokens)
@@ -207,7 +209,10 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
         add(validations, catalog.PERSISTENTVOLUMECLAIM, (update,), kube.check_expansion)
         add(validations, catalog.PERSISTENTVOLUMECLAIM, (create, update), limitranges.limit_claim)
         add(validations, catalog.NAMESPACE, (create, update), podsecurity.validate_namespace)
-        add(validations, catalog.POD, (create, update), podsecurity.validate_pod)
+        add(mutations, catalog.POD, (resize,), limitranges.default_pod)
+        add(validations, catalog.POD, (resize,), limitranges.check_pod)
+        add(validations, catalog.POD, (resize,), podresize.check_capacity)
+        add(validations, catalog.POD, (create, update, debug), podsecurity.validate_pod)
         for workload in _WORKLOADS:
             add(validations, workload, (create, update), podsecurity.validate_workload)
         for kind in (*unenforced.KINDS, *unenforced.FIELDS):

@@ -23,16 +23,34 @@ def limit_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
     Raises:
         Forbidden: It goes over one; all problems at once.
     """
+    default_pod(request, reader)
+    check_pod(request, reader)
+
+
+def default_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
+    """Default the resources of a pod's containers, in place."""
+    for item in _items(request, reader):
+        if item.get("type") == "Container":
+            init, main = _containers(request)
+            _default(item, (*init, *main))
+
+
+def check_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
+    """Hold a pod against the namespace's bounds.
+
+    Raises:
+        Forbidden: It goes over one; all problems at once.
+    """
     items = _items(request, reader)
-    if not items:
-        return
+    if items:
+        init, main = _containers(request)
+        _refuse(request, (text for item in items for text in _pod_problems(item, init, main)))
+
+
+def _containers(request: AdmissionRequest) -> tuple[list[Json], list[Json]]:
     assert request.object is not None
     spec = request.object["spec"]
-    init, main = list(spec.get("initContainers") or ()), list(spec.get("containers") or ())
-    for item in items:
-        if item.get("type") == "Container":
-            _default(item, (*init, *main))
-    _refuse(request, (text for item in items for text in _pod_problems(item, init, main)))
+    return list(spec.get("initContainers") or ()), list(spec.get("containers") or ())
 
 
 def limit_claim(request: AdmissionRequest, reader: AdmissionReader) -> None:
@@ -59,6 +77,8 @@ def limit_claim(request: AdmissionRequest, reader: AdmissionReader) -> None:
 
 
 def _items(request: AdmissionRequest, reader: AdmissionReader) -> list[Json]:
+    if request.old_object is not None and request.old_object["metadata"].get("deletionTimestamp"):
+        return []  # what is being deleted may go on as it is
     ranges = reader.list(catalog.LIMITRANGE, request.namespace)
     return [item for limit_range in ranges for item in (limit_range.get("spec") or {}).get("limits") or ()]
 

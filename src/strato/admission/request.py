@@ -37,7 +37,7 @@ class AdmissionRequest(msgspec.Struct):
     user: User | None = None
     dry_run: bool = False
     subresource: str = ""
-    """Writes to subresources pass: every rule here is about the main resource."""
+    """Empty for the main resource; few rules are about others."""
     warnings: list[str] = []
     """Warnings to the user of a request that is admitted; rules add to it."""
     audit_annotations: dict[str, str] = {}

@@ -88,7 +88,9 @@ POD = _core(
     "po",
     categories=_ALL,
     has_status=True,
-    subresources=("attach", "binding", "eviction", "exec", "log", "portforward", "proxy"),
+    subresources=(
+        *("attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"),
+    ),
 )
 PODTEMPLATE = _core(core.PodTemplate)
 REPLICATIONCONTROLLER = _core(core.ReplicationController, "rc", categories=_ALL, has_status=True, scale_paths=_SCALE)

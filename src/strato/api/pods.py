@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import is_
 
-from strato.api.core.container import Container
-from strato.api.core.pod import PodSpec, PodStatus
+from msgspec.structs import replace
+
+from strato.api.core.container import Container, ResourceRequirements
+from strato.api.core.pod import Pod, PodSpec
 from strato.api.quantity import Quantity, parse
 from strato.api.shapes import ResourceList
 
@@ -13,42 +16,69 @@ POD_LEVEL_RESOURCES = frozenset({"cpu", "memory"})
 """Resources that pod-level requests may set; huge pages (by prefix) too."""
 
 
-def effective_requests(spec: PodSpec, status: PodStatus | None = None) -> dict[str, Quantity]:
+def effective_spec(pod: Pod) -> PodSpec:
+    """Return a pod's spec with what its containers count for: wanted, allocated or held, whatever is more.
+
+    A resize that its node calls infeasible is not wanted. While nothing has been changed in a pod (its generation is 1
+    then), that is its spec itself.
+    """
+    spec, status = pod.spec, pod.status
+    if pod.metadata.generation == 1 or not (status.container_statuses or status.init_container_statuses):
+        return spec
+    pending = status.condition("PodResizePending")
+    is_infeasible = pending is not None and pending.reason == "Infeasible"
+    held = {entry.name: entry for entry in (*status.init_container_statuses, *status.container_statuses)}
+
+    def effective(container: Container, *, stays: bool) -> Container:
+        entry = held.get(container.name) if stays else None
+        if entry is None or entry.resources is None:
+            return container
+        wanted = ResourceRequirements() if is_infeasible else container.resources
+        requests = _largest(wanted.requests, entry.resources.requests, entry.allocated_resources)
+        limits = _largest(wanted.limits, entry.resources.limits)
+        if requests == container.resources.requests and limits == container.resources.limits:
+            return container
+        return replace(container, resources=replace(container.resources, requests=requests, limits=limits))
+
+    containers = tuple([effective(container, stays=True) for container in spec.containers])
+    inits = tuple([effective(one, stays=one.restart_policy == "Always") for one in spec.init_containers])
+    same = all(map(is_, (*containers, *inits), (*spec.containers, *spec.init_containers)))
+    return spec if same else replace(spec, containers=containers, init_containers=inits)
+
+
+def _largest(*lists: ResourceList) -> dict[str, str | int | float]:
+    largest: dict[str, str | int | float] = {}
+    for amounts in lists:
+        for name, amount in amounts.items():
+            known = largest.get(name)
+            if known is None or (known != amount and parse(known) < parse(amount)):
+                largest[name] = amount
+    return largest
+
+
+def effective_requests(spec: PodSpec) -> dict[str, Quantity]:
     """Return the exact amounts a scheduler must find for a pod.
 
     The sum of the containers, or, where larger, what an init container needs together with the sidecars started
-    before it; pod-level requests win over both; overhead comes on top.
-
-    Args:
-        spec: The pod's spec, as defaulted by an API server (requests default to limits there).
-        status: When given, containers being resized count with the larger of wanted and allocated.
+    before it; pod-level requests win over both; overhead comes on top. Requests have been defaulted from limits.
 
     Raises:
         InvalidQuantity: A request is no quantity (an API server lets none pass).
     """
-    nanos = _effective_nanos(spec, status)
+    nanos = _effective_nanos(spec)
     return {name: Quantity(amount, parse(_sample(spec, name)).format) for name, amount in nanos.items()}
 
 
-def request_units(spec: PodSpec, status: PodStatus | None = None) -> dict[str, int]:
-    """Return effective requests as integers: cpu in thousandths, everything else in whole units, rounded up."""
-    return {
-        name: -(-amount // (1_000_000 if name == "cpu" else 1_000_000_000))
-        for name, amount in _effective_nanos(spec, status).items()
-    }
-
-
-def _effective_nanos(spec: PodSpec, status: PodStatus | None) -> dict[str, int]:
-    allocated = _allocated(status) if status is not None else {}
+def _effective_nanos(spec: PodSpec) -> dict[str, int]:
     containers = spec.containers
-    if len(containers) == 1 and not spec.init_containers and not allocated:
+    if len(containers) == 1 and not spec.init_containers:
         total = _nanos(containers[0].resources.requests)
     else:
         total = {}
         for container in containers:
-            _add(total, _container_nanos(container, allocated))
+            _add(total, _nanos(container.resources.requests))
         if spec.init_containers:
-            total = _with_init(total, spec.init_containers, allocated)
+            total = _with_init(total, spec.init_containers)
     if spec.resources is not None:
         for name, amount in _nanos(spec.resources.requests).items():
             if name in POD_LEVEL_RESOURCES or name.startswith("hugepages-"):
@@ -58,14 +88,12 @@ def _effective_nanos(spec: PodSpec, status: PodStatus | None) -> dict[str, int]:
     return total
 
 
-def _with_init(
-    total: dict[str, int], init_containers: tuple[Container, ...], allocated: Mapping[str, dict[str, int]]
-) -> dict[str, int]:
+def _with_init(total: dict[str, int], init_containers: tuple[Container, ...]) -> dict[str, int]:
     """Fold init containers in: plain ones run alone beside earlier sidecars, sidecars stay for good."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in init_containers:
-        own = _container_nanos(container, allocated)
+        own = _nanos(container.resources.requests)
         if container.restart_policy == "Always":
             _add(total, own)
             _add(sidecars, own)
@@ -76,26 +104,6 @@ def _with_init(
             _raise_to(peak, alone)
     _raise_to(total, peak)
     return total
-
-
-def _container_nanos(container: Container, allocated: Mapping[str, dict[str, int]]) -> dict[str, int]:
-    own = _nanos(container.resources.requests)
-    held = allocated.get(container.name)
-    if held is not None:
-        _raise_to(own, held)
-    return own
-
-
-def _allocated(status: PodStatus) -> dict[str, dict[str, int]]:
-    """Return what running containers hold already, by container."""
-    held: dict[str, dict[str, int]] = {}
-    for entry in (*status.container_statuses, *status.init_container_statuses):
-        if entry.allocated_resources or entry.resources is not None:
-            amounts = _nanos(entry.allocated_resources)
-            if entry.resources is not None:
-                _raise_to(amounts, _nanos(entry.resources.requests))
-            held[entry.name] = amounts
-    return held
 
 
 def _nanos(resources: ResourceList) -> dict[str, int]:

@@ -12,7 +12,7 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.core.config import ResourceQuotaSpec, ScopeRequirement
 from strato.api.kinds import Kind
-from strato.api.pods import qos_class
+from strato.api.pods import effective_spec, qos_class
 from strato.api.quantity import NANO, Quantity, parse
 from strato.api.usage import Usage, add, pod_usage
 
@@ -64,7 +64,7 @@ def pods_usage(spec: ResourceQuotaSpec, pods: Iterable[Pod]) -> Usage:
     total: Usage = {}
     for pod in pods:
         if counts_pod(spec, pod):
-            add(total, pod_usage(pod.spec))
+            add(total, pod_usage(effective_spec(pod)))
     return total
 
 

@@ -104,10 +104,8 @@ def to_status(error: ApiError) -> dict[str, Any]:
 
 
 def _cause_json(cause: Cause) -> dict[str, str]:
-    body = {"reason": cause.reason, "message": cause.message}
-    if cause.field:
-        body["field"] = cause.field
-    return body
+    members = (("reason", cause.reason), ("message", cause.message), ("field", cause.field))
+    return {name: text for name, text in members if text}
 
 
 def from_status(status: Mapping[str, Any], http_code: int = 0) -> ApiError:

@@ -92,7 +92,8 @@ def container_of(pod: Json, asked: str) -> str:
         UsageError: The pod has no such container.
     """
     spec: dict[str, Any] = pod["spec"]
-    names = [one["name"] for one in (*spec["containers"], *(spec.get("initContainers") or ()))]
+    members = ("containers", "initContainers", "ephemeralContainers")
+    names = [one["name"] for member in members for one in spec.get(member) or ()]
     default = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER)
     if asked and asked not in names:
         raise UsageError(f"pod {pod['metadata']['name']} has no container {asked!r}; it has {', '.join(names)}")

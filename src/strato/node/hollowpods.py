@@ -18,7 +18,7 @@ from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
 from strato.clock import Clock, parse_time
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, PodRecord, phase_of, pod_status
-from strato.node.records import record_of
+from strato.node.records import ephemeral_record, record_of
 from strato.node.restarts import Backoff, should_restart
 from strato.node.runplan import plan_run, problems, stop_seconds
 from strato.node.starttemplates import StartTemplate, StartTemplates, container_id, started
@@ -159,11 +159,15 @@ class HollowPods:
                 self._admit(self._take(pod, host_ip))
             else:
                 self._start_from_template(pod, host_ip, template)
+        elif pod.metadata.generation != held.pod.metadata.generation:
+            self._change(held, pod)
 
     def concerns(self, pod: Pod) -> bool:
         """Return whether `observe` has anything to do for a pod of one of the nodes."""
+        held = self._pods.get(pod.metadata.uid)
         return (
-            pod.metadata.uid not in self._pods
+            held is None
+            or pod.metadata.generation != held.pod.metadata.generation
             or pod.metadata.deletion_timestamp is not None
             or pod.status.phase in _FINAL
         )
@@ -187,6 +191,27 @@ class HollowPods:
         held = HollowPod(pod, host_ip, self._clock.now())
         self._pods[held.uid] = held
         return held
+
+    def _change(self, held: HollowPod, pod: Pod) -> None:
+        """Take what may change of a pod that runs: its resources, its deadline, more ephemeral containers."""
+        record, deadline = held.record, held.pod.spec.active_deadline_seconds
+        held.pod = pod
+        record.generation = pod.metadata.generation
+        self._apply_spec(held)
+        if pod.spec.active_deadline_seconds != deadline:
+            self._watch_deadline(held)
+        self.writer.submit(held)
+
+    def _apply_spec(self, held: HollowPod) -> None:
+        record, spec = held.record, held.pod.spec
+        for container, wanted in zip(record.containers, (*spec.init_containers, *spec.containers), strict=True):
+            container.allocated = container.actual = wanted.resources
+        known = {debugger.name for debugger in record.ephemeral}
+        record.ephemeral += [ephemeral_record(one) for one in spec.ephemeral_containers if one.name not in known]
+        for debugger in record.ephemeral:
+            if debugger.state == "waiting":
+                debugger.image_id = debugger.image
+                debugger.run(self._clock.now(), container_id(held.uid, debugger))
 
     def _start_from_template(self, pod: Pod, host_ip: str, template: StartTemplate) -> None:
         """Start a pod from its template; the result is that of `_admit`."""
@@ -240,9 +265,7 @@ class HollowPods:
         record = held.record
         if not record.pod_ip:
             record.pod_ip = self._next_address()
-        deadline = held.pod.spec.active_deadline_seconds
-        if deadline is not None:
-            self._timers.after(record.start_time + deadline - self._clock.now(), self._exceed_deadline, held)
+        self._watch_deadline(held)
         if held.pod.status.container_statuses:
             self._resume(held)
         else:
@@ -264,6 +287,7 @@ class HollowPods:
 
     def _resume(self, held: HollowPod) -> None:
         """Go on with a pod that was started before this node restarted."""
+        self._apply_spec(held)
         now = self._clock.now()
         for index, container in enumerate(held.record.containers):
             if container.state == "running" and not container.init:
@@ -329,8 +353,14 @@ class HollowPods:
             self._begin(held, index, self._clock.now())
             self.writer.submit(held)
 
-    def _exceed_deadline(self, held: HollowPod) -> None:
-        if self._holds(held):
+    def _watch_deadline(self, held: HollowPod) -> None:
+        deadline = held.pod.spec.active_deadline_seconds
+        if deadline is not None:
+            left = held.record.start_time + deadline - self._clock.now()
+            self._timers.after(left, self._exceed_deadline, held, deadline)
+
+    def _exceed_deadline(self, held: HollowPod, deadline: int) -> None:
+        if self._holds(held) and held.pod.spec.active_deadline_seconds == deadline:
             held.record.reason = "DeadlineExceeded"
             held.record.message = "Pod was active on the node longer than the specified deadline"
             self._kill_rest(held)
@@ -342,14 +372,14 @@ class HollowPods:
         if held.stops_at is not None and not held.running():
             self._stop(held)
             return
-        if len(record.containers) > 1 and phase_of(record) in _FINAL:
+        if (len(record.containers) > 1 or record.ephemeral) and phase_of(record) in _FINAL:
             self._kill_rest(held)
         self.writer.submit(held)
 
     def _kill_rest(self, held: HollowPod) -> None:
         now = self._clock.now()
-        for index, container in enumerate(held.record.containers):
-            held.epochs[index] += 1
+        held.epochs[:] = [epoch + 1 for epoch in held.epochs]
+        for container in (*held.record.containers, *held.record.ephemeral):
             if container.state == "running":
                 container.end(_ending(container, _KILLED, ERROR, now))
 

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
+from strato.api.core import ResourceRequirements
 from strato.api.meta import Json
 from strato.clock import format_time
 from strato.node.restarts import ALWAYS, NEVER
@@ -20,8 +23,10 @@ CREATING, INITIALIZING, CRASH_LOOP = "ContainerCreating", "PodInitializing", "Cr
 COMPLETED, ERROR, OOM_KILLED = "Completed", "Error", "OOMKilled"
 STATUS_UNKNOWN = "ContainerStatusUnknown"
 NOT_LOCATED = "The container could not be located when the pod was terminated"
+RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 TERMINATED, NODE_SHUTDOWN = "Terminated", "Pod was terminated in response to imminent node shutdown."
 
+_NO_RESOURCES = ResourceRequirements()
 _time_cache: tuple[int, str] = (0, format_time(0))
 
 
@@ -72,6 +77,11 @@ class ContainerRecord:
     init: bool = False
     sidecar: bool = False
     """An init container with ``restartPolicy: Always``."""
+    ephemeral: bool = False
+    allocated: ResourceRequirements = _NO_RESOURCES
+    """What the node has given it: what is wanted, unless a resize is pending."""
+    actual: ResourceRequirements = _NO_RESOURCES
+    """What it runs with; the very same object as ``allocated`` unless a resize is in progress."""
     state: State = "waiting"
     reason: str = CREATING
     """Reason of waiting."""
@@ -112,6 +122,11 @@ class ContainerRecord:
         """Whether the container ended with exit code 0."""
         return self.ending is not None and self.ending.exit_code == 0
 
+    @property
+    def is_resizing(self) -> bool:
+        """Whether it runs with other resources than the node has given it."""
+        return self.actual is not self.allocated and self.state == "running" and self.actual != self.allocated
+
     def to_json(self) -> Json:
         """Return the entry of ``containerStatuses``."""
         state: Json
@@ -131,14 +146,30 @@ class ContainerRecord:
             "image": self.image,
             "imageID": self.image_id,
             "ready": ready,
-            "started": self.started,
             "restartCount": self.restart_count,
             "state": state,
             "lastState": {"terminated": self.last.to_json()} if self.last is not None else {},
+            "resources": resources_json(self.actual if self.state == "running" else self.allocated),
         }
+        if not self.ephemeral:
+            body["started"] = self.started
+        if self.allocated.requests:
+            body["allocatedResources"] = self.allocated.requests
         if self.container_id:
             body["containerID"] = self.container_id
         return body
+
+
+def resources_json(resources: ResourceRequirements) -> Json:
+    """Return resources as JSON, read only."""
+    body: Json = {}
+    if resources.limits:
+        body["limits"] = resources.limits
+    if resources.requests:
+        body["requests"] = resources.requests
+    if resources.claims:
+        body["claims"] = msgspec.to_builtins(resources.claims)
+    return body
 
 
 @dataclass(slots=True)
@@ -158,6 +189,12 @@ class PodRecord:
     message: str = ""
     conditions: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Type → (status, lastTransitionTime) as last written."""
+    ephemeral: list[ContainerRecord] = field(default_factory=list)
+    """Containers that were started to look at the pod; what they do says nothing about how it is."""
+    pending_resize: tuple[str, str] | None = None
+    """Reason and message of a resize that the node does not begin."""
+    resize_problem: str = ""
+    """Why a resize that was begun does not come to its end."""
     foreign: list[Json] = field(default_factory=list)
     """Conditions of others (``PodScheduled``, ``DisruptionTarget``), written back as they were."""
 
@@ -178,7 +215,7 @@ class PodRecord:
 
         None of them runs again under restart policy Never, those included that had not begun.
         """
-        for container in self.containers:
+        for container in (*self.containers, *self.ephemeral):
             if container.state == "running" or (container.state == "waiting" and self.restart_policy == NEVER):
                 began, at = container.started_at or now, container.container_id
                 container.end(Ending(137, STATUS_UNKNOWN, began, now, message=NOT_LOCATED, container_id=at))
@@ -248,8 +285,24 @@ def _conditions(pod: PodRecord, phase: str, now: str, inits: Sequence[ContainerR
         _condition(pod, "Initialized", start, now),
         _condition(pod, "Ready", ready, now),
         _condition(pod, "ContainersReady", ready, now),
+        *_resize_conditions(pod, now),
         *pod.foreign,
     ]
+
+
+def _resize_conditions(pod: PodRecord, now: str) -> list[Json]:
+    """Return what is said of a resize that is not done; nothing is the rule."""
+    found = []
+    if pod.pending_resize is not None:
+        found.append(_condition(pod, RESIZE_PENDING, (True, *pod.pending_resize), now))
+    else:
+        pod.conditions.pop(RESIZE_PENDING, None)
+    if any(container.is_resizing for container in pod.containers):
+        problem = ("Error", pod.resize_problem) if pod.resize_problem else ("", "")
+        found.append(_condition(pod, RESIZE_IN_PROGRESS, (True, *problem), now))
+    else:
+        pod.conditions.pop(RESIZE_IN_PROGRESS, None)
+    return found
 
 
 def _condition(pod: PodRecord, kind: str, verdict: tuple[bool, str, str], now: str) -> Json:
@@ -287,10 +340,14 @@ def pod_status(pod: PodRecord, now: float) -> Json:
         body["podIPs"] = [{"ip": pod.pod_ip}]
     if inits:
         body["initContainerStatuses"] = [c.to_json() for c in inits]
+    if pod.ephemeral:
+        body["ephemeralContainerStatuses"] = [c.to_json() for c in pod.ephemeral]
     if pod.reason:
         body["reason"], body["message"] = pod.reason, pod.message
     return body
 
 
-OUR_CONDITIONS = frozenset({"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"})
+OUR_CONDITIONS = frozenset(
+    {"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", RESIZE_PENDING, RESIZE_IN_PROGRESS}
+)
 """Conditions that `pod_status` writes; all others belong to somebody else."""

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from strato.api.core import Container, ContainerStatus, Pod, StateTerminated
 from strato.api.meta import Condition
@@ -25,9 +26,11 @@ def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
     waits = INITIALIZING if inits else CREATING
     containers = [_container(c, known.get(c.name), init=True, waits=waits) for c in inits] if inits else []
     containers += [_container(c, known.get(c.name), init=False, waits=waits) for c in spec.containers]
+    debuggers = {s.name: s for s in status.ephemeral_container_statuses} if spec.ephemeral_containers else {}
     record = PodRecord(
         restart_policy=spec.restart_policy,
         containers=containers,
+        ephemeral=[ephemeral_record(c, debuggers.get(c.name)) for c in spec.ephemeral_containers],
         host_ip=host_ip,
         pod_ip=status.pod_ip,
         generation=pod.metadata.generation,
@@ -51,11 +54,24 @@ _shared = lru_cache(256)(_plain)
 """Pods bound in one second share theirs."""
 
 
+def ephemeral_record(container: Container, status: ContainerStatus | None = None) -> ContainerRecord:
+    """Return the record of an ephemeral container."""
+    record = _container(container, status, init=False, waits=CREATING)
+    record.ephemeral = True
+    return record
+
+
 def _container(container: Container, status: ContainerStatus | None, *, init: bool, waits: str) -> ContainerRecord:
     sidecar = init and container.restart_policy == ALWAYS
-    record = ContainerRecord(container.name, container.image, init, sidecar, "waiting", waits)
+    record = ContainerRecord(container.name, container.image, init, sidecar, reason=waits)
+    record.allocated = record.actual = container.resources
     if status is None:
         return record
+    held = status.resources
+    if held is not None and held != container.resources:  # its node has not come to all that is wanted now
+        record.actual = held
+        if status.allocated_resources != container.resources.requests:
+            record.allocated = replace(held, requests=status.allocated_resources)
     record.restart_count = status.restart_count
     record.container_id, record.image_id = status.container_id, status.image_id
     record.ready, record.started = status.ready, bool(status.started)

@@ -20,6 +20,7 @@ from strato.clock import Clock
 from strato.errors import ApiError, BadRequest, InternalError, MethodNotAllowed, NotFound
 from strato.metrics import Registry as Metrics
 from strato.metrics import Sample
+from strato.server import podsubresources
 from strato.server.conversion import Conversions
 from strato.server.crd import CustomKinds
 from strato.server.flowcontrol.control import FlowControl
@@ -56,6 +57,8 @@ _TOGETHER = 64
 """Creations of one batch that wait for webhooks at the same time."""
 _STREAMS = frozenset(("attach", "exec", "portforward"))
 """Subresources of pods that lead to their processes."""
+_PARTS = podsubresources.ALL | {"approval"}
+"""Subresources that are the whole object, of which a write takes a part."""
 _NOT_ALLOWED = "the server does not allow this method on the requested resource"
 
 
@@ -356,7 +359,7 @@ class ApiServer(Handler):
         kind, sub = served.kind, target.subresource
         if sub == "proxy" and kind in (catalog.POD, catalog.SERVICE):
             return self._proxy.handle
-        if (sub == "status" and kind.has_status) or (sub == "approval" and sub in kind.subresources):
+        if (sub == "status" and kind.has_status) or (sub in _PARTS and sub in kind.subresources):
             if verb in ("get", "update", "patch"):
                 return self._verbs[verb]
         elif sub == "scale" and kind.scale_paths is not None:

@@ -215,6 +215,7 @@ def _user_roles() -> list[Json]:
         _rule(_ALL, "", _CORE_EDIT),
         _rule(("get", "list", "watch", "create"), "", ("pods/log", "pods/exec", "pods/attach", "pods/portforward")),
         _rule(("create",), "", ("pods/eviction", "serviceaccounts/token")),
+        _rule(("get", "patch", "update"), "", "pods/resize"),
         _rule(("impersonate",), "", "serviceaccounts"),
         _rule(_ALL, "events.k8s.io", "events"),
         # no statuses: those are the controllers'

@@ -17,6 +17,7 @@ from strato.api.wire import Request
 from strato.clock import Clock, format_time
 from strato.errors import BadRequest, Cause, TooLarge
 from strato.http.parser import MAX_BODY_BYTES
+from strato.server import podsubresources
 from strato.server.bodies import YAML_ERRORS, read_body
 from strato.server.registry import Served
 from strato.server.schema import builtin
@@ -171,14 +172,18 @@ def fill_defaults(served: Served, obj: Json) -> None:
         defaults.apply_defaults(served.kind, obj)
 
 
-def validate(served: Served, obj: Json, old: Json | None) -> None:
-    """Check an object about to be stored.
+def validate(served: Served, obj: Json, old: Json | None, subresource: str = "") -> None:
+    """Check an object about to be stored, by way of a subresource or not.
 
     Raises:
         Invalid: With every cause.
     """
     kind = served.kind
-    causes = validation.validate_create(kind, obj) if old is None else validation.validate_update(kind, obj, old)
+    causes = (
+        validation.validate_create(kind, obj)
+        if old is None
+        else validation.validate_update(kind, obj, old, subresource)
+    )
     if served.schema is not None:
         causes = [*causes, *served.schema.validate(obj, old)]
     if served.form is not None:
@@ -322,11 +327,14 @@ def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) ->
     """Carry over what an update may not change.
 
     With the status subresource a main update keeps the old status, and a status update keeps all but the status
-    (built-in kinds: and the metadata); other kinds take whatever is sent.
+    (built-in kinds: and the metadata); other kinds take whatever is sent. Further subresources of pods take a part of
+    the spec.
     """
     kind = served.kind
     if subresource == "status" and served.is_custom:
         obj["metadata"] = {**old["metadata"]}
+    elif kind is catalog.POD and subresource in podsubresources.ALL:
+        podsubresources.keep_rest(subresource, obj, old)
     metadata, before = obj["metadata"], old["metadata"]
     for member in _SERVER_OWNED:
         if member in before:

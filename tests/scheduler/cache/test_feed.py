@@ -82,3 +82,26 @@ def test_a_shared_spec_means_one_class_unless_labels_count(affinity: dict[str, o
     pods = [convert({"metadata": {"name": n, "namespace": "ns", "uid": n, "labels": {"app": n}}}, Pod) for n in "ab"]
     feed.on_pods([Change(None, replace(pod, spec=spec)) for pod in pods])
     assert len({task.cls.number for task in world.tasks.values()}) == classes
+
+
+def test_a_pod_that_is_resized_holds_the_most_of_what_it_may() -> None:
+    """From the moment the resize is asked for, until its node says that it holds less."""
+    world, feed = _world()
+
+    def state(generation: int, wanted: str, held: str) -> Pod:
+        container = {"name": "c", "resources": {"requests": {"cpu": wanted}}}
+        entry = {"name": "c", "resources": {"requests": {"cpu": held}}, "allocatedResources": {"cpu": held}}
+        body = {
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u", "generation": generation},
+            "spec": {"schedulerName": "volcano", "nodeName": "n0", "containers": [container]},
+            "status": {"phase": "Running", "containerStatuses": [entry]},
+        }
+        return convert(body, Pod)
+
+    states = [state(1, "1", "1"), state(2, "4", "1"), state(2, "4", "4"), state(3, "2", "4"), state(3, "2", "2")]
+    free = []
+    for old, new in zip([None, *states], states, strict=False):
+        feed.on_pods([Change(old, new)])
+        free.append(int(world.nodes.idle[world.nodes.row("n0")][0]) // 1000)
+        assert not any(world.nodes.repair(row) for row in range(5)), "sums differ from what the tasks say"
+    assert free == [63, 60, 60, 60, 62]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.server.rest.podchanges import CHANGES
 from tests.server.rest.steps import (
     PATCH,
     STRATEGIC,
@@ -1562,4 +1563,5 @@ CASES = [
     *TABLES,
     *MORE_TABLES,
     *MORE,
+    *CHANGES,
 ]

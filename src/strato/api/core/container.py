@@ -74,6 +74,13 @@ class ResourceRequirements(View, frozen=True, kw_only=True):
     claims: tuple[ResourceClaimName, ...] = ()
 
 
+class ContainerResizePolicy(View, frozen=True, kw_only=True):
+    """``resizePolicy[]``: whether a container is restarted when a resource of it changes."""
+
+    resource_name: str = ""
+    restart_policy: str = ""
+
+
 class ExecAction(View, frozen=True, kw_only=True):
     """A command run in the container."""
 
@@ -197,6 +204,7 @@ class Container(View, frozen=True, kw_only=True):
     env: tuple[EnvVar, ...] = ()
     env_from: tuple[EnvFromSource, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
+    resize_policy: tuple[ContainerResizePolicy, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     restart_policy: str = ""
     lifecycle: Lifecycle | None = None
@@ -209,6 +217,13 @@ class Container(View, frozen=True, kw_only=True):
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
+
+
+class EphemeralContainer(Container, frozen=True, kw_only=True):
+    """A container that is started in a running pod, to look at it; it never restarts."""
+
+    target_container_name: str = ""
+    """Whose processes it sees; empty: its own."""
 
 
 class StateWaiting(View, frozen=True, kw_only=True):
@@ -245,7 +260,7 @@ class ContainerState(View, frozen=True, kw_only=True):
 
 
 class ContainerStatus(View, frozen=True, kw_only=True):
-    """``containerStatuses[]`` and ``initContainerStatuses[]``."""
+    """``containerStatuses[]``, ``initContainerStatuses[]`` and ``ephemeralContainerStatuses[]``."""
 
     name: str = ""
     state: ContainerState = ContainerState()

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 import msgspec
 
 from strato.api.core.affinity import Affinity, Toleration, TopologySpreadConstraint
-from strato.api.core.container import AppArmorProfile, Container, ContainerStatus, ResourceRequirements, SeccompProfile
+from strato.api.core.container import (
+    AppArmorProfile,
+    Container,
+    ContainerStatus,
+    EphemeralContainer,
+    ResourceRequirements,
+    SeccompProfile,
+)
 from strato.api.core.volumes import Volume
 from strato.api.meta import Condition, Object, ObjectMeta, View
 from strato.api.shapes import EMPTY, LocalObjectReference, ObjectReference, ResourceList
@@ -85,6 +92,7 @@ class PodSpec(View, frozen=True, kw_only=True):
     scheduler_name: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[EphemeralContainer, ...] = ()
     restart_policy: str = "Always"
     node_selector: Mapping[str, str] = EMPTY
     affinity: Affinity | None = None
@@ -119,6 +127,11 @@ class PodSpec(View, frozen=True, kw_only=True):
     termination_grace_period_seconds: int = 30
     active_deadline_seconds: int | None = None
 
+    @property
+    def all_containers(self) -> tuple[Container, ...]:
+        """Init containers, containers proper, and ephemeral ones."""
+        return (*self.init_containers, *self.containers, *self.ephemeral_containers)
+
 
 class PodIP(View, frozen=True, kw_only=True):
     """One address."""
@@ -140,8 +153,8 @@ class PodStatus(View, frozen=True, kw_only=True):
     start_time: str | None = None
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
     qos_class: str = ""
-    resize: str = ""
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     observed_generation: int = 0
 

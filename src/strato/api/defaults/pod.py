@@ -63,6 +63,8 @@ def default_pod_spec(spec: Json) -> None:
         _default_container(container)
     for container in get("initContainers") or ():
         _default_container(container)
+    for container in get("ephemeralContainers") or ():
+        _default_container(container)
     for volume in get("volumes") or ():
         default_volume(volume)
     if get("overhead"):

@@ -19,10 +19,12 @@ from strato.api.validation import (
     others,
     persistentvolumes,
     pod,
+    resize,
     runtimeclasses,
     workloads,
 )
 from strato.api.validation.metadata import NameCheck, validate_metadata, validate_metadata_update
+from strato.api.validation.podspec import validate_template
 from strato.errors import Cause
 
 Create = Callable[[Json], list[Cause]]
@@ -57,6 +59,7 @@ _CREATE: dict[Kind, Create] = {
     catalog.RUNTIMECLASS: runtimeclasses.validate_runtime_class,
     catalog.PRIORITYCLASS: others.validate_priority_class,
     catalog.DEPLOYMENT: workloads.validate_workload,
+    catalog.PODTEMPLATE: lambda obj: validate_template(obj.get("template") or {}, "template"),
     catalog.REPLICATIONCONTROLLER: workloads.validate_replication_controller,
     catalog.REPLICASET: workloads.validate_workload,
     catalog.STATEFULSET: workloads.validate_workload,
@@ -96,6 +99,7 @@ _UPDATE: dict[Kind, Update] = {
     catalog.RUNTIMECLASS: runtimeclasses.validate_runtime_class_update,
     catalog.PRIORITYCLASS: others.validate_priority_class_update,
     catalog.DEPLOYMENT: _FIXED_SELECTOR,
+    catalog.PODTEMPLATE: lambda obj, _old: validate_template(obj.get("template") or {}, "template"),
     catalog.REPLICATIONCONTROLLER: lambda obj, _old: workloads.validate_replication_controller(obj),
     catalog.REPLICASET: _FIXED_SELECTOR,
     catalog.STATEFULSET: _FIXED_SELECTOR,
@@ -117,6 +121,12 @@ _UPDATE: dict[Kind, Update] = {
     catalog.IPADDRESS: clusternetworks.validate_ip_address_update,
 }
 
+_SUBRESOURCES: dict[str, Update] = {
+    "resize": resize.validate_resize,
+    "ephemeralcontainers": resize.validate_ephemeral_containers_update,
+}
+"""Of pods, that have rules of their own."""
+
 
 def validate_create(kind: Kind, obj: Json, *, only_metadata: bool = False) -> list[Cause]:
     """Return everything wrong with a new object; of its metadata only, when the rest is known to be fine.
@@ -135,15 +145,15 @@ def validate_create(kind: Kind, obj: Json, *, only_metadata: bool = False) -> li
     return causes
 
 
-def validate_update(kind: Kind, obj: Json, old: Json) -> list[Cause]:
-    """Return everything wrong with changing ``old`` into ``obj``.
+def validate_update(kind: Kind, obj: Json, old: Json, subresource: str = "") -> list[Cause]:
+    """Return everything wrong with changing ``old`` into ``obj``, by way of a subresource or not.
 
     Raises:
         BadRequest: A field has the wrong JSON type; the message names it.
     """
     try:
         causes = validate_metadata_update(obj.get("metadata") or {}, old.get("metadata") or {})
-        check = _UPDATE.get(kind)
+        check = (_SUBRESOURCES.get(subresource) if kind is catalog.POD else None) or _UPDATE.get(kind)
         if check is not None:
             causes += check(obj, old)
     except (AttributeError, TypeError, KeyError, IndexError) as err:

@@ -27,6 +27,8 @@ def validate_pod(pod: Json) -> list[Cause]:
     causes: list[Cause] = []
     spec = pod.get("spec") or {}
     validate_pod_spec(spec, "spec", causes)
+    if spec.get("ephemeralContainers"):
+        causes.append(forbidden_field("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("schedulingGates") and spec.get("nodeName"):
         causes.append(forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     return causes

@@ -5,8 +5,9 @@ from __future__ import annotations
 from strato.api import names
 from strato.api.meta import Json
 from strato.api.status import invalid_value, required
+from strato.api.validation.containers import validate_amounts
 from strato.api.validation.metadata import immutable, validate_labels
-from strato.api.validation.podspec import validate_amounts, validate_toleration
+from strato.api.validation.podspec import validate_toleration
 from strato.errors import Cause
 
 

@@ -83,7 +83,7 @@ class NodeLogs(Handler):
         pod = self._pods(Key(namespace, name))
         if pod is None or pod.spec.node_name != self._node:
             raise NotFound(f'pod "{name}" of namespace "{namespace}" does not run on node {self._node}')
-        if container not in {one.name for one in (*pod.spec.containers, *pod.spec.init_containers)}:
+        if container not in {one.name for one in pod.spec.all_containers}:
             raise NotFound(f'container "{container}" not found in pod "{name}"')
         options = log_options(request, name)
         return await answer_log(self._source, msgspec.to_builtins(pod), container, options)

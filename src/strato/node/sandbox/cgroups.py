@@ -135,6 +135,34 @@ class Cgroups:
             files.append(os.path.join(path, "cgroup.procs"))
         return files
 
+    def update(self, key: str, limits: Limits) -> str:
+        """Give a container that runs other limits; return what is in the way, empty when all have been set.
+
+        A limit of memory below what is in use is not set: the kernel would kill for it.
+        """
+        used = self._memory_used(key)
+        if limits.memory_bytes and used >= limits.memory_bytes:
+            return f"memory limit ({limits.memory_bytes}) below current usage ({used})"
+        for hierarchy, group in self._roots.items():
+            path = os.path.join(group, key)
+            settings = _settings(hierarchy, limits, replaced=True)
+            # of a limit and one that includes it, which has to go first depends on the direction: the other is refused
+            for name, text in (*settings, *settings):
+                with contextlib.suppress(OSError):
+                    _write(os.path.join(path, name), text)
+        return ""
+
+    def _memory_used(self, key: str) -> int:
+        """Return the bytes that count against a container's limit; 0 where nobody knows."""
+        for hierarchy, name in (("memory", "memory.usage_in_bytes"), ("unified", "memory.current")):
+            if hierarchy in self._roots:
+                with (
+                    contextlib.suppress(OSError, ValueError),
+                    open(os.path.join(self._roots[hierarchy], key, name)) as f,
+                ):
+                    return int(f.read())
+        return 0
+
     def oom_killed(self, key: str) -> bool:
         """Return whether the kernel killed something in the container for its memory limit."""
         for hierarchy, name in (("memory", "memory.oom_control"), ("unified", "memory.events")):
@@ -166,23 +194,30 @@ class Cgroups:
                 os.unlink(self._note)
 
 
-def _settings(hierarchy: str, limits: Limits) -> list[tuple[str, str]]:
+def _settings(hierarchy: str, limits: Limits, *, replaced: bool = False) -> list[tuple[str, str]]:
+    """Return what is written into which files of a group; into those of no limit only where there may have been one."""
     settings = []
     if hierarchy == "cpu":
         settings.append(("cpu.shares", str(cpu_shares(limits.cpu_request_millicores))))
-        if limits.cpu_millicores:
-            settings.append(("cpu.cfs_quota_us", str(cpu_quota(limits.cpu_millicores))))
+        if limits.cpu_millicores or replaced:
+            settings.append(
+                ("cpu.cfs_quota_us", str(cpu_quota(limits.cpu_millicores)) if limits.cpu_millicores else "-1")
+            )
     elif hierarchy == "pids" and limits.processes:
         settings.append(("pids.max", str(limits.processes)))
-    elif hierarchy == "memory" and limits.memory_bytes:
-        settings.append(("memory.limit_in_bytes", str(limits.memory_bytes)))
-        settings.append(("memory.memsw.limit_in_bytes", str(limits.memory_bytes)))  # no swap on top, as in version 2
+    elif hierarchy == "memory" and (limits.memory_bytes or replaced):
+        most = str(limits.memory_bytes or -1)
+        settings.append(("memory.limit_in_bytes", most))
+        settings.append(("memory.memsw.limit_in_bytes", most))  # no swap on top, as in version 2
     elif hierarchy == "unified":
         settings.append(("cpu.weight", str(cpu_weight(limits.cpu_request_millicores))))
-        if limits.cpu_millicores:
-            settings.append(("cpu.max", f"{cpu_quota(limits.cpu_millicores)} {_PERIOD_MICROSECONDS}"))
+        if limits.cpu_millicores or replaced:
+            quota = str(cpu_quota(limits.cpu_millicores)) if limits.cpu_millicores else "max"
+            settings.append(("cpu.max", f"{quota} {_PERIOD_MICROSECONDS}"))
         if limits.memory_bytes:
             settings += [("memory.max", str(limits.memory_bytes)), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
+        elif replaced:
+            settings += [("memory.max", "max"), ("memory.swap.max", "max"), ("memory.oom.group", "0")]
         if limits.processes:
             settings.append(("pids.max", str(limits.processes)))
     return settings

@@ -72,15 +72,31 @@ def enter_running(spec: Spec, state: State) -> Entry:
         entry.namespaces += [
             os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC) for number in state["namespaces"]
         ]
-        process = os.open(f"/proc/{pid}/ns/pid_for_children", os.O_RDONLY | os.O_CLOEXEC)
         owner = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-    if linux.start_ticks(pid) != state["startTicks"]:  # the number belongs to another process now
-        raise ProcessLookupError("the container does not run")
+    process = process_namespace(state)
     if spec["isolation"] == "user":
         linux.enter(owner)
     if spec["isolation"] != "plain":
         linux.enter(process)
+    os.close(process)
     return entry
+
+
+def process_namespace(state: State) -> int:
+    """Return a descriptor of the namespace that the processes of a running container are in.
+
+    Raises:
+        ProcessLookupError: It runs no more.
+    """
+    pid = state["pid"]
+    try:
+        namespace = os.open(f"/proc/{pid}/ns/pid_for_children", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise ProcessLookupError("the container does not run") from None
+    if linux.start_ticks(pid) != state["startTicks"]:  # the number belongs to another process now
+        os.close(namespace)
+        raise ProcessLookupError("the container does not run")
+    return namespace
 
 
 def become(

@@ -12,7 +12,8 @@ from strato.api.core import Container, LifecycleHandler, Pod, Probe
 from strato.clock import Clock
 from strato.errors import one_line
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, OOM_KILLED, ContainerRecord, Ending
-from strato.node.restarts import ALWAYS, Backoff, should_restart
+from strato.node.resizes import Pending, needs_restart
+from strato.node.restarts import ALWAYS, NEVER, Backoff, should_restart
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.hooks import NO_LIMIT_SECONDS, HookFailed, run_hook
 from strato.node.sandbox.imagemanager import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, ImageManager, ImageUnavailable, quoted
@@ -43,6 +44,8 @@ class NodeServices:
     """Records an event of the pod: type, reason, message."""
     images: ImageManager
     """Where its images come from."""
+    admit_resize: Callable[[Pod], Pending | None]
+    """Returns why the pod cannot have the resources it wants, None when it can."""
 
 
 class ContainerWorker:
@@ -69,12 +72,37 @@ class ContainerWorker:
         self._backoff = backoff
         self._last: Run | None = None
         self._changed = asyncio.Event()
+        self._why_changed = ""
 
-    def update(self, spec: Container) -> None:
-        """Take what may change of a container: its image, with which it is restarted."""
-        self._spec = spec
-        if spec.image != self.record.image and self.is_running:
-            self._changed.set()
+    def update(self, spec: Container) -> str:
+        """Take what may change of a container: its image, with which it is restarted, and its resources.
+
+        Returns:
+            Why it does not have the resources yet that it has been given; empty when nothing is in the way.
+        """
+        record, self._spec = self.record, spec
+        record.allocated = spec.resources
+        if not self.is_running:
+            return ""
+        if spec.image != record.image:
+            self._restart(f"Container {spec.name} definition changed, will be restarted")
+        elif record.actual == spec.resources:
+            record.actual = spec.resources
+        elif needs_restart(spec, record.actual):
+            self._restart(f"Container {spec.name} resize requires restart")
+        else:
+            return self._resize()
+        return ""
+
+    def _restart(self, why: str) -> None:
+        self._why_changed = why
+        self._changed.set()
+
+    def _resize(self) -> str:
+        problem = self._sandbox.resize(self._spec)
+        if not problem:
+            self.record.actual = self._spec.resources
+        return problem
 
     @property
     def is_running(self) -> bool:
@@ -89,7 +117,7 @@ class ContainerWorker:
             begun: Set when it has started once.
         """
         record, attempt = self.record, max(0, self._sandbox.last_attempt(self._spec.name))
-        policy = ALWAYS if record.sidecar else self._pod.spec.restart_policy
+        policy = ALWAYS if record.sidecar else NEVER if record.ephemeral else self._pod.spec.restart_policy
         if record.init and not record.sidecar and policy == ALWAYS:
             policy = "OnFailure"  # an init container that passed does not run again
         if is_lost and (record.ending is not None or record.last is not None):
@@ -124,6 +152,8 @@ class ContainerWorker:
         run = self._runtime.adopt(self._sandbox.attempt(spec.name, attempt))
         if run is None:
             run = self._last = await self._launch(attempt)
+            if record.actual is not self._spec.resources:  # it was given others while it was started
+                self._resize()
             await self._post_start(run)
         self._last = run
         container_id = f"strato://{self._pod.metadata.uid}-{spec.name}-{attempt}"
@@ -154,13 +184,14 @@ class ContainerWorker:
         finally:
             changed.cancel()
         if not run.ended.done():
-            spec, grace_seconds, why = self._spec, self._pod.spec.termination_grace_period_seconds, "definition changed"
+            spec, grace_seconds, why = self._spec, self._pod.spec.termination_grace_period_seconds, self._why_changed
             if probing.done():
                 probe = probing.result()
-                why = f"failed {'startup' if probe is spec.startup_probe else 'liveness'} probe"
+                kind = "startup" if probe is spec.startup_probe else "liveness"
+                why = f"Container {spec.name} failed {kind} probe, will be restarted"
                 if probe.termination_grace_period_seconds is not None:
                     grace_seconds = probe.termination_grace_period_seconds
-            await self.stop(float(grace_seconds), f"Container {spec.name} {why}, will be restarted")
+            await self.stop(float(grace_seconds), why)
         return await asyncio.shield(run.ended)
 
     async def _launch(self, attempt: int) -> Run:
@@ -172,6 +203,7 @@ class ContainerWorker:
                 image = await self._node.images.ensure(self._pod, self._spec, self._sandbox, self._node.event)
                 wait = 0.0
                 launch = self._sandbox.launch(self._spec, attempt, image)
+                self.record.actual = self._spec.resources
                 run = await self._runtime.start(launch)
             except ImageUnavailable as err:
                 wait = self._backoff.next_wait(wait, 0.0)

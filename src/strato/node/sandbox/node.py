@@ -18,7 +18,7 @@ from strato.client.cluster import Cluster
 from strato.client.events import EventRecorder
 from strato.client.informer import Change, Informer, Informers
 from strato.clock import Clock
-from strato.errors import ApiError, NotFound
+from strato.errors import ApiError, Forbidden, NotFound
 from strato.node.heartbeats import Heartbeats
 from strato.node.images.store import ImageStore
 from strato.node.nodesync import NodeSync
@@ -26,6 +26,7 @@ from strato.node.records import record_of
 from strato.node.registration import NodeFacts, pressure_reason, register_node
 from strato.node.removal import TreeRemover
 from strato.node.sandbox import linux
+from strato.node.sandbox.allocation import AllocationManager
 from strato.node.sandbox.clusterservices import NodeServiceAccess
 from strato.node.sandbox.containerworker import KILL_TIMEOUT_SECONDS, NodeServices
 from strato.node.sandbox.evictionmanager import EvictionManager
@@ -131,6 +132,7 @@ class SandboxNode:
         self._hosts = HostsFiles(
             self._workers, self._timers, lambda: () if self._own_informer else self._informer.list()
         )
+        self._allocations = AllocationManager(self._machine, self._workers)
         self._evictions = EvictionManager(self._machine, clock, periods, self._workers)
         self._service_access = NodeServiceAccess(
             self._machine,
@@ -344,6 +346,7 @@ class SandboxNode:
                 confirm=lambda: self._confirm(pod),
                 event=lambda kind, reason, message: self._recorder.event(pod, kind, reason, message),
                 images=self._image_manager,
+                admit_resize=self._allocations.admit,
             ),
             self._periods,
         )
@@ -355,6 +358,7 @@ class SandboxNode:
     async def _run_worker(self, worker: PodWorker) -> None:
         try:
             await worker.run()
+            self._allocations.retry()
             if not worker.stopped:
                 await worker.wait_deleted()
         except asyncio.CancelledError:
@@ -372,7 +376,7 @@ class SandboxNode:
         while not self._cluster.remote:
             try:
                 await self._cluster.get(Pod, pod.metadata.name, pod.metadata.namespace)
-            except NotFound:
+            except (NotFound, Forbidden):  # a node may not read pods that are not its own, such as those that are gone
                 return
             except ApiError as err:
                 _log.debug("a pod waits until it is committed: pod=%s error=%s", pod.key, err)

@@ -145,6 +145,11 @@ class PodPaths:
         """Whether it was here, and somebody wants it to run from its beginning."""
         return os.path.exists(os.path.join(self.home, _ANEW))
 
+    def runs(self, attempt: str) -> bool:
+        """Whether a run has begun, and has not ended as far as is known."""
+        begun, ended = (os.path.exists(os.path.join(attempt, name)) for name in ("state.json", "exit.json"))
+        return begun and not ended
+
     def running_pids(self) -> list[str]:
         """Return the attempt directories that hold a state file without an ending."""
         found = []

@@ -8,13 +8,17 @@ finds on disk what runs and goes on from there. All machine work goes through `R
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from strato.api.core import Pod
+from strato.api.core import Container, Pod, PodSpec
 from strato.clock import Clock
 from strato.errors import ApiError, one_line
-from strato.node.podstatus import NODE_SHUTDOWN, TERMINATED, PodRecord, phase_of, pod_status
+from strato.node.podstatus import NODE_SHUTDOWN, TERMINATED, ContainerRecord, PodRecord, phase_of, pod_status
+from strato.node.records import ephemeral_record
+from strato.node.resizes import allocated_spec, event_text
 from strato.node.restarts import NEVER
 from strato.node.sandbox.containerworker import CONFIG_RETRY_SECONDS, ContainerWorker, NodeServices
 from strato.node.sandbox.environment import ConfigProblem
@@ -24,6 +28,8 @@ from strato.node.sandbox.settings import NodePeriods
 
 EVICTION_GRACE_SECONDS = 1.0
 """Of pods that have used too much of the disk, as a kubelet gives them."""
+RESIZE_RETRY_SECONDS = 3.0
+"""Between two looks whether a container uses less memory than it is to have."""
 _OVER = ("Succeeded", "Failed")
 
 _log = logging.getLogger(__name__)
@@ -51,11 +57,16 @@ class PodWorker:
         self._clock = clock
         self._node = node
         self._refresh_seconds = periods.refresh_seconds
-        specs = (*pod.spec.init_containers, *pod.spec.containers)
-        self._containers = [
-            ContainerWorker(pod, container, spec, sandbox, runtime, clock, node, periods.backoff)
-            for container, spec in zip(record.containers, specs, strict=True)
-        ]
+        self._worker_of: Callable[[ContainerRecord, Container], ContainerWorker] = lambda container, spec: (
+            ContainerWorker(self.pod, container, spec, sandbox, runtime, clock, node, periods.backoff)
+        )
+        self._containers = list(map(self._worker_of, record.containers, _resizable(self.allocated_spec)))
+        self._ephemeral = list(map(self._worker_of, record.ephemeral, pod.spec.ephemeral_containers))
+        self._beside: list[asyncio.Task[None]] = []
+        """What runs beside the containers proper: sidecars, ephemeral containers, what keeps files new."""
+        self._is_served = False
+        """Whether containers may be started."""
+        self._is_resizing = False
         self._terminating = asyncio.Event()
         self._deadline_changed = asyncio.Event()
         self._evicted = asyncio.Event()
@@ -75,10 +86,18 @@ class PodWorker:
 
     def next_write(self, now: float) -> dict[str, Any] | None:
         """Return the status to write; None deletes the pod."""
-        return None if self.stopped else pod_status(self.record, now)
+        if self.stopped:
+            return None
+        if self._is_resizing and not any(container.is_resizing for container in self.record.containers):
+            self._is_resizing = False
+            self._node.event("Normal", "ResizeCompleted", event_text("completed", self.pod))
+        return pod_status(self.record, now)
 
     def update(self, pod: Pod) -> None:
-        """Take what may change of a pod that runs: labels, annotations, its deadline, images of its containers."""
+        """Take what may change of a pod that runs.
+
+        That is labels, annotations, its deadline, images and resources of containers, and more ephemeral containers.
+        """
         before, self.pod = self.pod.spec, pod
         self.sandbox.update(pod)
         if pod.metadata.generation != self.record.generation:
@@ -88,9 +107,43 @@ class PodWorker:
             return
         if pod.spec.active_deadline_seconds != before.active_deadline_seconds:
             self._deadline_changed.set()
-        specs = (*pod.spec.init_containers, *pod.spec.containers)
-        for container, spec in zip(self._containers, specs, strict=True):
-            container.update(spec)
+        self.resize()
+        known = {debugger.name for debugger in self.record.ephemeral}
+        for added in [one for one in pod.spec.ephemeral_containers if one.name not in known]:
+            self.record.ephemeral.append(ephemeral_record(added))
+            self._ephemeral.append(self._worker_of(self.record.ephemeral[-1], added))
+            if self._is_served:
+                self._beside.append(asyncio.create_task(self._debug(self._ephemeral[-1])))
+
+    @property
+    def allocated_spec(self) -> PodSpec:
+        """The pod's spec with the resources that the node has given it."""
+        return allocated_spec(self.pod.spec, self.record.containers)
+
+    def resize(self) -> None:
+        """Give the containers what they want now, if the node has it, and change them accordingly."""
+        record, pod, before = self.record, self.pod, self.record.pending_resize
+        is_wanted = pod.spec != self.allocated_spec
+        record.pending_resize = self._node.admit_resize(pod) if is_wanted else None
+        if record.pending_resize is not None and record.pending_resize != before:
+            reason, message = record.pending_resize
+            self._node.event("Warning", f"Resize{reason}", event_text(reason, pod, message))
+        elif is_wanted and record.pending_resize is None:
+            self._is_resizing = True
+            self._node.event("Normal", "ResizeStarted", event_text("started", pod))
+        given = self.allocated_spec if record.pending_resize is not None else pod.spec
+        problems = [worker.update(spec) for worker, spec in zip(self._containers, _resizable(given), strict=True)]
+        problem = ", ".join(filter(None, problems))
+        if problem and not record.resize_problem:
+            self._node.event("Warning", "ResizeError", event_text("error", pod, problem))
+            self._beside.append(asyncio.create_task(self._retry_resize()))
+        record.resize_problem = f"cannot decrease memory limits: {problem}" if problem else ""
+        self._node.submit()
+
+    async def _retry_resize(self) -> None:
+        while self.record.resize_problem:
+            await self._clock.sleep(RESIZE_RETRY_SECONDS)
+            self.resize()
 
     def terminate(self, grace_seconds: float) -> None:
         """End the pod: it was deleted. A later, shorter grace is not honoured once ending has begun."""
@@ -187,9 +240,12 @@ class PodWorker:
             return
         self._node.submit()
         await self._prepare()
-        beside: list[asyncio.Task[None]] = []
+        beside, self._is_served = self._beside, True
         if self.sandbox.volumes.has_payloads:
             beside.append(asyncio.create_task(self._refresh()))
+        if self.pod.spec != self.allocated_spec:  # it was resized while the node was away
+            self.resize()
+        beside += [asyncio.create_task(self._debug(container)) for container in self._ephemeral]
         try:
             for container in self._containers:
                 if not container.record.init:
@@ -204,9 +260,17 @@ class PodWorker:
                         return
             await asyncio.gather(*(self._run(c) for c in self._containers if not c.record.init))
         finally:
+            self._is_served = False
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+
+    async def _debug(self, container: ContainerWorker) -> None:
+        """Run an ephemeral container, which may refer to what nobody has read for this pod yet."""
+        with contextlib.suppress(ConfigProblem, ApiError, OSError):  # its start says what is missing
+            await self.sandbox.volumes.refresh(self._clock.monotonic())
+        await container.run(is_lost=self._is_lost)
+        self._node.submit()
 
     async def _prepare(self) -> None:
         while True:
@@ -246,9 +310,14 @@ class PodWorker:
 
     async def _stop_all(self) -> None:
         """End what still runs, the containers proper first, the sidecars after them in reverse order."""
-        for container in self._containers:
+        everyone = (*self._containers, *self._ephemeral)
+        for container in everyone:
             container.find_left_over()
-        running = [container for container in self._containers if container.is_running]
+        running = [container for container in everyone if container.is_running]
         await asyncio.gather(*(c.stop(self._grace_seconds) for c in running if not c.record.init))
         for container in [c for c in running if c.record.init and c.is_running][::-1]:
             await container.stop(self._grace_seconds)
+
+
+def _resizable(spec: PodSpec) -> Sequence[Container]:
+    return (*spec.init_containers, *spec.containers)

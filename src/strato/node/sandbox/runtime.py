@@ -86,6 +86,8 @@ class Launch:
     host_ipc: bool = False
     process_namespace: str = ""
     """File of the pod's that its containers share, or ``host``; empty gives the container its own."""
+    target_directory: str = ""
+    """Of the run of a container whose process namespace it joins; empty when of none."""
     user_namespace: str = ""
     """File of a namespace that the pod's own user namespace owns; empty when it has none."""
     user_base: int = 0
@@ -278,6 +280,7 @@ class Runtime:
             "readOnlyRoot": launch.security.read_only_root,
             "hostIPC": launch.host_ipc,
             "processNamespace": launch.process_namespace,
+            "targetDirectory": launch.target_directory,
             "userNamespace": launch.user_namespace,
             "userBase": launch.user_base,
             "devices": list(launch.devices),

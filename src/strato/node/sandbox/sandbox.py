@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Set as AbstractSet
 
 from strato.api import quantity
-from strato.api.core import Container, Pod
+from strato.api.core import Container, EphemeralContainer, Pod
 from strato.node import beneath
 from strato.node.images.store import Image
 from strato.node.sandbox.cgroups import Limits
@@ -30,7 +30,7 @@ from strato.node.sandbox.podvolumes import PodVolumes
 from strato.node.sandbox.pressure import rejection
 from strato.node.sandbox.resolver import ClusterDns, DnsScope, resolv_conf
 from strato.node.sandbox.runtime import Launch
-from strato.node.sandbox.security import Level, Refusal, decide, refusal
+from strato.node.sandbox.security import Level, Refusal, decide, refusal, unsupported
 from strato.node.sandbox.volumes import Mount, make_sub_path
 
 MESSAGE_BYTES = 4096
@@ -178,6 +178,12 @@ class PodSandbox:
         """Return which limits of a container that was launched the kernel does not hold it to."""
         return self._machine.cgroups.unenforced(f"{self._pod.metadata.uid}/{container.name}", _limits(container))
 
+    def resize(self, container: Container) -> str:
+        """Give a container that runs the resources it has now; return what is in the way, empty when nothing is."""
+        key = f"{self._pod.metadata.uid}/{container.name}"
+        problem = self._machine.cgroups.update(key, _limits(container))
+        return f'attempting to set container "{container.name}" {problem}' if problem else ""
+
     def machines_command(self, container: Container) -> str:
         """Return the program a container names when this machine has it, else nothing.
 
@@ -207,6 +213,8 @@ class PodSandbox:
             raise ConfigProblem(f"container {container.name!r} names no command and image {container.image!r} has none")
         if image.root and machine.runtime.isolation == "plain":
             raise ConfigProblem(f"image {container.image!r} cannot be used: this machine allows no namespaces")
+        if isinstance(container, EphemeralContainer) and (fields := unsupported(pod, container, self.level)):
+            raise ConfigProblem(f"securityContext.{', '.join(fields)}: not possible on this node")
         security = decide(pod, container, self.level, machine.profiles, user_of(image))
         mounts = self._mounts(container, own, attempt)
         env = self._variables_of_machine | own
@@ -241,6 +249,7 @@ class PodSandbox:
             security=security,
             host_ipc=pod.spec.host_ipc,
             process_namespace=self._process_namespace,
+            target_directory=self._target_directory(container),
             user_namespace=self.place.uts_namespace if self._user_base else "",
             user_base=self._user_base,
             devices=self._devices(grant),
@@ -256,6 +265,20 @@ class PodSandbox:
         if self._machine.runtime.isolation != "root":
             return ""
         return "host" if spec.host_pid else f"{self.place.namespaces}/pid" if spec.share_process_namespace else ""
+
+    def _target_directory(self, container: Container) -> str:
+        """Return the run whose processes an ephemeral container is to see; empty when it sees its own, or all.
+
+        Raises:
+            ConfigProblem: It does not run.
+        """
+        name = container.target_container_name if isinstance(container, EphemeralContainer) else ""
+        if not name or self._process_namespace or self._machine.runtime.isolation != "root":
+            return ""
+        directory = self.place.attempt(name, self.place.last_attempt(name))
+        if not self.place.runs(directory):
+            raise ConfigProblem(f'target container "{name}" is not running')
+        return directory
 
     def _gpu_variables(self, grant: Grant, *, own_root: bool) -> dict[str, str]:
         """Return the GPU variables of a container; its own ``env`` wins, as with a kubelet."""
@@ -347,7 +370,7 @@ class PodSandbox:
                 "removeNamespaces", directory=self.place.namespaces, veth=self._veth if self._has_network else ""
             )
         self._machine.cgroups.remove(self._pod.metadata.uid)
-        for container in (*self._pod.spec.init_containers, *self._pod.spec.containers):
+        for container in self._pod.spec.all_containers:
             number = self.place.last_attempt(container.name)
             if number >= 0:
                 self.place.remove(self.place.attempt(container.name, number) + "/scratch")

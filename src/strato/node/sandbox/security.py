@@ -158,8 +158,13 @@ def _unsupported_of_pod(pod: Pod, level: Level) -> Iterator[str]:
 def _unsupported_of_containers(pod: Pod, level: Level) -> Iterator[str]:
     for kind, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers)):
         for index, container in enumerate(containers):
-            for name in _unsupported_of_container(pod, container, level):
+            for name in unsupported(pod, container, level):
                 yield f"spec.{kind}[{index}].securityContext.{name}"
+
+
+def unsupported(pod: Pod, container: Container, level: Level) -> list[str]:
+    """Return the fields of a container's security context that a node of this level cannot do."""
+    return list(_unsupported_of_container(pod, container, level))
 
 
 def _unsupported_of_container(pod: Pod, container: Container, level: Level) -> Iterator[str]:

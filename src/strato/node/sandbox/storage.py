@@ -91,11 +91,10 @@ def measure_all(pods: Iterable[tuple[Pod, PodPaths, str]]) -> list[PodUsage]:
 
 def measure(pod: Pod, place: PodPaths, memory_dir: str) -> PodUsage:
     """Add up what a pod has on disk; follows no link, and what vanishes meanwhile counts nothing."""
-    everyone = (*pod.spec.init_containers, *pod.spec.containers)
     containers = {
         container.name: _bytes_below(os.path.join(place.home, "containers", container.name))
         + _bytes_below(os.path.join(place.home, "logs", container.name))
-        for container in everyone
+        for container in pod.spec.all_containers
     }
     volumes = {
         volume.name: _bytes_below(

@@ -157,13 +157,12 @@ class NodeStreams:
         """Return the directory of a container's present run."""
         place = self._node_paths.pod(uid)
         directory = place.attempt(container, place.last_attempt(container))
-        begun, ended = (os.path.exists(os.path.join(directory, name)) for name in ("state.json", "exit.json"))
         if not os.path.isdir(place.home):
             raise BadRequest(
                 f'container "{container}" has no process on this machine: its node is a hollow one, where nothing '
                 "runs, or another machine"
             )
-        if not begun or ended:
+        if not place.runs(directory):
             raise BadRequest(f'container "{container}" is not running')
         return directory
 

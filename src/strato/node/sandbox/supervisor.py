@@ -63,6 +63,18 @@ def _write_json(directory: str, name: str, body: dict[str, Any]) -> None:
     os.replace(path + ".new", path)
 
 
+def _join_processes(directory: str) -> None:
+    """Make children part of the process namespace of the container that runs in an attempt's directory.
+
+    Raises:
+        ProcessLookupError: It runs no more.
+    """
+    with open(os.path.join(directory, "state.json"), "rb") as file:
+        namespace = container.process_namespace(json.load(file))
+    linux.enter(namespace)
+    os.close(namespace)
+
+
 class _Supervisor:
     """Parent of the container's process."""
 
@@ -170,9 +182,11 @@ class _Supervisor:
             linux.map_user(uid, gid, security["uid"] or 0, security["gid"] or 0)
         else:
             linux.hide_from_tracers()
-        own_processes = not spec["processNamespace"]
+        own_processes = not (spec["processNamespace"] or spec["targetDirectory"])
         if own_processes:
             linux.unshare(linux.CLONE_NEWPID)
+        elif spec["targetDirectory"]:
+            _join_processes(spec["targetDirectory"])
         elif spec["processNamespace"] != "host":
             linux.enter_namespace(spec["processNamespace"])
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -147,7 +147,7 @@ def referenced_objects(pod: Pod) -> tuple[set[str], set[str]]:
         secrets |= {p.secret.name for p in parts if p.secret is not None}
         if volume.secret is not None:
             secrets.add(volume.secret.secret_name)
-    for container in (*pod.spec.init_containers, *pod.spec.containers):
+    for container in pod.spec.all_containers:
         for source in container.env_from:
             if source.config_map_ref is not None:
                 config_maps.add(source.config_map_ref.name)

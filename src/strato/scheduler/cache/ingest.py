@@ -8,6 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import msgspec
 
 from strato.api.core import Container, Pod, PodSpec
+from strato.api.pods import effective_spec
 from strato.api.shapes import ResourceList
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, counts, internal
@@ -112,7 +113,7 @@ def class_key(pod: Pod) -> Hashable:
     Labels and the names of claims are left out on purpose: they differ between pods of one template, and what looks at
     them (inter-pod affinity, topology spread, volumes, devices) never works on classes.
     """
-    spec = pod.spec
+    spec = effective_spec(pod)
     containers = tuple(
         [  # of a list: there is nearly always one, and a generator costs as much as the rest of it
             (c.image, tuple(c.resources.requests.items()), tuple(c.resources.limits.items()), c.ports)
@@ -140,10 +141,11 @@ def make_class(number: int, pod: Pod, dims: Dimensions) -> TaskClass:
     Raises:
         ValueError: A quantity in the pod cannot be read.
     """
-    request = requests(pod.spec, dims)
-    scored = requests(pod.spec, dims, _DEFAULTS)
+    spec = effective_spec(pod)
+    request = requests(spec, dims)
+    scored = requests(spec, dims, _DEFAULTS)
     vector = dims.vector(request)
-    return TaskClass(number, pod.spec, pod.metadata.namespace, vector, (scored[CPU], scored[MEMORY]))
+    return TaskClass(number, spec, pod.metadata.namespace, vector, (scored[CPU], scored[MEMORY]))
 
 
 def requests(spec: PodSpec, dims: Dimensions, missing: Mapping[int, int] | None = None) -> dict[int, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from strato.api.core import Pod
+from strato.api.pods import effective_spec
 from strato.scheduler.cache import ingest
 from strato.scheduler.cache.accounts import FLOW_SCHEDULER
 from strato.scheduler.cache.jobobjects import JobObjects
@@ -102,6 +103,8 @@ class World(JobObjects):
             if status not in COMPLETED_SET and self.evictions.awaits(key, meta.uid):
                 status = RELEASING  # until the API confirms or refuses
         same_spec = old.metadata.generation == meta.generation != 0 or task.row >= 0
+        if task.row >= 0 and meta.generation > 1 and not old.is_finished:
+            same_spec = self._class_of(pod) is task.cls  # else it is being resized
         if same_spec and old.metadata.annotations == meta.annotations and old.metadata.labels == meta.labels:
             task.pod = pod
             if task.nominated != pod.status.nominated_node_name:
@@ -171,8 +174,9 @@ class World(JobObjects):
 
     def _class_of(self, pod: Pod) -> TaskClass:
         """Return the class of a pod, made when it is new."""
-        spec, met = self._class_met
-        if pod.spec is spec and met is not None:  # informers let the pods of one template share their spec
+        last, met = self._class_met
+        spec = effective_spec(pod)
+        if spec is last and met is not None:  # informers let the pods of one template share their spec
             return met
         key = ingest.class_key(pod)
         cls = self.classes.get(key)
@@ -183,7 +187,7 @@ class World(JobObjects):
             self._classes_made += 1
             self.classes[key] = cls
         if not cls.pairwise and pod.spec.affinity is None:  # else labels and namespace tell classes apart as well
-            self._class_met = pod.spec, cls
+            self._class_met = spec, cls
         return cls
 
     def remove_pod(self, key: str) -> None:

@@ -62,7 +62,7 @@ async def answer_log(source: LogSource, pod: Json, container: str, options: LogO
 def why_waiting(pod: Json, container: str) -> str:
     """Return why a container has not run yet, in the kubelet's wording; empty when it has, or never will."""
     status = pod.get("status") or {}
-    members = ("initContainerStatuses", "containerStatuses")
+    members = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
     known = {one["name"]: one for member in members for one in status.get(member) or ()}
     found = known.get(container)
     if found is None:
@@ -98,8 +98,9 @@ def container_of(pod: Json, name: str, asked: str) -> str:
     spec = pod["spec"]
     main = [container["name"] for container in spec["containers"]]
     init = [container["name"] for container in spec.get("initContainers") or ()]
+    debuggers = [container["name"] for container in spec.get("ephemeralContainers") or ()]
     if asked:
-        if asked not in main + init:
+        if asked not in main + init + debuggers:
             raise BadRequest(f"container {asked} is not valid for pod {name}")
         return asked
     if len(main) == 1 and not init:
@@ -109,7 +110,7 @@ def container_of(pod: Json, name: str, asked: str) -> str:
         return str(default)
     if len(main) == 1:
         return str(main[0])
-    choices = " ".join([*init, *main])
+    choices = " ".join([*init, *main, *debuggers])
     raise BadRequest(f"a container name must be specified for pod {name}, choose one of: [{choices}]")
 
 

@@ -18,7 +18,7 @@ import msgspec
 from strato.admission import AdmissionRequest
 from strato.api import catalog
 from strato.api.wire import Request
-from strato.server import preparation
+from strato.server import podsubresources, preparation
 from strato.server.flowcontrol.dispatch import Steps, at_once
 from strato.server.jsonbodies import check_shape
 from strato.server.path import ResourcePath
@@ -186,7 +186,7 @@ def validate(_state: State, draft: Draft) -> None:
     if draft.known is not None:
         preparation.validate_metadata(served.kind, draft.obj)
     elif status is None:
-        preparation.validate(served, draft.obj, old)
+        preparation.validate(served, draft.obj, old, draft.target.subresource)
     elif served.status is not None and old is not None:
         before = {**status, "status": old.get("status")}
         preparation.validate_status(served.status, status, before, draft.target.name)
@@ -233,8 +233,12 @@ def count_quotas(state: State, draft: Draft) -> None:
 
 
 def _counting(state: State, draft: Draft) -> Steps[None]:
-    if not draft.body and not draft.target.subresource:  # a body: nothing is to be stored
+    if not draft.body and draft.target.subresource in _COUNTED:  # a body: nothing is to be stored
         draft.due = yield from quotas.due(state, draft.served.kind, draft.target.namespace, draft.obj, draft.old)
+
+
+_COUNTED = ("", podsubresources.RESIZE)
+"""Subresources by which more of what quotas count may be used."""
 
 
 def charge_quotas(state: State, draft: Draft) -> None:

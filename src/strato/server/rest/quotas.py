@@ -3,7 +3,8 @@
 The check and the charge are one step with the write that follows, so that no two writes get the same room. A
 namespace without quotas costs one look at an empty table. Pods are charged on ``status.used``, which the quota
 controller counts anew when pods end; other objects are counted here, from what is stored. An update is charged only
-what it adds: services may change their type, claims may grow, pods may move into another scope. What it gives back
+what it adds: services may change their type, claims may grow, pods may be resized or move into another
+scope. What it gives back
 the quota controller finds out.
 
 Source: the admission plug-in ResourceQuota of Kubernetes.
@@ -19,6 +20,7 @@ import msgspec
 from strato.api import catalog
 from strato.api.core import Pod, ResourceQuota
 from strato.api.kinds import Kind
+from strato.api.pods import effective_spec
 from strato.api.quantity import NANO, InvalidQuantity, Quantity, parse
 from strato.api.quotas import counts_ones, counts_pod, object_usage, pods_usage, unnamed_resources
 from strato.api.status import forbidden
@@ -93,11 +95,17 @@ def charge(state: State, namespace: str, due: Due) -> None:
 
 
 def _may_use_more(kind: Kind, obj: Json, old: Json) -> bool:
-    """Whether an update can use more; of pods one that moves them between Terminating and NotTerminating."""
+    """Whether an update can use more; of pods a resize, and a move between Terminating and NotTerminating."""
     if kind is catalog.POD:
-        before, after = (one["spec"].get("activeDeadlineSeconds") is None for one in (old, obj))
+        before, after = (_counted_of_pod(one["spec"]) for one in (old, obj))
         return before != after
     return kind in (catalog.SERVICE, catalog.PERSISTENTVOLUMECLAIM)
+
+
+def _counted_of_pod(spec: Json) -> tuple[Any, ...]:
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    resources = [container.get("resources") for container in containers]
+    return spec.get("activeDeadlineSeconds") is None, spec.get("resources"), resources
 
 
 def are_any(state: State) -> bool:
@@ -127,7 +135,7 @@ def _asked(kind: Kind, obj: Json, old: Json | None, name: str, body: Json) -> Us
             return {}
         if text := unnamed_resources(spec, pod):
             raise forbidden(kind, obj["metadata"]["name"], f"failed quota: {name}: {text}")
-        usage = pod_usage(pod.spec)
+        usage = pod_usage(effective_spec(pod))
         if old is not None:
             before = pods_usage(spec, [msgspec.convert(old, Pod)])
     elif spec.scopes or spec.scope_selector is not None:

@@ -164,7 +164,8 @@ class PodStreams:
 
 
 def _containers(pod: Json) -> list[Json]:
-    return [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
+    spec = pod["spec"]
+    return [*spec["containers"], *(spec.get("initContainers") or ()), *(spec.get("ephemeralContainers") or ())]
 
 
 def _ports(request: Request) -> list[int]:

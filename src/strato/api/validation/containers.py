@@ -1,0 +1,297 @@
+"""Rules of containers: of those proper, of init containers, and of ephemeral ones. Plain dict code, as every pod's."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from strato.api import names
+from strato.api.meta import Json
+from strato.api.quantity import NANO, InvalidQuantity, parse
+from strato.api.status import duplicate, field_not_found, forbidden_field, invalid_value, not_supported, required
+from strato.api.validation.mounts import validate_mounts
+from strato.api.validation.security import validate_container_security
+from strato.errors import Cause
+from strato.lru import memoised
+
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
+RESIZABLE = ("cpu", "memory")
+"""Resources of a container that may change while it runs."""
+RESIZE_POLICIES = ("NotRequired", "RestartContainer")
+
+
+class PodContext(NamedTuple):
+    """What the rules of a container go by of its pod."""
+
+    volumes: frozenset[str]
+    claims: frozenset[Any]
+    host_network: bool
+    host_users: bool
+    restart_policy: str
+
+
+def validate_container(container: Json, field: str, seen: set[str], pod: PodContext, causes: list[Cause]) -> None:
+    """Add what is wrong with a container of any sort after defaulting; its name is added to those ``seen``."""
+    get = container.get
+    name = get("name")
+    if not name:
+        causes.append(required(f"{field}.name"))
+    elif name in seen:
+        causes.append(duplicate(f"{field}.name", name))
+    else:
+        seen.add(name)
+        if not names.is_label(name):
+            causes += [invalid_value(f"{field}.name", name, text) for text in names.check_label(name)]
+    image = get("image")
+    if not image:
+        causes.append(required(f"{field}.image"))
+    elif image != image.strip():
+        causes.append(invalid_value(f"{field}.image", image, "must not have leading or trailing whitespace"))
+    if get("ports"):
+        _validate_ports(container["ports"], f"{field}.ports", pod.host_network, causes)
+    if get("env"):
+        _validate_env(container["env"], f"{field}.env", causes)
+    if get("envFrom"):
+        _validate_env_from(container["envFrom"], f"{field}.envFrom", causes)
+    mounts = get("volumeMounts")
+    if mounts:
+        privileged = bool((get("securityContext") or {}).get("privileged"))
+        validate_mounts(mounts, f"{field}.volumeMounts", pod.volumes, causes, privileged=privileged)
+    resources = get("resources")
+    if resources:
+        _validate_resources(resources, f"{field}.resources", causes, pod.claims)
+    if get("resizePolicy"):
+        _validate_resize_policy(container["resizePolicy"], f"{field}.resizePolicy", pod.restart_policy, causes)
+    policy = get("terminationMessagePolicy")
+    if policy not in ("File", "FallbackToLogsOnError"):
+        causes.append(
+            not_supported(f"{field}.terminationMessagePolicy", policy, ("File", "FallbackToLogsOnError"))
+            if policy
+            else required(f"{field}.terminationMessagePolicy")
+        )
+    policy = get("imagePullPolicy")
+    if policy not in PULL_POLICIES:
+        causes.append(
+            not_supported(f"{field}.imagePullPolicy", policy, PULL_POLICIES)
+            if policy
+            else required(f"{field}.imagePullPolicy")
+        )
+    if get("securityContext"):
+        validate_container_security(container["securityContext"], f"{field}.securityContext", pod.host_users, causes)
+    for member in ("livenessProbe", "readinessProbe", "startupProbe"):
+        probe = get(member)
+        if probe:
+            _validate_probe(probe, f"{field}.{member}", causes, single=member != "readinessProbe")
+
+
+def validate_init_container(container: Json, field: str, seen: set[str], pod: PodContext, causes: list[Cause]) -> None:
+    """Add what is wrong with an init container, beside what may be wrong with all."""
+    validate_container(container, field, seen, pod, causes)
+    policy = container.get("restartPolicy")
+    if policy is not None and policy not in RESTART_POLICIES:
+        causes.append(not_supported(f"{field}.restartPolicy", policy, RESTART_POLICIES))
+    for index, one in enumerate((container.get("resizePolicy") or ()) if policy != "Always" else ()):
+        if one.get("restartPolicy") == "RestartContainer":
+            text = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+            causes.append(invalid_value(f"{field}.resizePolicy[{index}].restartPolicy", "RestartContainer", text))
+
+
+def validate_ephemeral_containers(spec: Json, field: str, seen: set[str], pod: PodContext, causes: list[Cause]) -> None:
+    """Add what is wrong with the ephemeral containers of a pod, the names of whose others have been ``seen``."""
+    others = frozenset(seen)
+    for index, container in enumerate(spec.get("ephemeralContainers") or ()):
+        place = f"{field}.ephemeralContainers[{index}]"
+        validate_container(container, place, seen, pod, causes)
+        target = container.get("targetContainerName")
+        if target and target not in others:
+            causes.append(field_not_found(f"{place}.targetContainerName", target))
+        forbidden = [f"{place}.{member}" for member in _NOT_EPHEMERAL if container.get(member)]
+        forbidden += [
+            f"{place}.volumeMounts[{number}].{member}"
+            for number, mount in enumerate(container.get("volumeMounts") or ())
+            for member in ("subPath", "subPathExpr")
+            if mount.get(member)
+        ]
+        causes += [forbidden_field(member, "cannot be set for an Ephemeral Container") for member in forbidden]
+
+
+_NOT_EPHEMERAL = (
+    *("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules"),
+    *("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"),
+)
+"""What containers have on which a pod's work relies."""
+
+
+def _validate_resize_policy(policies: list[Json], field: str, restart_policy: str, causes: list[Cause]) -> None:
+    seen: set[str] = set()
+    for index, policy in enumerate(policies):
+        name, restart = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
+        if name in seen:
+            causes.append(duplicate(f"{field}[{index}]", name))
+        seen.add(name)
+        for value, known in ((name, RESIZABLE), (restart, RESIZE_POLICIES)):
+            if value not in known:
+                causes.append(not_supported(field, value, known) if value else required(field))
+        if restart_policy == "Never" and restart != "NotRequired":
+            text = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            causes.append(invalid_value(field, restart, text))
+
+
+def _validate_probe(probe: Json, field: str, causes: list[Cause], *, single: bool) -> None:
+    handlers = [name for name in ("exec", "httpGet", "tcpSocket", "grpc") if probe.get(name) is not None]
+    if not handlers:
+        causes.append(required(field, "must specify a handler type"))
+    causes.extend(
+        forbidden_field(f"{field}.{name}", "may not specify more than 1 handler type") for name in handlers[1:]
+    )
+    for member in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
+        value = probe.get(member) or 0
+        if value < 0:
+            causes.append(invalid_value(f"{field}.{member}", value, "must be greater than or equal to 0"))
+    if single and (probe.get("successThreshold") or 1) != 1:
+        causes.append(invalid_value(f"{field}.successThreshold", probe["successThreshold"], "must be 1"))
+
+
+def _validate_ports(ports: list[Json], field: str, host_network: bool, causes: list[Cause]) -> None:
+    used: set[str] = set()
+    for index, port in enumerate(ports):
+        place = f"{field}[{index}]"
+        name = port.get("name")
+        if name:
+            complaints = names.check_port_name(name)
+            causes += [invalid_value(f"{place}.name", name, text) for text in complaints]
+            if not complaints and name in used:
+                causes.append(duplicate(f"{place}.name", name))
+            used.add(name)
+        number = port.get("containerPort") or 0
+        if number == 0:
+            causes.append(required(f"{place}.containerPort"))
+        else:
+            causes += [
+                invalid_value(f"{place}.containerPort", number, text) for text in names.check_port_number(number)
+            ]
+        host = port.get("hostPort") or 0
+        if host:
+            causes += [invalid_value(f"{place}.hostPort", host, text) for text in names.check_port_number(host)]
+            if host_network and host != number:
+                causes.append(
+                    invalid_value(f"{place}.hostPort", host, "must match `containerPort` when `hostNetwork` is true")
+                )
+        protocol = port.get("protocol")
+        if protocol not in PROTOCOLS:
+            causes.append(
+                not_supported(f"{place}.protocol", protocol, PROTOCOLS) if protocol else required(f"{place}.protocol")
+            )
+
+
+def _validate_env(variables: list[Json], field: str, causes: list[Cause]) -> None:
+    for index, variable in enumerate(variables):
+        name = variable.get("name")
+        if not name:
+            causes.append(required(f"{field}[{index}].name"))
+        elif not names.is_env_name(name):
+            causes += [invalid_value(f"{field}[{index}].name", name, text) for text in names.check_env_name(name)]
+        source = variable.get("valueFrom")
+        if source is None:
+            continue
+        place = f"{field}[{index}].valueFrom"
+        given = [key for key in ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef") if source.get(key)]
+        if not given:
+            known = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+            causes.append(invalid_value(place, "", f"must specify one of: {known}"))
+        elif variable.get("value"):
+            causes.append(invalid_value(place, "", "may not be specified when `value` is not empty"))
+        elif len(given) > 1:
+            causes.append(invalid_value(place, "", "may not have more than one field specified at a time"))
+        for key in ("configMapKeyRef", "secretKeyRef"):
+            if key in given and not source[key].get("key"):
+                causes.append(required(f"{place}.{key}.key"))
+
+
+def _validate_env_from(sources: list[Json], field: str, causes: list[Cause]) -> None:
+    for index, source in enumerate(sources):
+        given = [key for key in ("configMapRef", "secretRef") if source.get(key)]
+        if not given:
+            causes.append(invalid_value(f"{field}[{index}]", "", "must specify one of: `configMapRef` or `secretRef`"))
+        elif len(given) > 1:
+            causes.append(
+                invalid_value(f"{field}[{index}]", "", "may not have more than one field specified at a time")
+            )
+        causes += [required(f"{field}[{index}].{key}.name") for key in given if not source[key].get("name")]
+
+
+def _validate_resources(resources: Json, field: str, causes: list[Cause], claims: frozenset[Any]) -> None:
+    """Check quantities, and that requests do not exceed limits."""
+    requests, limits = resources.get("requests"), resources.get("limits")
+    if limits:
+        validate_amounts(limits, f"{field}.limits", causes)
+    if requests:
+        place = f"{field}.requests"
+        for name, amount in requests.items():
+            limit = limits.get(name) if limits else None
+            if name not in NATIVE and not _is_fine_name(name, place, causes):
+                continue
+            if not _is_fine(name, amount, place, causes) and (limit is not None or "/" not in name):
+                continue
+            if amount != limit and (limit is not None or "/" in name):
+                _compare(name, amount, limit, place, causes)
+    for index, claim in enumerate(resources.get("claims") or ()):
+        if claim.get("name") not in claims:
+            causes.append(field_not_found(f"{field}.claims[{index}]", claim.get("name") or ""))
+
+
+def _compare(name: str, amount: Any, limit: Any, field: str, causes: list[Cause]) -> None:
+    overcommit = name in NATIVE
+    if limit is None:
+        limits = field.removesuffix(".requests") + ".limits"
+        causes.append(required(limits, "Limit must be set for non overcommitable resources"))
+        return
+    try:
+        wanted, capped = parse(amount), parse(limit)
+    except InvalidQuantity:
+        return  # named already
+    if not overcommit and wanted.nanos != capped.nanos:
+        causes.append(invalid_value(field, wanted.canonical, f"must be equal to {name} limit of {capped.canonical}"))
+    elif wanted.nanos > capped.nanos:
+        causes.append(
+            invalid_value(field, wanted.canonical, f"must be less than or equal to {name} limit of {capped.canonical}")
+        )
+
+
+def validate_amounts(amounts: Json, field: str, causes: list[Cause]) -> None:
+    """Add what is wrong with names and amounts of resources."""
+    for name, amount in amounts.items():
+        if name in NATIVE or _is_fine_name(name, field, causes):
+            _is_fine(name, amount, field, causes)
+
+
+def _is_fine_name(name: str, field: str, causes: list[Cause]) -> bool:
+    before = len(causes)
+    place = f"{field}[{name}]"
+    if not names.is_qualified_name(name):
+        causes += [invalid_value(place, name, text) for text in names.check_qualified_name(name)]
+    elif "/" not in name and not name.startswith("hugepages-"):
+        causes.append(invalid_value(place, name, "must be a standard resource type or fully qualified"))
+        causes.append(invalid_value(place, name, "must be a standard resource for containers"))
+    return len(causes) == before
+
+
+@memoised(2 << 20)
+def _amount_complaints(amount: str | float) -> tuple[str, str]:
+    """Return what is wrong with an amount, and with one of what only comes whole; "" is nothing."""
+    try:
+        nanos = parse(amount).nanos
+    except InvalidQuantity as err:
+        return str(err), str(err)
+    if nanos < 0:
+        return "must be greater than or equal to 0", "must be greater than or equal to 0"
+    return "", "must be an integer" if nanos % NANO else ""
+
+
+def _is_fine(name: str, amount: Any, field: str, causes: list[Cause]) -> bool:
+    complaint = _amount_complaints(amount)["/" in name]
+    if complaint:
+        causes.append(invalid_value(f"{field}[{name}]", amount, complaint))
+    return not complaint
