@@ -16,6 +16,7 @@ from tests.e2e.worlds import World
 
 CLIENTS = {
     "kubernetes": ("kubernetes==37.0.2",),
+    "pyspark": ("pyspark==4.0.1",),
 }
 """Requirements of each environment, by its name; ``docs/clients.md`` names the same versions."""
 

@@ -1,0 +1,109 @@
+"""Spark, as PyPI has it, with drivers on this machine and in pods; executors are pods.
+
+Its pods run on this machine's own programs, which see Spark's folder by a volume of the documented pod template.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.clients.environments import PROGRAMS, environment
+from tests.e2e.worlds import EmbeddedWorld, eventually
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+class Spark:
+    """``spark-submit`` on one namespace of a cluster."""
+
+    def __init__(self, world: EmbeddedWorld, namespace: str, scratch: Path) -> None:
+        if shutil.which("java") is None:
+            pytest.skip("Spark needs Java; on Debian: apt-get install openjdk-17-jre-headless")
+        self.root = environment("pyspark")
+        self.home = next(self.root.glob("lib/python*/site-packages/pyspark"))
+        self.world = world
+        shutil.copy(PROGRAMS / "spark_entrypoint.py", scratch)
+        self.template = scratch / "template.yaml"
+        mounts = {"spark": self.root, "entry": scratch}
+        container = {
+            "name": "main",
+            "command": [str(self.root / "bin" / "python"), str(scratch / "spark_entrypoint.py")],
+            "volumeMounts": [{"name": name, "mountPath": str(path), "readOnly": True} for name, path in mounts.items()],
+        }
+        volumes = [{"name": name, "hostPath": {"path": str(path)}} for name, path in mounts.items()]
+        pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"volumes": volumes, "containers": [container]}}
+        self.template.write_text(yaml.safe_dump(pod))
+        self.options = {
+            "spark.kubernetes.namespace": namespace,
+            "spark.kubernetes.container.image": "strato/host",
+            "spark.kubernetes.executor.podTemplateFile": str(self.template),
+            "spark.kubernetes.executor.request.cores": "500m",
+            "spark.executor.memory": "512m",
+            "spark.executor.instances": "2",
+            "spark.ui.enabled": "false",
+        }
+
+    def submit(self, *args: str) -> str:
+        """Submit, wait for the end, and return what was printed."""
+        confs = [word for name, value in self.options.items() for word in ("--conf", f"{name}={value}")]
+        config = yaml.safe_load(self.world.kubeconfig.read_text())
+        server = config["clusters"][0]["cluster"]["server"]
+        path = f"{self.root / 'bin'}:{os.environ['PATH']}"
+        done = subprocess.run(
+            [str(self.root / "bin" / "spark-submit"), "--master", f"k8s://{server}", *confs, *args],
+            env={**os.environ, "KUBECONFIG": str(self.world.kubeconfig), "PATH": path, "PYTHONPATH": ""},
+            text=True,
+            capture_output=True,
+            timeout=1200,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout}{done.stderr[-8000:]}{self.world.last_words()}"
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def spark(sandbox: EmbeddedWorld, namespace: str, tmp_path: Path) -> Spark:
+    return Spark(sandbox, namespace, tmp_path)
+
+
+def test_a_session_on_this_machine_has_executors_in_pods(spark: Spark, sandbox: EmbeddedWorld, namespace: str) -> None:
+    printed = spark.submit(str(PROGRAMS / "spark_session.py"))
+    works = [line for line in printed.splitlines() if line.startswith("ok ")]
+    assert len(works) == 3, printed[-4000:]
+    eventually(lambda: not sandbox.items("pods", "-n", namespace), what="executors have gone with the session")
+
+
+def test_a_driver_in_a_pod_is_placed_with_its_executors(spark: Spark, sandbox: EmbeddedWorld, namespace: str) -> None:
+    """The driver finds the API server, its token and its own headless Service from within its pod."""
+    account = f"--serviceaccount={namespace}:spark"
+    sandbox.kubectl("create", "serviceaccount", "spark", "-n", namespace)
+    sandbox.kubectl("create", "rolebinding", "spark", "--clusterrole=edit", account, "-n", namespace)
+    spark.options |= {
+        "spark.kubernetes.driver.podTemplateFile": str(spark.template),
+        "spark.kubernetes.driver.request.cores": "500m",
+        "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
+        "spark.kubernetes.scheduler.name": "volcano",
+        "spark.driver.memory": "512m",
+    }
+    spark.submit(
+        "--deploy-mode", "cluster", "--name", "pi", f"local://{spark.home}/examples/src/main/python/pi.py", "4"
+    )
+    (driver,) = sandbox.items("pods", "-n", namespace, "-l", "spark-role=driver")
+    assert driver["status"]["phase"] == "Succeeded"
+    assert driver["spec"]["schedulerName"] == "volcano"
+    assert "Pi is roughly 3.1" in sandbox.kubectl("logs", driver["metadata"]["name"], "-n", namespace, "--tail=-1")
+    assert sandbox.items("podgroups", "-n", namespace), "nobody made a gang of them"
+    sandbox.kubectl("delete", "pod", driver["metadata"]["name"], "-n", namespace)
+    kinds = ("pods", "services", "configmaps")
+    eventually(
+        lambda: (
+            not [item for kind in kinds for item in sandbox.items(kind, "-n", namespace, "-l", "spark-app-name=pi")]
+        ),
+        what="what the driver owned has gone with it",
+    )
