@@ -72,3 +72,24 @@ def test_versions_later_defaults_selectors_and_the_end_of_a_definition(world: Wo
     assert "create not allowed while custom resource definition is terminating" in refused.stderr
     world.kubectl("patch", "wagon", "red", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     eventually(lambda: world.get("crd", NAME) is None, what="the definition goes after its last object")
+
+
+def test_rules_that_may_cost_too_much_are_refused(world: World) -> None:
+    """In the same words, with the same factors, on a real server."""
+    twice = {"rule": "self.all(x, self.all(y, x == y))"}
+    often = {"rule": "self.contains('abcdefghijklmnopqrstu')"}
+    crew = {"type": "array", "maxItems": 1500, "items": {"type": "string", "maxLength": 10}}
+    freight = {"type": "array", "items": {"type": "string", "x-kubernetes-validations": [often]}}
+    manifest = definition()
+    del manifest["spec"]["versions"][1], manifest["spec"]["versions"][0]["selectableFields"]
+    schema = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"] |= {
+        "crew": {**crew, "x-kubernetes-validations": [twice]},
+        "freight": freight,
+    }
+    said = world.kubectl_process("create", "-f", "-", stdin=json.dumps(manifest), check=False).stderr
+    place = "spec.validation.openAPIV3Schema.properties[spec].properties"
+    costs = "estimated rule cost exceeds budget by factor of"
+    assert f"{place}[crew].x-kubernetes-validations[0].rule: Forbidden: {costs} 2.0x (try simplifying the rule" in said
+    assert f"{place}[freight].items.x-kubernetes-validations[0].rule: Forbidden: {costs} more than 100x" in said
+    assert "spec.validation.openAPIV3Schema: Forbidden: x-kubernetes-validations estimated rule cost total" in said

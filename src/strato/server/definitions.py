@@ -15,7 +15,7 @@ from strato.api.status import TOO_MANY, duplicate, forbidden_field, invalid, inv
 from strato.api.validation.webhookclients import client_problems
 from strato.errors import Cause, StratoError
 from strato.server import definitionstatus
-from strato.server.schema import rulechecks
+from strato.server.schema import rulechecks, rulecosts
 from strato.server.schema.structural import StructuralSchema
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -53,14 +53,17 @@ def prepare(crd: dict[str, Any], now: float, old: Json | None = None, peers: Ite
     definitionstatus.accept_names(crd, peers, now)
 
 
-def problems(crd: Json) -> list[Cause]:
-    """Return everything wrong with a definition whose JSON types are right and whose names are defaulted."""
-    return list(_problems(crd))
+def problems(crd: Json, old: Json | None = None) -> list[Cause]:
+    """Return everything wrong with a definition whose JSON types are right and whose names are defaulted.
+
+    What the rules of a schema cost is looked at where nothing else is wrong, and the schema is not one of ``old``.
+    """
+    return list(_problems(crd)) or list(_cost_problems(crd, old or {}))
 
 
 def update_problems(crd: Json, old: Json) -> list[Cause]:
     """Return the above, and what an update may not change."""
-    found = problems(crd)
+    found = problems(crd, old)
     new, was = crd.get("spec") or {}, old.get("spec") or {}
     named, known = new.get("names") or {}, was.get("names") or {}
     for field, value, before in (
@@ -101,7 +104,21 @@ def _problems(crd: Json) -> Iterator[Cause]:
     for index, version in enumerate(versions):
         # A single version is reported at the places that the first API version of definitions had for it.
         prefix = "spec" if len(versions) == 1 else f"spec.versions[{index}]"
-        yield from _one_version_problems(version, index, prefix, alone=len(versions) == 1)
+        yield from _one_version_problems(version, index, prefix, _place(versions, index))
+
+
+def _place(versions: Sequence[Json], index: int) -> str:
+    """Return where the schema of a version is said to be."""
+    alone = len(versions) == 1
+    return "spec.validation.openAPIV3Schema" if alone else f"spec.versions[{index}].schema.openAPIV3Schema"
+
+
+def _cost_problems(crd: Json, old: Json) -> Iterator[Cause]:
+    versions = crd["spec"]["versions"]
+    known = {one.get("name"): one.get("schema") for one in (old.get("spec") or {}).get("versions") or ()}
+    for index, version in enumerate(versions):
+        if version["schema"] != known.get(version["name"]):
+            yield from rulecosts.problems(version["schema"]["openAPIV3Schema"], _place(versions, index))
 
 
 def _group_problems(group: str | None) -> Iterator[Cause]:
@@ -160,12 +177,11 @@ def _conversion_problems(conversion: Json) -> Iterator[Cause]:
         yield invalid_value(place, list(reviews), "must include at least one of v1, v1beta1")
 
 
-def _one_version_problems(version: Json, index: int, prefix: str, *, alone: bool) -> Iterator[Cause]:
+def _one_version_problems(version: Json, index: int, prefix: str, place: str) -> Iterator[Cause]:
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
         yield required(f"spec.versions[{index}].schema.openAPIV3Schema")
     else:
-        place = f"{prefix}.validation.openAPIV3Schema" if alone else f"{prefix}.schema.openAPIV3Schema"
         yield from _schema_problems(schema, place, has_status="status" in (version.get("subresources") or {}))
     scale = (version.get("subresources") or {}).get("scale")
     if scale is not None:

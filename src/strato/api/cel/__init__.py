@@ -7,7 +7,8 @@ and the functions of `functions`; quantities and semantic versions, which select
 networks, URLs, instants and durations (`libraries`). Not supported: unsigned numbers, bytes, types as values,
 ``format``. An expression that needs more is refused when compiled (`UnsupportedExpression`), never evaluated halfway.
 Types are checked when values meet, not before: what Kubernetes' checker refuses at once fails here when it is evaluated
-(`EvaluationError`). What an evaluation may cost is limited while it runs (`cost`).
+(`EvaluationError`). What an evaluation may cost is limited while it runs (`cost`), and estimated before where the sizes
+of values are declared (`estimate`).
 
 The text becomes a tree (`parser`, `syntax`), and that a closure a node (`compiler`).
 
@@ -18,8 +19,9 @@ for a rule (2.5 ms), of which a job meets dozens each time it is written, and it
 from strato.api.cel.authorization import Authorizer, Decision, Question
 from strato.api.cel.compiler import compile_expression
 from strato.api.cel.cost import OBJECT_LIMIT, CostExceeded, Meter, budget, pause
+from strato.api.cel.estimate import UNBOUNDED, Declared, estimated_cost
 from strato.api.cel.libraries import duration, timestamp
-from strato.api.cel.parser import selected_paths
+from strato.api.cel.parser import parse, selected_paths
 from strato.api.cel.values import (
     Env,
     EvaluationError,
@@ -36,9 +38,11 @@ from strato.api.cel.values import (
 
 __all__ = [
     "OBJECT_LIMIT",
+    "UNBOUNDED",
     "Authorizer",
     "CostExceeded",
     "Decision",
+    "Declared",
     "Env",
     "EvaluationError",
     "MalformedExpression",
@@ -52,6 +56,8 @@ __all__ = [
     "budget",
     "compile_expression",
     "duration",
+    "estimated_cost",
+    "parse",
     "pause",
     "quantity",
     "selected_paths",
