@@ -255,3 +255,14 @@ def test_an_image_of_a_python_environment_has_all_that_its_python_needs(tmp_path
     assert recipe.config["Cmd"] == [f"{tmp_path}/env/bin/python"]
     assert any(name.endswith("/encodings") for name in names)
     assert not any("site-packages" in name for name in names)
+
+
+def test_links_in_an_image_of_a_python_environment_lead_to_files_in_it(tmp_path: Path) -> None:
+    """Where ``/lib`` is a link to ``/usr/lib``, the loader is a link to a path below it."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True)
+    recipe = python_environment(str(tmp_path / "env"))
+    names = {target for _, target in recipe.files}
+    links = [target for source, target in recipe.files if os.path.islink(source)]
+    assert any("/ld-linux" in name for name in names)
+    to = {link: os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link))) for link in links}
+    assert {link: target for link, target in to.items() if target not in names} == {}

@@ -299,7 +299,8 @@ def accept(headers: Mapping[str, str], protocols: Sequence[str]) -> tuple[dict[s
     offered = [word.strip() for word in headers.get("sec-websocket-protocol", "").split(",") if word.strip()]
     chosen = next((protocol for protocol in offered if protocol in protocols), "")
     if not chosen and (offered or "" not in protocols):
-        raise BadRequest(f"unable to negotiate protocol: client supports {offered}, server accepts {list(protocols)}")
+        known = [protocol for protocol in protocols if protocol]
+        raise BadRequest(f"unable to negotiate protocol: client supports {offered}, server accepts {known}")
     lines = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-accept": accept_key(key)}
     return {**lines, **({"sec-websocket-protocol": chosen} if chosen else {})}, chosen
 

@@ -174,11 +174,14 @@ async def test_streams_go_both_ways_and_the_exit_code_comes_last(world: World, p
     assert process.is_closed
 
 
+@pytest.mark.parametrize("protocols", ["channel.k8s.io", ""])
 @pytest.mark.parametrize(
     ("ends", "said"),
     [({"exitCode": 0}, b"\3"), ({"exitCode": 3}, b"\3command terminated with non-zero exit code: exit status 3")],
 )
-async def test_the_first_version_says_how_it_ended_as_text(world: World, ends: Any, said: bytes) -> None:
+async def test_the_first_version_says_how_it_ended_as_text(
+    world: World, ends: Any, said: bytes, protocols: str
+) -> None:
     process = world.source.process
 
     async def work(socket: WebSocket) -> None:
@@ -188,7 +191,7 @@ async def test_the_first_version_says_how_it_ended_as_text(world: World, ends: A
         assert [await message(socket), await message(socket)] == [b"\1out", said]
         assert await message(socket) is None
 
-    await world.open("exec", work, protocols="channel.k8s.io", command="x", stdout="true")
+    await world.open("exec", work, protocols=protocols, command="x", stdout="true")
 
 
 async def test_a_command_that_cannot_be_run_is_a_failure_with_its_reason(world: World) -> None:
@@ -365,7 +368,8 @@ async def echo(world: World) -> AsyncIterator[int]:
         await asyncio.sleep(0)
 
 
-async def test_the_older_protocol_has_two_channels_for_each_port(world: World, echo: int) -> None:
+@pytest.mark.parametrize("protocols", ["v4.channel.k8s.io", ""])
+async def test_the_older_protocol_has_two_channels_for_each_port(world: World, echo: int, protocols: str) -> None:
     async def work(socket: WebSocket) -> None:
         begun = [await message(socket) for _ in range(4)]
         assert begun == [b"\0" + b"P\0", b"\1" + b"P\0", b"\2" + b"Q\0", b"\3" + b"Q\0"]
@@ -376,7 +380,7 @@ async def test_the_older_protocol_has_two_channels_for_each_port(world: World, e
         await socket.send(b"\0hello\n")
         assert await message(socket) == b"\0HELLO\n"
 
-    await world.open("portforward", work, protocols="v4.channel.k8s.io", ports=["80", "81"])
+    await world.open("portforward", work, protocols=protocols, ports=["80", "81"])
 
 
 class Spdy:

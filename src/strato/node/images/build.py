@@ -199,22 +199,31 @@ def python_environment(directory: str) -> Recipe:
         os.path.join(library, name) for library in facts["libraries"] for name in os.listdir(library)
     )
     folders = [prefix, *(path for path in modules if not os.path.basename(path).startswith(_LEFT_OUT))]
-    names = [program]
-    while os.path.islink(names[-1]):  # each link on the way to the program itself
-        names.append(os.path.normpath(os.path.join(os.path.dirname(names[-1]), os.readlink(names[-1]))))
     binaries = [path for folder in folders for path, _ in _walk(folder, "") if ".so" in os.path.basename(path)]
-    files = [*folders, *names, real, *_libraries([real, *binaries], directory), *filter(os.path.exists, _NEEDED)]
+    single = [program, real, *_libraries([real, *binaries], directory), *filter(os.path.exists, _NEEDED)]
+    files = [*folders, *(name for path in single for name in _links(path))]
     path = f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin"
     return Recipe([(file, file) for file in dict.fromkeys(files)], {"Env": [f"PATH={path}"], "Cmd": [program]})
 
 
 def _libraries(binaries: Sequence[str], directory: str) -> list[str]:
-    """Return the shared libraries of programs and libraries, and the loader, and what is a link with its target."""
+    """Return the shared libraries of programs and libraries, and the loader."""
     found: dict[str, None] = {}
     for start in range(0, len(binaries), _LIBRARIES_AT_ONCE):
         part = binaries[start : start + _LIBRARIES_AT_ONCE]
         found |= dict.fromkeys(_LIBRARY.findall(_output(["ldd", *part], directory, may_fail=True)))
-    return [name for path in found for name in (path, os.path.realpath(path))]
+    return list(found)
+
+
+def _links(path: str) -> Iterator[str]:
+    """Yield a path and what it leads to, link by link, by the names that the links have for it.
+
+    These need not be where a file really is: where ``/lib`` is a link here, it is a directory of the image.
+    """
+    yield path
+    while os.path.islink(path):
+        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
+        yield path
 
 
 def _output(argv: list[str], directory: str, *, may_fail: bool = False) -> str:

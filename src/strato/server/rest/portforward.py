@@ -17,7 +17,8 @@ from strato.http.websocket import WebSocket, first_of
 from strato.server.streams import StreamSource
 
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
-LEGACY = ("v4.channel.k8s.io",)
+LEGACY = ("v4.channel.k8s.io", "")
+"""A client that names no protocol speaks this one."""
 MOST_CONNECTIONS = 64
 """Of one tunnel at a time."""
 _READ_BYTES = 32 * 1024

@@ -10,7 +10,8 @@ import msgspec
 from strato.http.websocket import WebSocket, first_of
 from strato.server.streams import CLOSE, RESIZE, STATUS, STDERR, STDIN, STDOUT, Channels, StreamOptions
 
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io")
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io", "")
+"""A client that names none speaks the first version."""
 _DATA_BYTES = 32 * 1024
 """Of a message of input, handed on at a time."""
 _SIZE_BYTES = 1024
@@ -32,7 +33,7 @@ async def carry(
     try:
         await socket.send(bytes((STDOUT if options.stdout else STDERR if options.stderr else STATUS,)))
         inward = _inward(channels, options, socket, can_close=protocol == PROTOCOLS[0])
-        write_status = _status_text if protocol == PROTOCOLS[2] else _status_json
+        write_status = _status_text if protocol in PROTOCOLS[2:] else _status_json
         await first_of(inward, _outward(channels, socket, write_status, ends_well=ends_well))
     finally:
         channels.close()
