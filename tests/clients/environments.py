@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.worlds import World
+from tests.e2e.worlds import EmbeddedWorld, World
 
 CLIENTS = {
     "kubernetes": ("kubernetes==37.0.2",),
+    "kubernetes-asyncio": ("kubernetes-asyncio==36.1.0",),
+    "kopf": ("kopf==1.45.2", "kubernetes==37.0.2"),
+    "kr8s": ("kr8s==0.20.15",),
+    "lightkube": ("lightkube==1.0.1",),
     "pyspark": ("pyspark==4.0.1",),
 }
 """Requirements of each environment, by its name; ``docs/clients.md`` names the same versions."""
@@ -63,3 +67,10 @@ def run_program(client: str, program: str, world: World, *args: str, timeout: fl
     )
     assert done.returncode == 0, f"{program}: {done.returncode}\n{done.stdout}{done.stderr[-6000:]}{world.last_words()}"
     return [line.removeprefix("ok ") for line in done.stdout.splitlines() if line.startswith("ok ")]
+
+
+def client_image(client: str, world: EmbeddedWorld) -> str:
+    """Build the image of a client's environment, as users do, and return its name; its command is Python."""
+    name, python = f"clients/{client}:latest", environment(client)
+    world.own("image", "build", name, str(python), "--python", "--cmd", str(python / "bin" / "python"))
+    return name

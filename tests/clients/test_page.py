@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,3 +16,11 @@ PAGE = (Path(__file__).parents[2] / "docs/clients.md").read_text()
 def test_the_page_has_each_client_in_the_version_that_is_tested(requirement: str) -> None:
     name, version = requirement.partition("[")[0].partition("==")[0], requirement.partition("==")[2]
     assert f"| {name} {version} |" in PAGE
+
+
+@pytest.mark.parametrize("version", ["v3", "v4"])
+def test_the_page_has_helm_in_the_versions_that_are_tested(version: str) -> None:
+    required = (Path(__file__).parent / "helm" / version / "go.mod").read_text()
+    found = re.search(rf"helm.sh/helm/{version} (\S+)", required)
+    assert found is not None
+    assert f"| Helm {found.group(1)} |" in PAGE

@@ -89,14 +89,16 @@ spec:
 
 
 def streams(core: client.CoreV1Api) -> None:
-    core.create_namespaced_pod(NAMESPACE, pod("server", SERVE))
+    server = pod("server", SERVE)
+    server["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}, "periodSeconds": 1}
+    core.create_namespaced_pod(NAMESPACE, server)
     seen = watch.Watch()
     for event in seen.stream(
         core.list_namespaced_pod, NAMESPACE, field_selector="metadata.name=server", timeout_seconds=120
     ):
-        if event["object"].status.phase == "Running":
+        if any(status.ready for status in event["object"].status.container_statuses or ()):
             seen.stop()
-    print("ok a pod runs")
+    print("ok a pod is watched until it is ready")
     for line in watch.Watch().stream(core.read_namespaced_pod_log, "server", NAMESPACE, follow=True):
         assert line == "started", line
         break
