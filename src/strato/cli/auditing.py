@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 import msgspec
 
+from strato.cli.optiongroups import option_group
 from strato.errors import UsageError
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,44 +23,33 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_megabytes: int = 0
 
 
-def audit_options(command: F) -> F:
-    """Add the options to a command, which takes them as ``audit``."""
-
-    @functools.wraps(command)
-    def wrapper(
-        *args: Any,
-        audit_policy_file: Path | None,
-        audit_log_path: str,
-        audit_log_maxage: int,
-        audit_log_maxbackup: int,
-        audit_log_maxsize: int,
-        **others: Any,
-    ) -> Any:
-        if (audit_policy_file is None) is not (audit_log_path == ""):
-            raise UsageError(
-                "--audit-policy-file and --audit-log-path go together: one says what is recorded, the other one where"
-            )
-        path = audit_log_path if audit_log_path in ("", "-") else str(Path(audit_log_path).resolve())
-        audit = AuditOptions(
-            policy_file=str(audit_policy_file.resolve()) if audit_policy_file is not None else "",
-            log_path=path,
-            max_age_days=audit_log_maxage,
-            max_backups=audit_log_maxbackup,
-            max_megabytes=audit_log_maxsize,
+def _audit(
+    *,
+    audit_policy_file: Path | None,
+    audit_log_path: str,
+    audit_log_maxage: int,
+    audit_log_maxbackup: int,
+    audit_log_maxsize: int,
+) -> AuditOptions:
+    if (audit_policy_file is None) is not (audit_log_path == ""):
+        raise UsageError(
+            "--audit-policy-file and --audit-log-path go together: one says what is recorded, the other one where"
         )
-        if audit.policy_file:
-            from strato.server.audit.policy import load
+    if audit_policy_file is not None:
+        from strato.server.audit.policy import load
 
-            load(Path(audit.policy_file))  # what is wrong with it is said before anything starts
-        return command(*args, audit=audit, **others)
-
-    for option in reversed(_OPTIONS):
-        option(wrapper)
-    return wrapper  # type: ignore[return-value]  # click calls it with the options' names
+        load(audit_policy_file.resolve())  # what is wrong with it is said before anything starts
+    return AuditOptions(
+        policy_file=str(audit_policy_file.resolve()) if audit_policy_file is not None else "",
+        log_path=audit_log_path if audit_log_path in ("", "-") else str(Path(audit_log_path).resolve()),
+        max_age_days=audit_log_maxage,
+        max_backups=audit_log_maxbackup,
+        max_megabytes=audit_log_maxsize,
+    )
 
 
 _NUMBER = click.IntRange(0)
-_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+_OPTIONS = (
     click.option(
         "--audit-policy-file",
         type=click.Path(path_type=Path),
@@ -77,3 +62,5 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--audit-log-maxbackup", default=0, type=_NUMBER, help="Rotated files that are kept; 0 is all."),
     click.option("--audit-log-maxsize", default=0, type=_NUMBER, help="Megabytes before a rotation; 0 is 100."),
 )
+audit_options = option_group("audit", _audit, _OPTIONS)
+"""Adds the options to a command, which takes them as ``audit``."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 import msgspec
 
+from strato.cli.optiongroups import option_group
+
 if TYPE_CHECKING:
     from strato.node.images.registry import RegistrySettings
     from strato.node.sandbox.settings import ImagePolicy
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ImageOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,41 +54,13 @@ class _MirrorType(click.ParamType[tuple[str, str]]):
         return registry, url
 
 
-def registry_options(command: F) -> F:
-    """Add how registries are reached to a command, which takes it as ``images``."""
-
-    @functools.wraps(command)
-    def wrapper(
-        *args: Any,
-        registry_mirror: Sequence[tuple[str, str]],
-        insecure_registry: Sequence[str],
-        strict_images: bool = True,
-        **others: Any,
-    ) -> Any:
-        images = ImageOptions(
-            strict_images=strict_images,
-            registry_mirror=tuple(registry_mirror),
-            insecure_registry=tuple(insecure_registry),
-        )
-        return command(*args, images=images, **others)
-
-    for option in reversed(_OPTIONS):
-        option(wrapper)
-    return wrapper  # type: ignore[return-value]  # click calls it with the options' names
-
-
-def image_options(command: F) -> F:
-    """Add all that a node takes of images to a command, as ``images``."""
-    return _STRICT(registry_options(command))  # type: ignore[no-any-return]  # as above
-
-
-_STRICT: Callable[[Any], Any] = click.option(
+_STRICT = click.option(
     "--strict-images/--no-strict-images",
     default=True,
     show_default=True,
     help="Pull images that are not there; or run a container on this machine's own root, if that has its command.",
 )
-_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+_REGISTRIES = (
     click.option(
         "--registry-mirror",
         multiple=True,
@@ -105,3 +75,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Do not check this registry's certificate; it may speak plain HTTP. This machine's own always may.",
     ),
 )
+registry_options = option_group("images", ImageOptions, _REGISTRIES)
+"""Adds how registries are reached to a command, which takes it as ``images``."""
+image_options = option_group("images", ImageOptions, (_STRICT, *_REGISTRIES))
+"""Adds all that a node takes of images to a command, as ``images``."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
 import msgspec
 
 from strato.api.mail import parse_addresses
-
-F = TypeVar("F", bound=Callable[..., Any])
+from strato.cli.optiongroups import option_group
 
 
 class MailOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,27 +44,24 @@ class _AddressType(click.ParamType[str]):
 ADDRESSES = _AddressType()
 
 
-def mail_options(command: F) -> F:
-    """Add the options to a command, which takes them as ``mail``."""
-
-    @functools.wraps(command)
-    def wrapper(*args: Any, smtp_server: str, mail_from: str, **others: Any) -> Any:
-        return command(*args, mail=MailOptions(smtp_server=smtp_server, mail_from=mail_from), **others)
-
-    for option in reversed(_OPTIONS):
-        option(wrapper)
-    return wrapper  # type: ignore[return-value]  # click calls it with the options' names
-
-
-_OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option(
-        "--smtp-server",
-        default="",
-        type=_ServerType(),
-        metavar="HOST:PORT",
-        help="Relay that takes the mail of 'job run --mail'; without it none is sent.",
-    ),
-    click.option(
-        "--mail-from", default="", type=ADDRESSES, metavar="ADDRESS", help="Who it is from; strato@HOSTNAME without."
+mail_options = option_group(
+    "mail",
+    MailOptions,
+    (
+        click.option(
+            "--smtp-server",
+            default="",
+            type=_ServerType(),
+            metavar="HOST:PORT",
+            help="Relay that takes the mail of 'job run --mail'; without it none is sent.",
+        ),
+        click.option(
+            "--mail-from",
+            default="",
+            type=ADDRESSES,
+            metavar="ADDRESS",
+            help="Who it is from; strato@HOSTNAME without.",
+        ),
     ),
 )
+"""Adds the options to a command, which takes them as ``mail``."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 import msgspec
 
+from strato.cli.optiongroups import option_group
 from strato.cli.outputs import problem_with
 from strato.errors import UsageError
 from strato.units import duration_seconds
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class StorageOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,54 +23,6 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True):
     backup_every_seconds: float = 3600.0
     backup_keep: int = 24
     """How many stay."""
-
-
-def storage_options(command: F) -> F:
-    """Add the options to a command, which takes them as ``storage``; it has ``in_memory`` too."""
-
-    @functools.wraps(command)
-    def wrapper(
-        *args: Any,
-        in_memory: bool,
-        encryption_key_file: Path | None,
-        backup_dir: Path | None,
-        backup_every: str,
-        backup_keep: int,
-        **others: Any,
-    ) -> Any:
-        if in_memory and (encryption_key_file or backup_dir):
-            raise UsageError("--in-memory keeps nothing on disk: there is nothing to encrypt or to back up")
-        storage = StorageOptions(
-            encryption_key_file=str(encryption_key_file.resolve()) if encryption_key_file else "",
-            backup_dir=_made(backup_dir) if backup_dir else "",
-            backup_every_seconds=_interval(backup_every),
-            backup_keep=backup_keep,
-        )
-        return command(*args, in_memory=in_memory, storage=storage, **others)
-
-    for option in reversed(_OPTIONS):
-        option(wrapper)
-    return wrapper  # type: ignore[return-value]  # click calls it with the options' names
-
-
-_OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option(
-        "--encryption-key-file",
-        type=click.Path(path_type=Path),
-        default=None,
-        metavar="FILE",
-        help="Encrypt Secrets in the journal: lines 'NAME: KEY', or an EncryptionConfiguration; the first key writes.",
-    ),
-    click.option(
-        "--backup-dir",
-        type=click.Path(path_type=Path),
-        default=None,
-        metavar="DIR",
-        help="Write backups there, on schedule; 'strato backup' writes one at any time.",
-    ),
-    click.option("--backup-every", default="1h", show_default=True, metavar="DURATION", help="How often."),
-    click.option("--backup-keep", default=24, show_default=True, type=click.IntRange(1), help="How many stay."),
-)
 
 
 def _made(folder: Path) -> str:
@@ -97,3 +45,43 @@ def _interval(text: str) -> float:
     if seconds < 1:
         raise UsageError(f"--backup-every {text}: at least 1s")
     return seconds
+
+
+def _storage(
+    *,
+    in_memory: bool,
+    encryption_key_file: Path | None,
+    backup_dir: Path | None,
+    backup_every: str,
+    backup_keep: int,
+) -> StorageOptions:
+    if in_memory and (encryption_key_file or backup_dir):
+        raise UsageError("--in-memory keeps nothing on disk: there is nothing to encrypt or to back up")
+    return StorageOptions(
+        encryption_key_file=str(encryption_key_file.resolve()) if encryption_key_file else "",
+        backup_dir=_made(backup_dir) if backup_dir else "",
+        backup_every_seconds=_interval(backup_every),
+        backup_keep=backup_keep,
+    )
+
+
+_OPTIONS = (
+    click.option(
+        "--encryption-key-file",
+        type=click.Path(path_type=Path),
+        default=None,
+        metavar="FILE",
+        help="Encrypt Secrets in the journal: lines 'NAME: KEY', or an EncryptionConfiguration; the first key writes.",
+    ),
+    click.option(
+        "--backup-dir",
+        type=click.Path(path_type=Path),
+        default=None,
+        metavar="DIR",
+        help="Write backups there, on schedule; 'strato backup' writes one at any time.",
+    ),
+    click.option("--backup-every", default="1h", show_default=True, metavar="DURATION", help="How often."),
+    click.option("--backup-keep", default=24, show_default=True, type=click.IntRange(1), help="How many stay."),
+)
+storage_options = option_group("storage", _storage, _OPTIONS, looks_at=("in_memory",))
+"""Adds the options to a command, which takes them as ``storage``; it has ``in_memory`` too."""

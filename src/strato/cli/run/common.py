@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import gc
 import logging
 import os
@@ -11,6 +10,7 @@ import socket
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 import click
@@ -18,6 +18,7 @@ import click
 from strato import __version__
 from strato.cli.goflags import switch
 from strato.cli.monitoring import Endpoint, TlsFiles, serve_endpoint
+from strato.cli.optiongroups import option_group
 from strato.cli.run.ignoredflags import COMMON, foreign_options
 from strato.cli.serving import configure_logging, run_together, stop_on_signals
 from strato.client.cluster import Cluster
@@ -79,56 +80,48 @@ def component_options(metrics_address: str) -> Callable[[Callable[..., None]], C
     Raises:
         UsageError: The durations of the lease contradict each other.
     """
+    group = option_group("common", partial(_common, metrics_address), _shared_options(metrics_address))
+    return lambda command: group(foreign_options(COMMON)(command))
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        command = foreign_options(COMMON)(command)
 
-        @functools.wraps(command)
-        def bundled(
-            *,
-            master_url: str | None,
-            kubeconfig_file: str | None,
-            leader_elect: bool,
-            no_leader_elect: bool,
-            leader_elect_resource_namespace: str,
-            leader_elect_resource_name: str,
-            lock_object_namespace: str,
-            leader_elect_lease_duration: float,
-            leader_elect_renew_deadline: float,
-            leader_elect_retry_period: float,
-            listen_address: str,
-            enable_metrics: bool | None,
-            enable_healthz: bool,
-            healthz_address: str,
-            level: int,
-            verbose: bool,
-            **own: object,
-        ) -> None:
-            timing = LeaseTiming(
-                duration_seconds=leader_elect_lease_duration,
-                renew_deadline_seconds=leader_elect_renew_deadline,
-                retry_seconds=leader_elect_retry_period,
-            )
-            choices = click.get_current_context().find_root().obj
-            choices["kubeconfig"] = kubeconfig_file or choices["kubeconfig"]
-            choices["master"] = master_url or choices["master"]
-            configure_logging(verbose or level >= _DETAILS)
-            metrics = _metrics_address(listen_address, enable_metrics, default=metrics_address)
-            common = Common(
-                leader_elect=leader_elect and not no_leader_elect,
-                lease_namespace=lock_object_namespace or leader_elect_resource_namespace,
-                lease_name=leader_elect_resource_name,
-                timing=timing,
-                metrics_address=metrics,
-                health_address=healthz_address if enable_healthz and healthz_address != metrics else "",
-            )
-            command(common=common, **own)
-
-        for option in reversed(_shared_options(metrics_address)):
-            bundled = option(bundled)
-        return bundled
-
-    return decorate
+def _common(
+    default_metrics_address: str,
+    *,
+    master_url: str | None,
+    kubeconfig_file: str | None,
+    leader_elect: bool,
+    no_leader_elect: bool,
+    leader_elect_resource_namespace: str,
+    leader_elect_resource_name: str,
+    lock_object_namespace: str,
+    leader_elect_lease_duration: float,
+    leader_elect_renew_deadline: float,
+    leader_elect_retry_period: float,
+    listen_address: str,
+    enable_metrics: bool | None,
+    enable_healthz: bool,
+    healthz_address: str,
+    level: int,
+    verbose: bool,
+) -> Common:
+    timing = LeaseTiming(
+        duration_seconds=leader_elect_lease_duration,
+        renew_deadline_seconds=leader_elect_renew_deadline,
+        retry_seconds=leader_elect_retry_period,
+    )
+    choices = click.get_current_context().find_root().obj
+    choices["kubeconfig"] = kubeconfig_file or choices["kubeconfig"]
+    choices["master"] = master_url or choices["master"]
+    configure_logging(verbose or level >= _DETAILS)
+    metrics = _metrics_address(listen_address, enable_metrics, default=default_metrics_address)
+    return Common(
+        leader_elect=leader_elect and not no_leader_elect,
+        lease_namespace=lock_object_namespace or leader_elect_resource_namespace,
+        lease_name=leader_elect_resource_name,
+        timing=timing,
+        metrics_address=metrics,
+        health_address=healthz_address if enable_healthz and healthz_address != metrics else "",
+    )
 
 
 def _metrics_address(listen: str, enabled: bool | None, *, default: str) -> str:

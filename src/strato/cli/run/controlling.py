@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import click
 
 from strato.cli.goflags import switch
 from strato.cli.mailing import MailOptions, mail_options
+from strato.cli.optiongroups import option_group
 from strato.cli.run.common import DURATION, Common, Member
 from strato.cli.run.ignoredflags import CONTROLLERS, foreign_options
 from strato.client.cluster import Cluster
@@ -42,61 +43,38 @@ class ControllerFlags:
     mail: MailOptions
 
 
-def controller_options(command: Callable[..., None]) -> Callable[..., None]:
+def _controller_flags(*, chosen: tuple[str, ...], scheduler_configs: tuple[str, ...], **others: Any) -> ControllerFlags:
+    from strato.controllers import choose_controllers
+
+    names = tuple(part for word in chosen for part in word.split(","))
+    choose_controllers(names)  # a wrong name is reported before a server is looked for
+    configs = tuple(part for word in scheduler_configs for part in word.split(",") if part)
+    return ControllerFlags(chosen=names, scheduler_configs=configs, **others)
+
+
+_OPTIONS = (
+    click.option("--controllers", "chosen", multiple=True, default=(DEFAULT_CONTROLLERS,), show_default=True,
+                 help="Names to run, * for all, -name to leave out."),
+    click.option("--max-requeue-num", "max_requeue", default=15, show_default=True, type=int,
+                 help="Attempts before a job that cannot be handled is terminated; negative is no limit."),
+    switch("--inherit-owner-annotations", default=True, show_default=True,
+           help="Pod groups take annotations of what owns their pods."),
+    click.option("--scheduler-configs", multiple=True, metavar="NAME:TYPE:…",
+                 help="Schedulers to share nodes among when there is no ConfigMap; deprecated."),
+    click.option("--shard-sync-period", "shard_sync_seconds", type=DURATION, default="60s", show_default=True,
+                 help="Time between passes of the sharding controller."),
+    switch("--enable-node-event-trigger", "shard_on_events", default=True, show_default=True,
+           help="Changes of nodes start such a pass too."),
+    click.option("--sharding-configmap", default="volcano-sharding-configmap", show_default=True,
+                 help="Configuration of the sharding controller."),
+    click.option("--sharding-configmap-namespace", default="", help="Its namespace; that of the leases without."),
+)  # fmt: skip
+_GROUP = option_group("controllers", _controller_flags, _OPTIONS, inner={"mail": mail_options})
+
+
+def controller_options(command: Callable[..., None]) -> Any:
     """Add the controllers' options; ``command`` gets them as one `ControllerFlags`."""
-    command = foreign_options(CONTROLLERS)(command)
-
-    @functools.wraps(command)
-    def bundled(
-        *,
-        controllers: tuple[str, ...],
-        max_requeue_num: int,
-        inherit_owner_annotations: bool,
-        scheduler_configs: tuple[str, ...],
-        shard_sync_period: float,
-        enable_node_event_trigger: bool,
-        sharding_configmap: str,
-        sharding_configmap_namespace: str,
-        mail: MailOptions,
-        **own: object,
-    ) -> None:
-        flags = ControllerFlags(
-            chosen=tuple(part for word in controllers for part in word.split(",")),
-            max_requeue=max_requeue_num,
-            inherit_owner_annotations=inherit_owner_annotations,
-            scheduler_configs=tuple(part for word in scheduler_configs for part in word.split(",") if part),
-            shard_sync_seconds=shard_sync_period,
-            shard_on_events=enable_node_event_trigger,
-            sharding_configmap=sharding_configmap,
-            sharding_configmap_namespace=sharding_configmap_namespace,
-            mail=mail,
-        )
-        from strato.controllers import choose_controllers
-
-        choose_controllers(flags.chosen)  # a wrong name is reported before a server is looked for
-        command(controllers=flags, **own)
-
-    options = (
-        click.option("--controllers", multiple=True, default=(DEFAULT_CONTROLLERS,), show_default=True,
-                     help="Names to run, * for all, -name to leave out."),
-        click.option("--max-requeue-num", default=15, show_default=True, type=int,
-                     help="Attempts before a job that cannot be handled is terminated; negative is no limit."),
-        switch("--inherit-owner-annotations", default=True, show_default=True,
-               help="Pod groups take annotations of what owns their pods."),
-        click.option("--scheduler-configs", multiple=True, metavar="NAME:TYPE:…",
-                     help="Schedulers to share nodes among when there is no ConfigMap; deprecated."),
-        click.option("--shard-sync-period", type=DURATION, default="60s", show_default=True,
-                     help="Time between passes of the sharding controller."),
-        switch("--enable-node-event-trigger", default=True, show_default=True,
-               help="Changes of nodes start such a pass too."),
-        click.option("--sharding-configmap", default="volcano-sharding-configmap", show_default=True,
-                     help="Configuration of the sharding controller."),
-        click.option("--sharding-configmap-namespace", default="", help="Its namespace; that of the leases without."),
-    )  # fmt: skip
-    with_mail = mail_options(bundled)
-    for option in reversed(options):
-        with_mail = option(with_mail)
-    return with_mail
+    return _GROUP(foreign_options(CONTROLLERS)(command))
 
 
 def controllers_member(

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import click
 
 from strato.cli.goflags import switch
+from strato.cli.optiongroups import option_group
 from strato.cli.run.common import DURATION, Member
 from strato.cli.run.ignoredflags import SCHEDULER, foreign_options
 from strato.client.cluster import Cluster
@@ -40,64 +42,42 @@ class SchedulerFlags:
     node_labels: frozenset[tuple[str, str]]
 
 
-def scheduler_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the scheduler's options; ``command`` gets them as one `SchedulerFlags`, the names beside them.
-
-    Raises:
-        UsageError: The built-in configuration is forbidden and no other one is named.
-    """
-    command = foreign_options(SCHEDULER)(command)
-
-    @functools.wraps(command)
-    def bundled(
-        *,
-        scheduler_conf: str,
-        disable_default_scheduler_config: bool,
-        schedule_period: float,
-        default_queue: str,
-        scheduler_sharding_mode: str,
-        scheduler_sharding_name: str,
-        agent_scheduler: bool,
-        node_selector: tuple[str, ...],
-        **own: object,
-    ) -> None:
-        if disable_default_scheduler_config and not scheduler_conf:
-            raise UsageError("--disable-default-scheduler-config: there is no other one; give --scheduler-conf FILE")
-        flags = SchedulerFlags(
-            config=Path(scheduler_conf) if scheduler_conf else None,
-            period_seconds=schedule_period,
-            default_queue=default_queue,
-            shard_mode=scheduler_sharding_mode,
-            shard_name=scheduler_sharding_name,
-            agents=agent_scheduler,
-            node_labels=labels_of(node_selector),
-        )
-        command(scheduler=flags, **own)
-
-    modes = click.Choice(["none", "hard", "soft"])
-    options = (
-        click.option("--scheduler-conf", default="", metavar="FILE", help="Configuration, read again when it changes."),
-        switch("--disable-default-scheduler-config", help="Refuse to start without a configuration file."),
-        click.option("--schedule-period", type=DURATION, default="1s", show_default=True,
-                     help="Longest time between cycles."),
-        click.option("--default-queue", default="default", show_default=True, help="Of pod groups that name none."),
-        click.option("--scheduler-sharding-mode", type=modes, default="none", show_default=True,
-                     help="Whether nodes outside the own NodeShard are used, and when."),
-        click.option("--scheduler-sharding-name", default="",
-                     help="Name of the NodeShard.  [default: volcano, agent-scheduler for its pods]"),
-        switch("--agent-scheduler", help="Serve pods with schedulerName agent-scheduler too."),
-        click.option("--node-selector", multiple=True, metavar="KEY:VALUE,…",
-                     help="Only nodes with one of these labels."),
-    )  # fmt: skip
-    for option in reversed(options):
-        bundled = option(bundled)
-    return bundled
-
-
 def labels_of(words: Sequence[str]) -> frozenset[tuple[str, str]]:
     """Read ``key:value`` labels, comma-separated or repeated; as in Volcano those without a value do not count."""
     pairs = (part.strip().partition(":") for word in words for part in word.split(","))
     return frozenset((key, value) for key, _, value in pairs if key and value)
+
+
+def _scheduler_flags(
+    *, config: str, disable_default_scheduler_config: bool, node_labels: Sequence[str], **others: Any
+) -> SchedulerFlags:
+    if disable_default_scheduler_config and not config:
+        raise UsageError("--disable-default-scheduler-config: there is no other one; give --scheduler-conf FILE")
+    return SchedulerFlags(config=Path(config) if config else None, node_labels=labels_of(node_labels), **others)
+
+
+_OPTIONS = (
+    click.option("--scheduler-conf", "config", default="", metavar="FILE",
+                 help="Configuration, read again when it changes."),
+    switch("--disable-default-scheduler-config", help="Refuse to start without a configuration file."),
+    click.option("--schedule-period", "period_seconds", type=DURATION, default="1s", show_default=True,
+                 help="Longest time between cycles."),
+    click.option("--default-queue", default="default", show_default=True, help="Of pod groups that name none."),
+    click.option("--scheduler-sharding-mode", "shard_mode",
+                 type=click.Choice(["none", "hard", "soft"]), default="none", show_default=True,
+                 help="Whether nodes outside the own NodeShard are used, and when."),
+    click.option("--scheduler-sharding-name", "shard_name", default="",
+                 help="Name of the NodeShard.  [default: volcano, agent-scheduler for its pods]"),
+    switch("--agent-scheduler", "agents", help="Serve pods with schedulerName agent-scheduler too."),
+    click.option("--node-selector", "node_labels", multiple=True, metavar="KEY:VALUE,…",
+                 help="Only nodes with one of these labels."),
+)  # fmt: skip
+_GROUP = option_group("scheduler", _scheduler_flags, _OPTIONS)
+
+
+def scheduler_options(command: Callable[..., None]) -> Any:
+    """Add the scheduler's options; ``command`` gets them as one `SchedulerFlags`, the names beside them."""
+    return _GROUP(foreign_options(SCHEDULER)(command))
 
 
 def lease_of(names: Sequence[str]) -> str:

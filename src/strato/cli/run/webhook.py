@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from strato.cli.connect import connect
 from strato.cli.goflags import GoCommand, switch
 from strato.cli.monitoring import TlsFiles
+from strato.cli.optiongroups import option_group
 from strato.cli.run.common import DURATION, Common, Member, component_options, ensure_namespace, serve
 from strato.cli.run.controlling import DEFAULT_NAMES
 from strato.cli.run.tls import tls_options
@@ -54,86 +54,47 @@ class WebhookFlags:
     graceful_seconds: float
 
 
-def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the webhook's options; ``command`` gets them as one `WebhookFlags`.
-
-    Raises:
-        UsageError: It is not said how the API server finds us, or only some of the TLS files are named.
-    """
-
-    @functools.wraps(command)
-    def bundled(
-        *,
-        port: int,
-        webhook_address: str,
-        enabled_admission: str,
-        webhook_namespace: str,
-        webhook_service_name: str,
-        webhook_service_port: int,
-        webhook_url: str,
-        webhook_secret: str,
-        tls: TlsFiles | None,
-        admission_conf: str,
-        failure_policy: str,
-        exclude_namespace: tuple[str, ...],
-        enable_queue_allocated_pods_check: bool,
-        max_queue_depth: int,
-        enable_root_queue_protection: bool,
-        graceful_shutdown_time: float,
-        **own: object,
-    ) -> None:
-        if not webhook_url and not webhook_service_name:
-            raise UsageError(
-                "say how the API server finds this webhook: --webhook-service-name NAME (in --webhook-namespace), "
-                "or --webhook-url https://HOST:PORT"
-            )
-        if webhook_url and not webhook_url.startswith("https://"):
-            raise UsageError(f"--webhook-url {webhook_url!r}: API servers call https:// addresses only")
-        flags = WebhookFlags(
-            port=port,
-            address=webhook_address,
-            enabled=enabled_admission,
-            namespace=webhook_namespace,
-            service=webhook_service_name,
-            service_port=webhook_service_port,
-            url=webhook_url,
-            secret=webhook_secret,
-            tls=tls,
-            admission_conf=Path(admission_conf) if admission_conf else None,
-            failure_policy=failure_policy,
-            excluded_namespaces=exclude_namespace,
-            check_allocated_pods=enable_queue_allocated_pods_check,
-            max_queue_depth=max_queue_depth,
-            protect_root_queue=enable_root_queue_protection,
-            graceful_seconds=graceful_shutdown_time,
+def _webhook_flags(*, url: str, service: str, admission_conf: str, **others: Any) -> WebhookFlags:
+    if not url and not service:
+        raise UsageError(
+            "say how the API server finds this webhook: --webhook-service-name NAME (in --webhook-namespace), "
+            "or --webhook-url https://HOST:PORT"
         )
-        command(webhook=flags, **own)
+    if url and not url.startswith("https://"):
+        raise UsageError(f"--webhook-url {url!r}: API servers call https:// addresses only")
+    conf = Path(admission_conf) if admission_conf else None
+    return WebhookFlags(url=url, service=service, admission_conf=conf, **others)
 
-    decorated = tls_options(bundled)
-    options = (
-        click.option("--port", default=8443, show_default=True, type=click.IntRange(1, 65535), help="HTTPS port."),
-        click.option("--webhook-address", default="", help="Address to serve HTTPS on; all of them without it."),
-        click.option("--enabled-admission", default=DEFAULT_SERVICES, help="Services to offer; all without it."),
-        click.option("--webhook-namespace", default="volcano-system", show_default=True, help="Of service and Secret."),
-        click.option("--webhook-service-name", default="", help="Service through which the API server calls."),
-        click.option("--webhook-service-port", default=443, show_default=True, type=click.IntRange(1, 65535),
-                     help="Its port."),
-        click.option("--webhook-url", default="", metavar="URL", help="Address instead of a service: https://HOST:PORT."),
-        click.option("--webhook-secret", default="volcano-admission-secret", show_default=True, help="Certificates."),
-        click.option("--admission-conf", default="", metavar="FILE", help="Resource groups of pods, followed."),
-        click.option("--failure-policy", type=click.Choice(["Fail", "Ignore"]), default="Fail", show_default=True,
-                     help="What happens to our own kinds while no webhook answers; pods always pass."),
-        click.option("--exclude-namespace", multiple=True, help="Namespace never asked about, beside kube-system."),
-        switch("--enable-queue-allocated-pods-check", help="Keep queues that have pods."),
-        click.option("--max-queue-depth", default=5, show_default=True, type=click.IntRange(1, 64),
-                     help="Levels of queues."),
-        switch("--enable-root-queue-protection", default=True, show_default=True, help="Keep the root queue."),
-        click.option("--graceful-shutdown-time", type=DURATION, default="30s", show_default=True,
-                     help="For open requests."),
-    )  # fmt: skip
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+
+_OPTIONS = (
+    click.option("--port", default=8443, show_default=True, type=click.IntRange(1, 65535), help="HTTPS port."),
+    click.option("--webhook-address", "address", default="", help="Address to serve HTTPS on; all of them without it."),
+    click.option("--enabled-admission", "enabled", default=DEFAULT_SERVICES, help="Services to offer; all without it."),
+    click.option("--webhook-namespace", "namespace", default="volcano-system", show_default=True,
+                 help="Of service and Secret."),
+    click.option("--webhook-service-name", "service", default="", help="Service through which the API server calls."),
+    click.option("--webhook-service-port", "service_port", default=443, show_default=True,
+                 type=click.IntRange(1, 65535),
+                 help="Its port."),
+    click.option("--webhook-url", "url", default="", metavar="URL",
+                 help="Address instead of a service: https://HOST:PORT."),
+    click.option("--webhook-secret", "secret", default="volcano-admission-secret", show_default=True,
+                 help="Certificates."),
+    click.option("--admission-conf", default="", metavar="FILE", help="Resource groups of pods, followed."),
+    click.option("--failure-policy", type=click.Choice(["Fail", "Ignore"]), default="Fail", show_default=True,
+                 help="What happens to our own kinds while no webhook answers; pods always pass."),
+    click.option("--exclude-namespace", "excluded_namespaces", multiple=True,
+                 help="Namespace never asked about, beside kube-system."),
+    switch("--enable-queue-allocated-pods-check", "check_allocated_pods", help="Keep queues that have pods."),
+    click.option("--max-queue-depth", default=5, show_default=True, type=click.IntRange(1, 64),
+                 help="Levels of queues."),
+    switch("--enable-root-queue-protection", "protect_root_queue", default=True, show_default=True,
+           help="Keep the root queue."),
+    click.option("--graceful-shutdown-time", "graceful_seconds", type=DURATION, default="30s", show_default=True,
+                 help="For open requests."),
+)  # fmt: skip
+webhook_options = option_group("webhook", _webhook_flags, _OPTIONS, inner={"tls": tls_options})
+"""Adds the webhook's options to a command, which takes them as one `WebhookFlags`."""
 
 
 def build_webhook(
