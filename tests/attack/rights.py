@@ -26,6 +26,7 @@ from strato.errors import ApiError
 from strato.server.api import ApiServer
 from strato.server.auth.impersonation import impersonated
 from strato.server.embedded import open_server
+from strato.server.path import Attributes
 
 Json = dict[str, Any]
 GROUP = "rbac.authorization.k8s.io"
@@ -323,7 +324,7 @@ class Campaign:
                 want = bool(INDEX[asked] & held)
                 self.counts["decisions"] += 1
                 self.counts["of them allowed"] += want
-                if authorizer.allows(user, verb, *where, path, "") is not want:
+                if authorizer.allows(user, Attributes(verb, *where, path)) is not want:
                     raise Finding(f"the server decides otherwise on {user.name} {asked}: {want} expected")
 
     def near(self) -> Question:

@@ -32,7 +32,7 @@ from strato.server.auth.identity import Authenticator
 from strato.server.auth.impersonation import impersonated
 from strato.server.auth.tokens import Tokens
 from strato.server.embedded import open_server
-from strato.server.rest.rights import Attributes
+from strato.server.path import Attributes
 
 MAPS, SECRETS = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/secrets"
 JANE = User("jane", ("dev", "system:authenticated"))

@@ -23,6 +23,7 @@ from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.identity import ANONYMOUS, Authenticator
 from strato.server.auth.policy import Policy
 from strato.server.auth.tokens import Tokens
+from strato.server.path import Attributes
 
 
 def test_files_are_private_and_reused(tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ QUESTIONS = [
 
 @pytest.mark.parametrize(("user", "question", "want"), [q[1:] for q in QUESTIONS], ids=[q[0] for q in QUESTIONS])
 def test_bootstrap_policy(user: User, question: dict[str, str], want: bool) -> None:
-    assert Authorizer(Policy.of([*bootstrap.objects(), EDITING])).allows(user, **question) is want
+    assert Authorizer(Policy.of([*bootstrap.objects(), EDITING])).allows(user, Attributes(**question)) is want
 
 
 def test_a_role_binding_holds_in_its_namespace_and_a_change_is_seen() -> None:
@@ -154,12 +155,12 @@ def test_a_role_binding_holds_in_its_namespace_and_a_change_is_seen() -> None:
     policy = Policy.of((role, binding))
     authorizer = Authorizer(policy)
     user = User("system:serviceaccount:a:s")
-    assert authorizer.allows(user, "get", "", "pods", namespace="a", name="p")
-    assert authorizer.allows(user, "get", "", "pods", "log", namespace="a", name="p")
-    assert not authorizer.allows(user, "get", "", "pods", namespace="a", name="q")
-    assert not authorizer.allows(user, "get", "", "pods", namespace="b", name="p")
+    assert authorizer.allows(user, Attributes("get", "", "pods", namespace="a", name="p"))
+    assert authorizer.allows(user, Attributes("get", "", "pods", "log", namespace="a", name="p"))
+    assert not authorizer.allows(user, Attributes("get", "", "pods", namespace="a", name="q"))
+    assert not authorizer.allows(user, Attributes("get", "", "pods", namespace="b", name="p"))
     policy.put(catalog.ROLEBINDING, "a", "b", None)
-    assert not authorizer.allows(user, "get", "", "pods", namespace="a", name="p")
+    assert not authorizer.allows(user, Attributes("get", "", "pods", namespace="a", name="p"))
 
 
 def test_aggregated_roles_that_name_each_other_end() -> None:
@@ -179,7 +180,7 @@ def test_aggregated_roles_that_name_each_other_end() -> None:
         "subjects": [{"kind": "User", "name": "u"}],
     }
     authorizer = Authorizer(Policy.of((role("x", "y"), role("y", "x"), binding)))
-    assert authorizer.allows(User("u"), "get", "", "y")
+    assert authorizer.allows(User("u"), Attributes("get", "", "y"))
 
 
 def der_of(pair: KeyPair) -> bytes:
@@ -223,5 +224,5 @@ def test_aggregation_heeds_expressions() -> None:
         "subjects": [{"kind": "User", "name": "u"}],
     }
     authorizer = Authorizer(Policy.of((part("pods", "safe"), part("secrets", "unsafe"), whole, binding)))
-    assert authorizer.allows(User("u"), "get", "", "pods")
-    assert not authorizer.allows(User("u"), "get", "", "secrets")
+    assert authorizer.allows(User("u"), Attributes("get", "", "pods"))
+    assert not authorizer.allows(User("u"), Attributes("get", "", "secrets"))

@@ -22,6 +22,7 @@ from strato.server.auth.policy import Policy
 from strato.server.auth.rbac import Rbac
 from strato.server.auth.tokens import Tokens
 from strato.server.embedded import open_server
+from strato.server.path import Attributes
 from tests.server.asking import ADMIN, MERGE, Client
 
 RBAC = "rbac.authorization.k8s.io"
@@ -274,8 +275,8 @@ async def test_a_cluster_binding_never_means_a_role_of_a_namespace() -> None:
     subjects = [{"kind": "User", "name": "jane"}, {"kind": "ServiceAccount", "name": "x"}]
     wrong = {"kind": "ClusterRoleBinding", "metadata": {"name": "b"}, "roleRef": reference, "subjects": subjects}
     rbac = Rbac(Policy.of((role, wrong)))
-    assert not rbac.allows(JANE, "get", path="/x")
-    assert not rbac.allows(User("system:serviceaccount::x"), "get", path="/x")
+    assert not rbac.allows(JANE, Attributes("get", path="/x"))
+    assert not rbac.allows(User("system:serviceaccount::x"), Attributes("get", path="/x"))
 
 
 def test_what_is_remembered_of_users_is_bounded() -> None:
@@ -283,7 +284,7 @@ def test_what_is_remembered_of_users_is_bounded() -> None:
     for number in range(5000):
         user = User(f"user-{number}", ("system:authenticated",))
         for name in range(20):
-            assert not rbac.allows(user, "get", "", f"resource-{name}", namespace=f"n{name}")
-        assert not rbac.allows(user, "get", "", "x" * 4096)
+            assert not rbac.allows(user, Attributes("get", "", f"resource-{name}", namespace=f"n{name}"))
+        assert not rbac.allows(user, Attributes("get", "", "x" * 4096))
     assert rbac._held.bytes <= 4 << 20
     assert sum(len(held.answers) for held, _ in rbac._held._entries.values()) <= 65_536

@@ -25,7 +25,7 @@ from strato.server.conversion import Conversions
 from strato.server.crd import CustomKinds
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.logs import LogSource
-from strato.server.path import ResourcePath, parse_path, verb_of
+from strato.server.path import Attributes, ResourcePath, parse_path, verb_of
 from strato.server.preparation import encode
 from strato.server.registry import Registry, Served
 from strato.server.rest.binding import Binder
@@ -35,7 +35,7 @@ from strato.server.rest.logs import PodLogs
 from strato.server.rest.proxy import Proxy
 from strato.server.rest.read import Reader
 from strato.server.rest.reviews import Reviews
-from strato.server.rest.rights import ANONYMOUS, Attributes, Authorizer, WriteRights, attributes_of, authorize
+from strato.server.rest.rights import ANONYMOUS, Authorizer, WriteRights, attributes_of, authorize
 from strato.server.rest.scale import Scale
 from strato.server.rest.state import Admission, AdmitAll, State
 from strato.server.rest.streams import PodStreams

@@ -1,8 +1,10 @@
-"""What a URL path means: a resource, a namespace, a name, a subresource."""
+"""What a URL path means: a resource, a namespace, a name, a subresource; and what a request wants to do there."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from strato.api.selectors import InvalidSelector, parse_field_selector
 
 
 class ResourcePath(NamedTuple):
@@ -14,6 +16,27 @@ class ResourcePath(NamedTuple):
     namespace: str
     name: str
     subresource: str
+
+
+class Attributes(NamedTuple):
+    """What a request wants to do, as authorizers and the audit policy look at it; of a path only verb and path."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    fields: str = ""
+    """The field selector of a list or watch."""
+
+    def selects(self, field: str, value: str) -> bool:
+        """Return whether the field selector leaves no other value of a field."""
+        try:
+            return parse_field_selector(self.fields).exact(field) == value
+        except InvalidSelector:
+            return False
 
 
 def parse_path(path: str) -> ResourcePath | None:

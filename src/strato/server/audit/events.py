@@ -14,7 +14,7 @@ from strato.api.meta import Json
 from strato.api.wire import User
 from strato.clock import Clock, format_micro_time
 from strato.server.audit.policy import Level
-from strato.server.rest.rights import Attributes
+from strato.server.path import Attributes
 
 _AGENT_CHARS = 1024
 _MASKED = re.compile("token|secret|password|authorization|bearer", re.IGNORECASE)

@@ -11,7 +11,7 @@ import msgspec
 from strato.api import yamltext
 from strato.api.wire import User
 from strato.errors import UsageError
-from strato.server.rest.rights import Attributes
+from strato.server.path import Attributes
 
 STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 _VERSIONS = ("audit.k8s.io/v1",)

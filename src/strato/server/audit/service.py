@@ -18,8 +18,8 @@ from strato.server.audit.events import AuditRecord, Body, base_of
 from strato.server.audit.log import AuditLog
 from strato.server.audit.policy import Level, Policy
 from strato.server.bodies import is_json, read_body
-from strato.server.path import parse_path, verb_of
-from strato.server.rest.rights import Attributes, Authorizer, attributes_of
+from strato.server.path import Attributes, parse_path, verb_of
+from strato.server.rest.rights import Authorizer, attributes_of
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _SMALL_BYTES = 64 << 10
@@ -58,9 +58,9 @@ class Auditor:
             return None
         annotations: dict[str, str] = {}
         if decided and self._authorizer is not None and request.user is not None:
-            allowed = self._authorizer.allows(request.user, *asked)
+            allowed = self._authorizer.allows(request.user, asked)
             annotations["authorization.k8s.io/decision"] = "allow" if allowed else "forbid"
-            annotations["authorization.k8s.io/reason"] = self._authorizer.reason(request.user, *asked)
+            annotations["authorization.k8s.io/reason"] = self._authorizer.reason(request.user, asked)
         acts_as = request.user if impersonator is not None and decided else None
         base = base_of(request.path, request.query, request.headers, address, user, acts_as, asked, version)
         audit_id = request.headers.get("audit-id", "")

@@ -14,6 +14,7 @@ from strato.server.auth.noderestriction import NodeRestriction
 from strato.server.auth.nodes import NODES_GROUP, NodeAuthorizer, node_of
 from strato.server.auth.policy import Policy, Rule
 from strato.server.auth.rbac import MASTERS, Rbac
+from strato.server.path import Attributes
 from strato.server.store import Store
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -46,62 +47,28 @@ class Authorizer:
         """Roles and bindings."""
         return self._rbac.policy
 
-    def allows(
-        self,
-        user: User,
-        verb: str,
-        group: str = "",
-        resource: str = "",
-        subresource: str = "",
-        namespace: str = "",
-        name: str = "",
-        path: str = "",
-        fields: str = "",
-    ) -> bool:
-        """Return whether the user may; with ``path`` the request is not about a resource.
+    def allows(self, user: User, asked: Attributes) -> bool:
+        """Return whether the user, given with all groups, may; with a path the request is not about a resource."""
+        node = self._node_of(user)
+        if node is not None and self._nodes is not None and self._nodes.denial(node, asked) is None:
+            return True
+        return self._rbac.allows(user, asked)
 
-        Args:
-            user: Who asks, with all groups.
-            verb: ``get``, ``list``, … or, with a path, the lower-case HTTP method.
-            group: API group.
-            resource: Plural name.
-            subresource: ``log``, ``status``, …
-            namespace: Empty for all namespaces and for cluster-scoped resources.
-            name: The object's name, empty for collections.
-            path: A path such as ``/metrics``.
-            fields: The field selector of a list or watch.
-        """
-        if self._nodes is not None and MASTERS not in user.groups:
-            node = node_of(user)
-            if node is not None:
-                where = (verb, group, resource, subresource, namespace, name, path)
-                if self._nodes.denial(node, *where, fields) is None:
-                    return True
-        return self._rbac.allows(user, verb, group, resource, subresource, namespace, name, path)
-
-    def reason(
-        self,
-        user: User,
-        verb: str,
-        group: str,
-        resource: str,
-        subresource: str,
-        namespace: str,
-        name: str,
-        path: str,
-        fields: str,
-    ) -> str:
+    def reason(self, user: User, asked: Attributes) -> str:
         """Return why the user may or may not, in Kubernetes' wording; empty when there is nothing to say."""
-        where = (verb, group, resource, subresource, namespace, name, path)
         reasons = []
-        node = node_of(user) if self._nodes is not None and MASTERS not in user.groups else None
+        node = self._node_of(user)
         if node is not None and self._nodes is not None:
-            denial = self._nodes.denial(node, *where, fields)
+            denial = self._nodes.denial(node, asked)
             if denial is None:
                 return ""
             reasons.append(denial)
-        reasons.append(self._rbac.reason(user, *where))
+        reasons.append(self._rbac.reason(user, asked))
         return reasons[-1] if reasons[-1].startswith("RBAC: allowed") else "\n".join(filter(None, reasons))
+
+    def _node_of(self, user: User) -> str | None:
+        """Return the node as which a user is authorized, None for others."""
+        return node_of(user) if self._nodes is not None and MASTERS not in user.groups else None
 
     def depends_on_names(self, user: User) -> bool:
         """Return whether answers to the user depend on the names of objects, or on more than roles and bindings."""
@@ -123,7 +90,7 @@ class WriteRights:
         self._nodes = NodeRestriction(look_up)
         self._escalation = Escalation(
             lambda user, verb, plural, namespace, name: authorizer.allows(
-                user, verb, _RBAC, plural, "", namespace, name
+                user, Attributes(verb, _RBAC, plural, "", namespace, name)
             ),
             authorizer.rules,
             authorizer.policy.rules_of,

@@ -9,7 +9,8 @@ from urllib.parse import unquote
 from strato.api.wire import User
 from strato.errors import BadRequest
 from strato.server.bootstrap import AUTHENTICATED
-from strato.server.rest.rights import ANONYMOUS, Attributes, Authorizer, authorize
+from strato.server.path import Attributes
+from strato.server.rest.rights import ANONYMOUS, Authorizer, authorize
 
 _ACCOUNT = "system:serviceaccount:"
 _UNAUTHENTICATED = "system:unauthenticated"

@@ -13,10 +13,10 @@ import msgspec
 
 from strato.api import catalog
 from strato.api.kinds import Kind
-from strato.api.selectors import InvalidSelector, parse_field_selector
 from strato.api.wire import User
 from strato.lru import LruCache
 from strato.server.auth.policy import compile_rule
+from strato.server.path import Attributes
 from strato.server.snapshot import Change
 from strato.server.store import Store
 
@@ -61,7 +61,7 @@ class NodeAuthorizer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._pods = PodsOfNodes(store)
-        self._checks: Mapping[tuple[str, str], Callable[[str, _Asked], str | None]] = {
+        self._checks: Mapping[tuple[str, str], Callable[[str, Attributes], str | None]] = {
             ("", "secrets"): self._read,
             ("", "configmaps"): self._read,
             ("", "persistentvolumeclaims"): self._claim,
@@ -77,30 +77,19 @@ class NodeAuthorizer:
             ("storage.k8s.io", "volumeattachments"): self._get,
         }
 
-    def denial(
-        self,
-        node: str,
-        verb: str,
-        group: str,
-        resource: str,
-        subresource: str,
-        namespace: str,
-        name: str,
-        path: str,
-        fields: str,
-    ) -> str | None:
+    def denial(self, node: str, asked: Attributes) -> str | None:
         """Return None when a node may, otherwise why it may not (often without a reason)."""
         if not node:
             return "unknown node"
-        check = None if path else self._checks.get((group, resource))
+        check = None if asked.path else self._checks.get((asked.group, asked.resource))
         if check is not None:
-            return check(node, _Asked(verb, resource, subresource, namespace, name, fields))
-        full = f"{resource}/{subresource}" if subresource else resource
-        if not path and any(rule.allows(verb, group, full, name) for rule in _ANY_NODE):
+            return check(node, asked)
+        full = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+        if not asked.path and any(rule.allows(asked.verb, asked.group, full, asked.name) for rule in _ANY_NODE):
             return None
         return ""
 
-    def _read(self, node: str, asked: _Asked) -> str | None:
+    def _read(self, node: str, asked: Attributes) -> str | None:
         """Secrets and ConfigMaps."""
         if asked.verb not in _READ:
             return "can only read resources of this type"
@@ -110,21 +99,21 @@ class NodeAuthorizer:
             return "can only read namespaced object of this type"
         return self._related(node, asked)
 
-    def _get(self, node: str, asked: _Asked) -> str | None:
+    def _get(self, node: str, asked: Attributes) -> str | None:
         if asked.verb != "get":
             return "can only get individual resources of this type"
         if asked.subresource:
             return "cannot get subresource"
         return self._related(node, asked)
 
-    def _claim(self, node: str, asked: _Asked) -> str | None:
+    def _claim(self, node: str, asked: Attributes) -> str | None:
         if asked.subresource != "status":
             return self._get(node, asked)
         if asked.verb not in ("update", "patch"):
             return "can only get/update/patch this type"
         return self._related(node, asked)
 
-    def _account(self, node: str, asked: _Asked) -> str | None:
+    def _account(self, node: str, asked: Attributes) -> str | None:
         if asked.verb == "get" and not asked.subresource:
             return self._related(node, asked)
         if asked.verb != "create" or not asked.name:
@@ -133,7 +122,7 @@ class NodeAuthorizer:
             return "can only create token subresource of serviceaccount"
         return self._related(node, asked)
 
-    def _lease(self, node: str, asked: _Asked) -> str | None:
+    def _lease(self, node: str, asked: Attributes) -> str | None:
         if asked.verb not in _OWN:
             return "can only get, create, update, patch, or delete a node lease"
         if asked.namespace != LEASE_NAMESPACE:
@@ -142,7 +131,7 @@ class NodeAuthorizer:
             return "can only access node lease with the same name as the requesting node"
         return None
 
-    def _csi_node(self, node: str, asked: _Asked) -> str | None:
+    def _csi_node(self, node: str, asked: Attributes) -> str | None:
         if asked.verb not in _OWN:
             return "can only get, create, update, patch, or delete a CSINode"
         if asked.subresource:
@@ -151,12 +140,12 @@ class NodeAuthorizer:
             return "can only access CSINode with the same name as the requesting node"
         return None
 
-    def _numa_topology(self, node: str, asked: _Asked) -> str | None:
+    def _numa_topology(self, node: str, asked: Attributes) -> str | None:
         if asked.verb not in _OWN or (asked.verb != "create" and asked.name != node):
             return "can only access the Numatopology with the same name as the requesting node"
         return None
 
-    def _slice(self, node: str, asked: _Asked) -> str | None:
+    def _slice(self, node: str, asked: Attributes) -> str | None:
         if asked.subresource:
             return "cannot authorize ResourceSlice subresources"
         if asked.verb == "create":
@@ -167,7 +156,7 @@ class NodeAuthorizer:
             return None
         return "can only list/watch/deletecollection resourceslices with nodeName field selector"
 
-    def _node(self, node: str, asked: _Asked) -> str | None:
+    def _node(self, node: str, asked: Attributes) -> str | None:
         changes = ("update", "patch")
         if asked.verb in changes and asked.subresource in ("", "status"):
             return None
@@ -183,7 +172,7 @@ class NodeAuthorizer:
             return f"node '{node}' cannot read all nodes, only its own Node object"
         return f"node '{node}' cannot read '{asked.name}', only its own Node object"
 
-    def _pod(self, node: str, asked: _Asked) -> str | None:
+    def _pod(self, node: str, asked: Attributes) -> str | None:
         match asked.subresource, asked.verb:
             case "", "get":
                 return self._related(node, asked)
@@ -197,7 +186,7 @@ class NodeAuthorizer:
                 return None
         return ""
 
-    def _related(self, node: str, asked: _Asked) -> str | None:
+    def _related(self, node: str, asked: Attributes) -> str | None:
         if not asked.name:
             return "No Object name found"
         if self._is_related(node, asked.resource, asked.namespace, asked.name):
@@ -223,22 +212,6 @@ class NodeAuthorizer:
         row = self._store.bucket(kind.resource).objects.get(key)
         spec: _Json = msgspec.json.decode(row.body).get("spec") or {} if row is not None else {}
         return spec
-
-
-class _Asked(msgspec.Struct, frozen=True):
-    verb: str
-    resource: str
-    subresource: str
-    namespace: str
-    name: str
-    fields: str
-
-    def selects(self, field: str, value: str) -> bool:
-        """Whether the request's field selector leaves no other value of a field."""
-        try:
-            return parse_field_selector(self.fields).exact(field) == value
-        except InvalidSelector:
-            return False
 
 
 class _BoundPod(msgspec.Struct, frozen=True, gc=False):

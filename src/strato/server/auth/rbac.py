@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from strato.api.wire import User
 from strato.lru import LruCache
 from strato.server.auth.policy import Policy, Rule
+from strato.server.path import Attributes
 
 MASTERS = "system:masters"
 """Members may do everything, whatever the objects say."""
@@ -46,32 +47,12 @@ class Rbac:
         self._held: LruCache[tuple[str, tuple[str, ...]], _Held] = LruCache(_MAX_BYTES, _size)
         self._answers = 0
 
-    def allows(
-        self,
-        user: User,
-        verb: str,
-        group: str = "",
-        resource: str = "",
-        subresource: str = "",
-        namespace: str = "",
-        name: str = "",
-        path: str = "",
-    ) -> bool:
-        """Return whether the user may; with ``path`` the request is not about a resource.
-
-        Args:
-            user: Who asks, with all groups.
-            verb: ``get``, ``list``, … or, with a path, the lower-case HTTP method.
-            group: API group.
-            resource: Plural name.
-            subresource: ``log``, ``status``, …
-            namespace: Empty for all namespaces and for cluster-scoped resources.
-            name: The object's name, empty for collections.
-            path: A path such as ``/metrics``.
-        """
+    def allows(self, user: User, asked: Attributes) -> bool:
+        """Return whether the user, given with all groups, may; with a path the request is not about a resource."""
         if MASTERS in user.groups:
             return True
         held = self._of(user)
+        verb, group, resource, subresource, namespace, name, path, _ = asked
         if path:
             return any(rule.allows_path(verb, path) for rule in held.rules.get("", ()))
         question = (verb, group, resource, subresource, namespace, name if held.has_names else "")
@@ -92,12 +73,11 @@ class Rbac:
         """Return whether any rule of a user is about single objects; otherwise answers hold for every name."""
         return MASTERS not in user.groups and self._of(user).has_names
 
-    def reason(
-        self, user: User, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str, path: str
-    ) -> str:
+    def reason(self, user: User, asked: Attributes) -> str:
         """Return why the user may or may not, in Kubernetes' wording; empty when there is nothing to say."""
         if MASTERS in user.groups:
             return ""
+        verb, group, resource, subresource, namespace, name, path, _ = asked
         full = f"{resource}/{subresource}" if subresource else resource
         missing = []
         for grant in self.policy.grants(user):

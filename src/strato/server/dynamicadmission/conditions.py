@@ -18,6 +18,7 @@ from strato.server.dynamicadmission.sources import Permissions, World
 from strato.server.flowcontrol import timeslice
 from strato.server.flowcontrol.dispatch import Steps
 from strato.server.flowcontrol.waiting import Costly
+from strato.server.path import Attributes
 
 T = TypeVar("T")
 INLINE_UNITS = 20_000
@@ -126,8 +127,8 @@ def _asking(request: AdmissionRequest, authorizer: Permissions | None) -> cel.Au
         if authorizer is None or user is None:
             return cel.Decision(allowed=True)
         about = (verb, question.group, question.resource, question.subresource, question.namespace, question.name)
-        asked = (user, *about, question.path, question.fields)
-        return cel.Decision(authorizer.allows(*asked), authorizer.reason(*asked))
+        asked = Attributes(*about, question.path, question.fields)
+        return cel.Decision(authorizer.allows(user, asked), authorizer.reason(user, asked))
 
     return cel.Authorizer(ask, requested)
 

@@ -17,6 +17,7 @@ from strato.api.wire import User
 from strato.server.dynamicadmission.equivalence import equivalents
 from strato.server.dynamicadmission.matching import Json, Scope, is_exempt
 from strato.server.fieldmanager.types import Type
+from strato.server.path import Attributes
 from strato.server.registry import Registry
 from strato.server.store import Bucket, Store
 
@@ -34,33 +35,11 @@ _log = logging.getLogger(__name__)
 class Permissions(Protocol):
     """What users may do."""
 
-    def allows(
-        self,
-        user: User,
-        verb: str,
-        group: str,
-        resource: str,
-        subresource: str,
-        namespace: str,
-        name: str,
-        path: str,
-        fields: str,
-    ) -> bool:
+    def allows(self, user: User, asked: Attributes) -> bool:
         """Answer for a resource request, or for a path where there is one."""
         ...
 
-    def reason(
-        self,
-        user: User,
-        verb: str,
-        group: str,
-        resource: str,
-        subresource: str,
-        namespace: str,
-        name: str,
-        path: str,
-        fields: str,
-    ) -> str:
+    def reason(self, user: User, asked: Attributes) -> str:
         """Return why the answer to the same question is as it is; empty when there is nothing to say."""
         ...
 

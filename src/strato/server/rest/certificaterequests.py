@@ -5,9 +5,10 @@ from __future__ import annotations
 from strato.api import catalog, certificates
 from strato.api.status import forbidden, invalid
 from strato.clock import format_time
+from strato.server.path import Attributes
 from strato.server.registry import Served
 from strato.server.rest.pipeline import Draft
-from strato.server.rest.rights import ANONYMOUS, Attributes
+from strato.server.rest.rights import ANONYMOUS
 from strato.server.rest.state import State
 
 _MASTERS = "system:masters"
@@ -68,7 +69,7 @@ def _check_signer(state: State, draft: Draft, verb: str, signer: str) -> None:
         return
     for name in (signer, f"{signer.partition('/')[0]}/*"):
         asked = Attributes(verb, catalog.CERTIFICATESIGNINGREQUEST.group, "signers", name=name)
-        if state.authorizer.allows(user, *asked):
+        if state.authorizer.allows(user, asked):
             return
     text = f'user not permitted to {verb} requests with signerName "{signer}"'
     raise forbidden(draft.served.kind, draft.target.name, text)

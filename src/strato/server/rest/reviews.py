@@ -11,11 +11,11 @@ from strato.api.status import invalid, invalid_value
 from strato.api.wire import Request, Response, User
 from strato.errors import BadRequest
 from strato.server import preparation
-from strato.server.path import ResourcePath
+from strato.server.path import Attributes, ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest.representations import check_has_no_table
-from strato.server.rest.rights import ANONYMOUS, Attributes, Authorizer, Rule
+from strato.server.rest.rights import ANONYMOUS, Authorizer, Rule
 from strato.server.rest.tokens import Tokens
 
 _EXACTLY_ONE = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
@@ -94,7 +94,7 @@ class Reviews:
         if self._authorizer is None:
             return {"allowed": True}
         asked = _attributes(spec)
-        allowed, reason = self._authorizer.allows(user, *asked), self._authorizer.reason(user, *asked)
+        allowed, reason = self._authorizer.allows(user, asked), self._authorizer.reason(user, asked)
         return {"allowed": allowed, **({"reason": reason} if reason else {})}
 
     def _own_rules(self, request: Request, target: ResourcePath, spec: Json) -> Json:

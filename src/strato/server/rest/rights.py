@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from strato.admission import AdmissionRequest
 from strato.api.kinds import Kind
@@ -11,7 +11,7 @@ from strato.api.selectors import InvalidSelector, parse_field_selector
 from strato.api.wire import Request, User
 from strato.errors import Forbidden
 from strato.server.dynamicadmission.sources import Permissions
-from strato.server.path import ResourcePath
+from strato.server.path import Attributes, ResourcePath
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
@@ -22,17 +22,14 @@ class Rule(Protocol):
     @property
     def resources(self) -> Collection[str]:
         """The resources it is about."""
-        ...
 
     @property
     def paths(self) -> Sequence[str]:
         """The paths it is about, which are no resources."""
-        ...
 
     @property
     def written(self) -> Mapping[str, Any]:
         """The ``PolicyRule``."""
-        ...
 
 
 class Authorizer(Permissions, Protocol):
@@ -41,19 +38,15 @@ class Authorizer(Permissions, Protocol):
     @property
     def revision(self) -> int:
         """Grows with every change of who may do what; until then answers stay as they are."""
-        ...
 
     def depends_on_names(self, user: User) -> bool:
         """Return whether answers to the user depend on the names of objects."""
-        ...
 
     def rules(self, user: User, namespace: str) -> Sequence[Rule]:
         """Return the rules that hold for a user in a namespace."""
-        ...
 
     def has_more_than_rules(self, user: User) -> bool:
         """Return whether `rules` are not all of what decides over a user."""
-        ...
 
 
 class WriteRights(Protocol):
@@ -61,11 +54,9 @@ class WriteRights(Protocol):
 
     def restrict(self, user: User | None, kind: Kind) -> bool:
         """Return whether `check` may refuse what the user writes of a kind; no fast path is taken then."""
-        ...
 
     def check(self, request: AdmissionRequest, asked: str) -> None:
         """Refuse by raising; ``asked`` is the name in the request's path."""
-        ...
 
 
 class AllRights:
@@ -78,19 +69,6 @@ class AllRights:
 
     def check(self, request: AdmissionRequest, asked: str) -> None:
         """Refuse nothing."""
-
-
-class Attributes(NamedTuple):
-    """What a request wants to do, as authorizers and the audit policy look at it; of a path only verb and path."""
-
-    verb: str
-    group: str = ""
-    resource: str = ""
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    path: str = ""
-    fields: str = ""
 
 
 def attributes_of(request: Request, verb: str, target: ResourcePath) -> Attributes:
@@ -145,5 +123,5 @@ def authorize(authorizer: Authorizer, user: User, asked: Attributes) -> None:
     Raises:
         Forbidden: It may not; says why.
     """
-    if not authorizer.allows(user, *asked):
-        raise refusal(user, asked, authorizer.reason(user, *asked))
+    if not authorizer.allows(user, asked):
+        raise refusal(user, asked, authorizer.reason(user, asked))
