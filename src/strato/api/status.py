@@ -216,6 +216,11 @@ def not_supported(field: str, value: object, supported: Sequence[str]) -> Cause:
     return Cause(NOT_SUPPORTED, f"Unsupported value: {render(value)}: supported values: {known}", field)
 
 
+def not_one_of(field: str, value: object, supported: Sequence[str]) -> Cause:
+    """As `not_supported`; what is empty is required."""
+    return not_supported(field, value, supported) if value else required(field)
+
+
 def duplicate(field: str, value: object) -> Cause:
     """``Duplicate value: "x"``."""
     return Cause(DUPLICATE, f"Duplicate value: {render(value)}", field)

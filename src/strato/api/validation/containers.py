@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 from strato.api import names
 from strato.api.meta import Json
 from strato.api.quantity import NANO, InvalidQuantity, parse
-from strato.api.status import duplicate, field_not_found, forbidden_field, invalid_value, not_supported, required
+from strato.api.status import (
+    duplicate,
+    field_not_found,
+    forbidden_field,
+    invalid_value,
+    not_one_of,
+    not_supported,
+    required,
+)
 from strato.api.validation.mounts import validate_mounts
 from strato.api.validation.security import validate_container_security
 from strato.errors import Cause
@@ -66,18 +74,10 @@ def validate_container(container: Json, field: str, seen: set[str], pod: PodCont
         _validate_resize_policy(container["resizePolicy"], f"{field}.resizePolicy", pod.restart_policy, causes)
     policy = get("terminationMessagePolicy")
     if policy not in ("File", "FallbackToLogsOnError"):
-        causes.append(
-            not_supported(f"{field}.terminationMessagePolicy", policy, ("File", "FallbackToLogsOnError"))
-            if policy
-            else required(f"{field}.terminationMessagePolicy")
-        )
+        causes.append(not_one_of(f"{field}.terminationMessagePolicy", policy, ("File", "FallbackToLogsOnError")))
     policy = get("imagePullPolicy")
     if policy not in PULL_POLICIES:
-        causes.append(
-            not_supported(f"{field}.imagePullPolicy", policy, PULL_POLICIES)
-            if policy
-            else required(f"{field}.imagePullPolicy")
-        )
+        causes.append(not_one_of(f"{field}.imagePullPolicy", policy, PULL_POLICIES))
     if get("securityContext"):
         validate_container_security(container["securityContext"], f"{field}.securityContext", pod.host_users, causes)
     for member in ("livenessProbe", "readinessProbe", "startupProbe"):
@@ -181,9 +181,7 @@ def _validate_ports(ports: list[Json], field: str, host_network: bool, causes: l
                 )
         protocol = port.get("protocol")
         if protocol not in PROTOCOLS:
-            causes.append(
-                not_supported(f"{place}.protocol", protocol, PROTOCOLS) if protocol else required(f"{place}.protocol")
-            )
+            causes.append(not_one_of(f"{place}.protocol", protocol, PROTOCOLS))
 
 
 def _validate_env(variables: list[Json], field: str, causes: list[Cause]) -> None:

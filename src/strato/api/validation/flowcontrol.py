@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from strato.api.meta import Json
-from strato.api.status import forbidden_field, invalid_value, not_supported, required
+from strato.api.status import forbidden_field, invalid_value, not_one_of, not_supported, required
 from strato.errors import Cause
 
 _MOST_PRECEDENCE = 10_000
@@ -103,10 +103,8 @@ def _level_problems(obj: Json) -> Iterator[Cause]:
             yield required("spec.limited", "must not be empty when type is Limited")
         else:
             yield from _limited_problems(spec["limited"])
-    elif not kind:
-        yield required("spec.type")
     else:
-        yield not_supported("spec.type", kind, ("Exempt", "Limited"))
+        yield not_one_of("spec.type", kind, ("Exempt", "Limited"))
 
 
 def _limited_problems(limited: Json) -> Iterator[Cause]:
@@ -125,10 +123,8 @@ def _limited_problems(limited: Json) -> Iterator[Cause]:
             yield required(f"{place}.queuing", "must not be empty if limited.limitResponse.type is Limited")
         else:
             yield from _queuing_problems(queuing, f"{place}.queuing")
-    elif not kind:
-        yield required(f"{place}.type")
     else:
-        yield not_supported(f"{place}.type", kind, ("Queue", "Reject"))
+        yield not_one_of(f"{place}.type", kind, ("Queue", "Reject"))
 
 
 def _queuing_problems(queuing: Json, place: str) -> Iterator[Cause]:

@@ -10,7 +10,7 @@ from typing import Any
 from strato.api import names
 from strato.api.meta import Json
 from strato.api.quantity import InvalidQuantity, parse
-from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required, too_long
+from strato.api.status import duplicate, forbidden_field, invalid_value, not_one_of, not_supported, required, too_long
 from strato.api.validation.metadata import immutable, validate_labels
 from strato.api.validation.persistentvolumes import ACCESS_MODES
 from strato.errors import Cause
@@ -32,10 +32,8 @@ def validate_node(obj: Json) -> list[Cause]:
         causes += [invalid_value(f"{place}.key", key, text) for text in names.check_qualified_name(key)]
         value = taint.get("value") or ""
         causes += [invalid_value(f"{place}.value", value, text) for text in names.check_label_value(value)]
-        if not effect:
-            causes.append(required(f"{place}.effect"))
-        elif effect not in _TAINT_EFFECTS:
-            causes.append(not_supported(f"{place}.effect", effect, _TAINT_EFFECTS))
+        if effect not in _TAINT_EFFECTS:
+            causes.append(not_one_of(f"{place}.effect", effect, _TAINT_EFFECTS))
         if (key, effect) in seen:
             causes.append(duplicate(place, taint))
         seen.add((key, effect))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strato.api import names
 from strato.api.meta import Json
-from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required
+from strato.api.status import duplicate, forbidden_field, invalid_value, not_one_of, not_supported, required
 from strato.api.validation.containers import (
     RESTART_POLICIES,
     PodContext,
@@ -61,16 +61,10 @@ def validate_pod_spec(spec: Json, field: str, causes: list[Cause]) -> None:
         validate_ephemeral_containers(spec, field, seen, pod, causes)
     policy = get("restartPolicy")
     if policy not in RESTART_POLICIES:
-        causes.append(
-            not_supported(f"{field}.restartPolicy", policy, RESTART_POLICIES)
-            if policy
-            else required(f"{field}.restartPolicy")
-        )
+        causes.append(not_one_of(f"{field}.restartPolicy", policy, RESTART_POLICIES))
     policy = get("dnsPolicy")
     if policy not in DNS_POLICIES:
-        causes.append(
-            not_supported(f"{field}.dnsPolicy", policy, DNS_POLICIES) if policy else required(f"{field}.dnsPolicy")
-        )
+        causes.append(not_one_of(f"{field}.dnsPolicy", policy, DNS_POLICIES))
     if get("nodeSelector"):
         validate_labels(spec["nodeSelector"], f"{field}.nodeSelector", causes)
     deadline = get("activeDeadlineSeconds")
