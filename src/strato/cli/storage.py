@@ -48,12 +48,7 @@ def _interval(text: str) -> float:
 
 
 def _storage(
-    *,
-    in_memory: bool,
-    encryption_key_file: Path | None,
-    backup_dir: Path | None,
-    backup_every: str,
-    backup_keep: int,
+    *, in_memory: bool, encryption_key_file: Path | None, backup_dir: Path | None, backup_every: str, backup_keep: int
 ) -> StorageOptions:
     if in_memory and (encryption_key_file or backup_dir):
         raise UsageError("--in-memory keeps nothing on disk: there is nothing to encrypt or to back up")

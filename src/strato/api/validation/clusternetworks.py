@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
 
 from strato.api import names
+from strato.api.meta import Json
 from strato.api.status import invalid_value, required
 from strato.api.validation.metadata import immutable
 from strato.errors import Cause
 
-Json = dict[str, Any]
 _CIDRS = "spec.cidrs"
 
 

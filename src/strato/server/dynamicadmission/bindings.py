@@ -29,15 +29,7 @@ class Invocation(NamedTuple):
 def invocations(
     policy: Policy, request: AdmissionRequest, world: World, others: Sequence[Kind], namespace: Json | None
 ) -> Iterator[Invocation]:
-    """Yield the evaluations of a policy that a write asks for: one for each binding and each of its parameters.
-
-    Args:
-        policy: The policy.
-        request: The write.
-        world: Where parameters are.
-        others: The kind in its other versions.
-        namespace: That of the object, as it is stored.
-    """
+    """Yield the evaluations of a policy that a write asks for: one for each binding and each of its parameters."""
     operation = str(request.operation)
     matched = policy.scope.covered(request.kind, operation, request.subresource, others, request.name)
     if matched is None or not policy.scope.selects(request, namespace):

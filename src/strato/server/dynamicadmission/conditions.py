@@ -91,21 +91,9 @@ class Variables(Mapping[str, Any]):
 
 
 def environment(
-    request: AdmissionRequest,
-    matched: Kind,
-    world: World,
-    namespace: Json | None,
-    params: Json | None = None,
+    request: AdmissionRequest, matched: Kind, world: World, namespace: Json | None, params: Json | None = None
 ) -> dict[str, Any]:
-    """Return what expressions see of a write.
-
-    Args:
-        request: The write.
-        matched: The kind as which it matched.
-        world: Whose authorizer expressions may ask.
-        namespace: That of the object, as it is stored.
-        params: An object with parameters.
-    """
+    """Return what expressions see of a write."""
     new, old = as_matched(world.registry, request, matched)
     return {
         "authorizer": _asking(request, world.authorizer),

@@ -14,9 +14,9 @@ import msgspec
 from strato.admission import AdmissionRequest
 from strato.api.forms import FORMS
 from strato.api.kinds import Kind
+from strato.api.meta import Json
 from strato.server.registry import Registry
 
-Json = dict[str, Any]
 _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
 
 

@@ -48,7 +48,6 @@ class Mutations:
     """Evaluates policies.
 
     Args:
-        world: What is stored and served.
         check: Returns a changed object with its defaults, or raises an `ApiError`.
     """
 

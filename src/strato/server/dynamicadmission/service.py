@@ -21,13 +21,7 @@ from strato.server.webhookclient import WebhookClient
 
 
 class DynamicAdmission:
-    """Admission by what users configure.
-
-    Args:
-        world: What is stored and served.
-        client: Calls webhooks.
-        rng: Makes the uids of reviews.
-    """
+    """Admission by what users configure."""
 
     def __init__(self, world: World, client: WebhookClient, rng: random.Random) -> None:
         self._world = world

@@ -37,11 +37,9 @@ class Permissions(Protocol):
 
     def allows(self, user: User, asked: Attributes) -> bool:
         """Answer for a resource request, or for a path where there is one."""
-        ...
 
     def reason(self, user: User, asked: Attributes) -> str:
         """Return why the answer to the same question is as it is; empty when there is nothing to say."""
-        ...
 
 
 class FieldTypes(Protocol):
@@ -49,7 +47,6 @@ class FieldTypes(Protocol):
 
     def type_of(self, kind: Kind, api_version: str) -> Type | None:
         """Return the type of a version of a kind; None when there is no such version."""
-        ...
 
 
 class World(AdmissionReader, Protocol):
@@ -58,22 +55,18 @@ class World(AdmissionReader, Protocol):
     @property
     def field_managers(self) -> FieldTypes:
         """How objects of the kinds are merged."""
-        ...
 
     @property
     def authorizer(self) -> Permissions | None:
         """Whether users may do what expressions ask about; None: they may."""
-        ...
 
     @property
     def registry(self) -> Registry:
         """What is served."""
-        ...
 
     @property
     def store(self) -> Store:
         """Where all is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,11 +136,7 @@ _NONE = Concerned((), (), (), ())
 
 @dataclass(slots=True)
 class Sources:
-    """Finds out who may be concerned.
-
-    Args:
-        world: Where configurations are.
-    """
+    """Finds out who may be concerned."""
 
     world: World
     _buckets: tuple[Bucket, ...] = field(init=False)

@@ -48,13 +48,7 @@ class Call(NamedTuple):
 
 @dataclass(slots=True)
 class Webhooks:
-    """Asks webhooks.
-
-    Args:
-        world: Whose authorizer their conditions may ask.
-        client: Calls them.
-        rng: Makes the uids of reviews.
-    """
+    """Asks webhooks."""
 
     world: World
     client: WebhookClient

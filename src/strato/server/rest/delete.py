@@ -258,12 +258,7 @@ def _is_number(text: str) -> bool:
 def dry_run(request: Request) -> Request:
     """Return the request as one that stores nothing."""
     return Request(
-        request.method,
-        request.path,
-        {**request.query, "dryRun": ["All"]},
-        request.headers,
-        request.body,
-        request.user,
+        request.method, request.path, {**request.query, "dryRun": ["All"]}, request.headers, request.body, request.user
     )
 
 

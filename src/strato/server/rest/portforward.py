@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from strato.errors import ApiError, one_line
@@ -96,14 +97,12 @@ async def _copy_in(writers: dict[int, asyncio.StreamWriter], socket: WebSocket) 
 
 async def _write(writer: asyncio.StreamWriter, data: bytes, *, is_last: bool = False) -> None:
     """Write to a pod, which may have closed its end."""
-    try:
+    with suppress(OSError, RuntimeError):
         if data:
             writer.write(data)
             await writer.drain()
         if is_last and writer.can_write_eof():
             writer.write_eof()
-    except (OSError, RuntimeError):
-        return
 
 
 @dataclass(slots=True)

@@ -47,12 +47,7 @@ _LINK = re.compile(
 
 
 class Proxy:
-    """Passes requests on.
-
-    Args:
-        state: Where pods and endpoints are looked up.
-        streams: Knows what reaches the pods.
-    """
+    """Passes requests on."""
 
     def __init__(self, state: State, streams: PodStreams) -> None:
         self._state = state

@@ -34,19 +34,15 @@ class Admission(Protocol):
 
     def mutate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Fill in, in place."""
-        ...
 
     def validate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Refuse by raising."""
-        ...
 
     def has_rules(self, kind: Kind, operation: str) -> bool:
         """Return whether there is any rule about that operation on that kind."""
-        ...
 
     def dependencies(self, kind: Kind) -> Dependencies | None:
         """Return what decides about new objects of the kind besides their specs; None: not known."""
-        ...
 
 
 class AdmitAll:
@@ -72,7 +68,6 @@ class ServiceAllocation(Protocol):
 
     def allocate(self, obj: Json, old: Json | None, *, dry_run: bool) -> None:
         """Fill in what a service needs, in place; refuse by raising what it cannot have."""
-        ...
 
 
 async def _no_webhooks(missing: Unconverted) -> None:

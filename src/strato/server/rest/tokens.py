@@ -35,17 +35,14 @@ class Tokens(Protocol):
 
         None when it is unknown, or for none of them.
         """
-        ...
 
     def issue(
         self, account: Json, *, audiences: Sequence[str], seconds: int, bound: Sequence[Json], token_id: str
     ) -> str:
         """Return a new token of a service account, worth something as long as what it is bound to is there."""
-        ...
 
     def use_objects(self, look_up: Callable[[Kind, str, str], Json | None]) -> None:
         """Check from now on, by kind, namespace and name, that accounts are still there."""
-        ...
 
 
 class TokenRequests:
@@ -102,11 +99,7 @@ class TokenRequests:
                 "uid": account["metadata"]["uid"],
                 "creationTimestamp": format_time(now),
             },
-            "spec": {
-                "audiences": audiences,
-                "expirationSeconds": seconds,
-                "boundObjectRef": reference,
-            },
+            "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference},
             "status": {"token": token, "expirationTimestamp": format_time(now + seconds)},
         }
         return Response(201, encode(answer))

@@ -40,7 +40,6 @@ class UsageSource(Protocol):
 
     def measure(self) -> Measured:
         """Measure all of them; may block."""
-        ...
 
 
 class MetricsReader:

@@ -94,7 +94,6 @@ class Watch:
     """One client's watch of one kind.
 
     Args:
-        asked: What the client asked for.
         missed: Events since the revision the client has.
         initial: Bodies of which those that are wanted are sent first, as ADDED.
         dispatcher: Gives turns to look at what comes before anything new, if that is more than a slice.

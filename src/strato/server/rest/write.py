@@ -11,14 +11,7 @@ from functools import partial
 from typing import Any
 
 from strato.api.kinds import Kind
-from strato.api.status import (
-    INVALID,
-    aggregate,
-    conflict,
-    invalid_value,
-    not_found,
-    render,
-)
+from strato.api.status import INVALID, aggregate, conflict, invalid_value, not_found, render
 from strato.api.wire import Request, Response
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
 from strato.server import preparation

@@ -82,7 +82,6 @@ class ServiceAddresses:
     """See the module.
 
     Args:
-        state: Where services are.
         network: The cluster's own range of cluster IPs; ServiceCIDRs add others.
     """
 

@@ -21,10 +21,7 @@ from strato.server.snapshot import Change
 
 DEFAULT_NAME = "kubernetes"
 _FINALIZER = "networking.k8s.io/service-cidr-finalizer"
-_LABELS = {
-    "ipaddress.kubernetes.io/ip-family": "IPv4",
-    "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
-}
+_LABELS = {"ipaddress.kubernetes.io/ip-family": "IPv4", "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"}
 _STILL_USED = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
 _decode = msgspec.json.Decoder().decode
 Networks = tuple[ipaddress.IPv4Network, ...]
@@ -34,7 +31,6 @@ class ServiceRanges:
     """Keeps ServiceCIDRs, and the ranges they add.
 
     Args:
-        state: Where they are.
         network: The cluster's own range.
         when_changed: Called with the ranges, the cluster's own first, at once and whenever they are others.
     """
