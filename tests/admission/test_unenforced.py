@@ -48,8 +48,8 @@ def test_every_served_kind_is_done_by_somebody_or_warned_of() -> None:
 
 UNREAD: Mapping[str, tuple[type[View], Kind, str, str]] = {
     # a shape, the view that reads it, and where it is in which kind's tree
-    "core.v1.PodSpec": (pod.PodSpec, catalog.POD, "spec", "ephemeralContainers serviceAccount"),
-    "core.v1.Container": (container.Container, catalog.POD, "spec.containers", "resizePolicy stdinOnce"),
+    "core.v1.PodSpec": (pod.PodSpec, catalog.POD, "spec", "serviceAccount"),
+    "core.v1.Container": (container.Container, catalog.POD, "spec.containers", "stdinOnce"),
     "core.v1.Probe": (container.Probe, catalog.POD, "", ""),
     "core.v1.Lifecycle": (container.Lifecycle, catalog.POD, "spec.containers.lifecycle", ""),
     "core.v1.LifecycleHandler": (container.LifecycleHandler, catalog.POD, "spec.containers.lifecycle", ""),
@@ -79,7 +79,7 @@ UNREAD: Mapping[str, tuple[type[View], Kind, str, str]] = {
         "",
     ),
 }  # fmt: skip -- a table
-"""The last word: fields that are refused (ephemeralContainers, windowsOptions: of Linux), the old name of another, or
+"""The last word: fields that are refused (windowsOptions: of Linux), the old name of another, or
 that change nothing where there is nothing to change."""
 
 

@@ -120,6 +120,13 @@ def test_a_pod_counts_for_the_most_it_may_hold(
     }
     found = pods.effective_spec(msgspec.convert(body, Pod))
     assert str(pods.effective_requests(found)["cpu"]) == want
+    as_a_whole = {
+        "metadata": {"generation": 2},
+        "spec": {"containers": [{"name": "c"}], "resources": _amounts(wanted)},
+        "status": {"containerStatuses": [{"name": "c"}], "conditions": conditions, **entry},
+    }
+    whole = pods.effective_spec(msgspec.convert(as_a_whole, Pod))
+    assert str(pods.effective_requests(whole)["cpu"]) == want
     body["metadata"] = {"generation": 1}  # nothing has been changed in it
     unchanged = msgspec.convert(body, Pod)
     assert pods.effective_spec(unchanged) is unchanged.spec

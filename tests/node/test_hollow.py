@@ -226,6 +226,40 @@ def test_the_active_deadline_fails_the_pod() -> None:
     play(story)
 
 
+def changed_pod(api: FakeApi, generation: int, **spec: Any) -> None:
+    pod = api.pod("p")
+    assert pod is not None
+    pod = deepcopy(pod)
+    pod["metadata"]["generation"] = generation
+    pod["spec"] |= spec
+    api.put("/api/v1/namespaces/default/pods/p", pod)
+
+
+def test_what_may_change_of_a_pod_that_runs_is_done_at_once() -> None:
+    def containers(cpu: str) -> list[dict[str, Any]]:
+        return [{"name": "main", "image": "x", "command": ["./work"], "resources": {"requests": {"cpu": cpu}}}]
+
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        started = containers("1")
+        api.create_pod("p", "hollow-0", annotations={RUN_SECONDS: "60"}, containers=started, activeDeadlineSeconds=90)
+        await clock.sleep(1)
+        assert status(api, "p")["containerStatuses"][0]["resources"] == {"requests": {"cpu": "1"}}
+        changed_pod(api, 2, containers=containers("2"), ephemeralContainers=[{"name": "look", "image": "y"}])
+        await clock.sleep(1)
+        found = status(api, "p")
+        assert found["observedGeneration"] == 2
+        assert found["containerStatuses"][0]["resources"] == {"requests": {"cpu": "2"}}
+        assert found["containerStatuses"][0]["allocatedResources"] == {"cpu": "2"}
+        assert "running" in found["ephemeralContainerStatuses"][0]["state"]
+        changed_pod(api, 3, activeDeadlineSeconds=20)
+        await clock.sleep(19)
+        found = status(api, "p")
+        assert (found["phase"], found["reason"]) == ("Failed", "DeadlineExceeded")
+        assert "terminated" in found["ephemeralContainerStatuses"][0]["state"]
+
+    play(story)
+
+
 def test_several_containers_end_one_by_one() -> None:
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
         containers = [

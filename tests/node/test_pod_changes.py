@@ -73,6 +73,21 @@ def test_a_container_is_restarted_where_its_policy_says_so() -> None:
     live(story, {"main": [(1e6, 0)]}, containers=[main(SMALL, **policy)])
 
 
+def test_what_a_pod_asks_for_as_a_whole_is_resized_too() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(5)
+        assert pod_status(worker.record, 0.0)["resources"] == SMALL
+        machine.pending = Pending(DEFERRED, "too much")
+        worker.update(changed(worker.pod, resources=LARGE))
+        assert pod_status(worker.record, 0.0)["allocatedResources"] == SMALL["requests"]
+        machine.pending = None
+        worker.resize()
+        status = pod_status(worker.record, 0.0)
+        assert (status["resources"], status["allocatedResources"]) == (LARGE, LARGE["requests"])
+
+    live(story, {"main": [(1e6, 0)]}, containers=[main(SMALL)], resources=SMALL)
+
+
 @pytest.mark.parametrize("reason", [DEFERRED, INFEASIBLE])
 def test_a_resize_that_does_not_fit_waits(reason: str) -> None:
     async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:

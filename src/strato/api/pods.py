@@ -7,8 +7,8 @@ from operator import is_
 
 from msgspec.structs import replace
 
-from strato.api.core.container import Container, ResourceRequirements
-from strato.api.core.pod import Pod, PodSpec
+from strato.api.core.container import Container, ContainerStatus, ResourceRequirements
+from strato.api.core.pod import Pod, PodSpec, PodStatus
 from strato.api.quantity import Quantity, parse
 from strato.api.shapes import ResourceList
 
@@ -20,30 +20,34 @@ def effective_spec(pod: Pod) -> PodSpec:
     """Return a pod's spec with what its containers count for: wanted, allocated or held, whatever is more.
 
     A resize that its node calls infeasible is not wanted. While nothing has been changed in a pod (its generation is 1
-    then), that is its spec itself.
+    then, or is not counted), that is its spec itself.
     """
     spec, status = pod.spec, pod.status
-    if pod.metadata.generation == 1 or not (status.container_statuses or status.init_container_statuses):
+    if pod.metadata.generation < 2 or not (status.container_statuses or status.init_container_statuses):
         return spec
     pending = status.condition("PodResizePending")
     is_infeasible = pending is not None and pending.reason == "Infeasible"
     held = {entry.name: entry for entry in (*status.init_container_statuses, *status.container_statuses)}
 
-    def effective(container: Container, *, stays: bool) -> Container:
-        entry = held.get(container.name) if stays else None
+    def most(asked: ResourceRequirements, entry: ContainerStatus | PodStatus | None) -> ResourceRequirements:
         if entry is None or entry.resources is None:
-            return container
-        wanted = ResourceRequirements() if is_infeasible else container.resources
+            return asked
+        wanted = ResourceRequirements() if is_infeasible else asked
         requests = _largest(wanted.requests, entry.resources.requests, entry.allocated_resources)
         limits = _largest(wanted.limits, entry.resources.limits)
-        if requests == container.resources.requests and limits == container.resources.limits:
-            return container
-        return replace(container, resources=replace(container.resources, requests=requests, limits=limits))
+        same = requests == asked.requests and limits == asked.limits
+        return asked if same else replace(asked, requests=requests, limits=limits)
+
+    def effective(container: Container, *, stays: bool) -> Container:
+        found = most(container.resources, held.get(container.name) if stays else None)
+        return container if found is container.resources else replace(container, resources=found)
 
     containers = tuple([effective(container, stays=True) for container in spec.containers])
     inits = tuple([effective(one, stays=one.restart_policy == "Always") for one in spec.init_containers])
-    same = all(map(is_, (*containers, *inits), (*spec.containers, *spec.init_containers)))
-    return spec if same else replace(spec, containers=containers, init_containers=inits)
+    whole = None if spec.resources is None else most(spec.resources, status)
+    before = (*spec.containers, *spec.init_containers, spec.resources)
+    same = all(map(is_, (*containers, *inits, whole), before))
+    return spec if same else replace(spec, containers=containers, init_containers=inits, resources=whole)
 
 
 def _largest(*lists: ResourceList) -> dict[str, str | int | float]:

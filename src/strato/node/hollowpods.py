@@ -204,6 +204,7 @@ class HollowPods:
 
     def _apply_spec(self, held: HollowPod) -> None:
         record, spec = held.record, held.pod.spec
+        record.resources = spec.resources
         for container, wanted in zip(record.containers, (*spec.init_containers, *spec.containers), strict=True):
             container.allocated = container.actual = wanted.resources
         known = {debugger.name for debugger in record.ephemeral}

@@ -189,6 +189,8 @@ class PodRecord:
     message: str = ""
     conditions: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Type → (status, lastTransitionTime) as last written."""
+    resources: ResourceRequirements | None = None
+    """What the node has given the pod as a whole; None where it asks for nothing as such."""
     ephemeral: list[ContainerRecord] = field(default_factory=list)
     """Containers that were started to look at the pod; what they do says nothing about how it is."""
     pending_resize: tuple[str, str] | None = None
@@ -342,6 +344,8 @@ def pod_status(pod: PodRecord, now: float) -> Json:
         body["initContainerStatuses"] = [c.to_json() for c in inits]
     if pod.ephemeral:
         body["ephemeralContainerStatuses"] = [c.to_json() for c in pod.ephemeral]
+    if pod.resources is not None:
+        body["resources"], body["allocatedResources"] = resources_json(pod.resources), {**pod.resources.requests}
     if pod.reason:
         body["reason"], body["message"] = pod.reason, pod.message
     return body

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from strato.api.core import Container, ContainerStatus, Pod, StateTerminated
+from strato.api.core import Container, ContainerStatus, Pod, PodStatus, ResourceRequirements, StateTerminated
 from strato.api.meta import Condition
 from strato.clock import parse_time
 from strato.lru import LONGEST
@@ -30,6 +30,7 @@ def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
     record = PodRecord(
         restart_policy=spec.restart_policy,
         containers=containers,
+        resources=None if spec.resources is None else _given(spec.resources, status),
         ephemeral=[ephemeral_record(c, debuggers.get(c.name)) for c in spec.ephemeral_containers],
         host_ip=host_ip,
         pod_ip=status.pod_ip,
@@ -67,11 +68,8 @@ def _container(container: Container, status: ContainerStatus | None, *, init: bo
     record.allocated = record.actual = container.resources
     if status is None:
         return record
-    held = status.resources
-    if held is not None and held != container.resources:  # its node has not come to all that is wanted now
-        record.actual = held
-        if status.allocated_resources != container.resources.requests:
-            record.allocated = replace(held, requests=status.allocated_resources)
+    if status.resources is not None and status.resources != container.resources:
+        record.actual, record.allocated = status.resources, _given(container.resources, status)
     record.restart_count = status.restart_count
     record.container_id, record.image_id = status.container_id, status.image_id
     record.ready, record.started = status.ready, bool(status.started)
@@ -86,6 +84,14 @@ def _container(container: Container, status: ContainerStatus | None, *, init: bo
     elif status.state.waiting is not None:
         record.reason, record.message = status.state.waiting.reason or waits, status.state.waiting.message
     return record
+
+
+def _given(wanted: ResourceRequirements, status: ContainerStatus | PodStatus) -> ResourceRequirements:
+    """Return what a node has given a container or a pod: what is wanted, unless it has said otherwise."""
+    held = status.resources
+    if held is None or status.allocated_resources == wanted.requests:
+        return wanted
+    return replace(held, requests=status.allocated_resources)
 
 
 def _ending(state: StateTerminated) -> Ending:

@@ -15,7 +15,7 @@ from strato.api.core import Container, Pod, PodSpec, ResourceRequirements
 from strato.api.pods import effective_requests
 from strato.api.quantity import Quantity, milli, parse, value
 from strato.api.usage import add, same
-from strato.node.podstatus import ContainerRecord, resources_json
+from strato.node.podstatus import PodRecord, resources_json
 
 DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
 _COUNTED = {"cpu": milli, "memory": value}
@@ -29,11 +29,12 @@ class Pending(NamedTuple):
     message: str
 
 
-def allocated_spec(spec: PodSpec, records: Iterable[ContainerRecord]) -> PodSpec:
-    """Return a pod's spec with the resources that its node has given its containers."""
-    given = {record.name: record.allocated for record in records}
+def allocated_spec(spec: PodSpec, record: PodRecord) -> PodSpec:
+    """Return a pod's spec with the resources that its node has given it and its containers."""
+    given = {container.name: container.allocated for container in record.containers}
     return replace(
         spec,
+        resources=record.resources,
         containers=tuple(replace(one, resources=given[one.name]) for one in spec.containers),
         init_containers=tuple(replace(one, resources=given[one.name]) for one in spec.init_containers),
     )

@@ -154,6 +154,9 @@ class PodStatus(View, frozen=True, kw_only=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    """What it has of the resources that it asks for as a whole."""
+    allocated_resources: ResourceList = EMPTY
     qos_class: str = ""
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     observed_generation: int = 0

@@ -118,7 +118,7 @@ class PodWorker:
     @property
     def allocated_spec(self) -> PodSpec:
         """The pod's spec with the resources that the node has given it."""
-        return allocated_spec(self.pod.spec, self.record.containers)
+        return allocated_spec(self.pod.spec, self.record)
 
     def resize(self) -> None:
         """Give the containers what they want now, if the node has it, and change them accordingly."""
@@ -131,6 +131,8 @@ class PodWorker:
         elif is_wanted and record.pending_resize is None:
             self._is_resizing = True
             self._node.event("Normal", "ResizeStarted", event_text("started", pod))
+        if record.pending_resize is None:
+            record.resources = pod.spec.resources
         given = self.allocated_spec if record.pending_resize is not None else pod.spec
         problems = [worker.update(spec) for worker, spec in zip(self._containers, _resizable(given), strict=True)]
         problem = ", ".join(filter(None, problems))
