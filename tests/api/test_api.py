@@ -12,14 +12,14 @@ from strato.errors import AlreadyExists, ApiError, Cause, Conflict, Gone, NotFou
 
 
 def test_every_kind_is_found_by_its_resource_its_name_and_its_view() -> None:
-    for kind in catalog.BUILTIN + catalog.VOLCANO:
+    for kind in catalog.BUILTIN + catalog.CUSTOM:
         assert catalog.find(kind.group, kind.version, kind.plural) is kind
         assert catalog.find_named(kind.api_version, kind.name) is kind
         assert catalog.kind_of(kind.view) is kind
 
 
 def test_every_view_reads_an_empty_object_and_one_with_unknown_fields() -> None:
-    for kind in catalog.BUILTIN + catalog.VOLCANO:
+    for kind in catalog.BUILTIN + catalog.CUSTOM:
         msgspec.json.decode(b"{}", type=kind.view)
         read = msgspec.json.decode(b'{"metadata":{"name":"x","foo":1},"bar":[]}', type=kind.view)
         assert read.metadata.name == "x"
@@ -196,8 +196,8 @@ def test_names(check: object, good: str, bad: str) -> None:
 
 def test_crds_carry_what_the_catalog_says() -> None:
     manifests = {manifest["metadata"]["name"]: manifest for manifest in crds.manifests()}
-    assert set(manifests) == {kind.resource for kind in catalog.VOLCANO}
-    for kind in catalog.VOLCANO:
+    assert set(manifests) == {kind.resource for kind in catalog.CUSTOM}
+    for kind in catalog.CUSTOM:
         manifest = manifests[kind.resource]
         version = manifest["spec"]["versions"][0]
         assert manifest["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}

@@ -76,6 +76,6 @@ def test_old_values_are_asked_for_where_they_can_be_told() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", catalog.VOLCANO, ids=lambda kind: kind.plural)
+@pytest.mark.parametrize("kind", catalog.CUSTOM, ids=lambda kind: kind.plural)
 def test_definitions_of_our_own_are_right(kind: Any) -> None:
     assert list(problems(crds.schema(kind), "s")) == []

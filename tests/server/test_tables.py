@@ -131,7 +131,7 @@ def test_node_row() -> None:
     assert cells(catalog.NODE, node)[:5] == ["n", "Ready,SchedulingDisabled", "worker", "100s", "v1"]
 
 
-@pytest.mark.parametrize("kind", [*catalog.BUILTIN, *catalog.VOLCANO], ids=lambda kind: kind.resource)
+@pytest.mark.parametrize("kind", [*catalog.BUILTIN, *catalog.CUSTOM], ids=lambda kind: kind.resource)
 def test_every_kind_renders_an_empty_object(kind: Kind) -> None:
     assert cells(kind, {})
 

@@ -18,6 +18,7 @@ from strato.admission import (
     pods,
     podsecurity,
     queues,
+    trainingjobs,
     unenforced,
 )
 from strato.admission.request import AdmissionReader, AdmissionRequest, Dependencies, Json, Operation
@@ -37,6 +38,7 @@ ALL_WEBHOOKS = (
     "/hypernodes/validate",
     "/jobflows/validate",
     "/cronjobs/validate",
+    *trainingjobs.SERVICES,
 )
 """Paths of the services, as ``--enabled-admission`` names them."""
 
@@ -249,4 +251,7 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
         add(validations, catalog.JOBFLOW, (create, update), jobflows.validate)
     if "/cronjobs/validate" in on:
         add(validations, catalog.VCCRONJOB, (create, update), cronjobs.validate)
+    for path, framework in trainingjobs.SERVICES.items():
+        if path in on:
+            add(validations, framework.kind, (create, update), trainingjobs.validate)
     return mutations, validations

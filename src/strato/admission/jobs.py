@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import msgspec
 
@@ -15,16 +14,15 @@ from strato.admission.podgroups import TIER_CONFLICT, has_tier_conflict
 from strato.admission.policies import policy_problem
 from strato.admission.queue_reads import ROOT, children_of, queue_problem
 from strato.admission.request import AdmissionReader, AdmissionRequest, Denied, Json
+from strato.admission.templates import defaulted_template, template_causes
 from strato.api import names
 from strato.api.afterjobs import AFTER, parse_after
 from strato.api.arrays import parse_array
 from strato.api.crds.jobrules import IMMUTABLE, PLUGINS
 from strato.api.defaults import jobs
-from strato.api.defaults.pod import default_template_spec
 from strato.api.mail import MAIL, MAIL_TYPE, parse_addresses, parse_types
 from strato.api.quantity import InvalidQuantity, parse
-from strato.api.validation.podspec import validate_template
-from strato.errors import Cause, shortened
+from strato.errors import shortened
 
 WEBHOOK = "validatejob.volcano.sh"
 
@@ -230,31 +228,14 @@ def _check_tasks(job_name: str, tasks: Sequence[Json], problems: list[str]) -> i
     return total
 
 
-@lru_cache(maxsize=256)
-def _judge_template(text: bytes) -> tuple[Cause, ...]:
-    """Judge a template as a pod would be, after defaulting. Jobs submitted by the hundred have the same few."""
-    return tuple(validate_template(_defaulted(text), "template"))
-
-
-def _defaulted(text: bytes) -> Json:
-    template: Json = msgspec.json.decode(text)
-    default_template_spec(template)
-    return template
-
-
-_REMEMBERED_BYTES = 16 << 10
-"""Judgements of larger templates are not kept."""
-
-
 def _template_problems(task: Json, index: int) -> list[str]:
     text = msgspec.json.encode(task.get("template") or {})
-    judge = _judge_template if len(text) <= _REMEMBERED_BYTES else _judge_template.__wrapped__
-    causes = judge(text)
+    causes = template_causes(text)
     if causes:
         return [f"spec.task[{index}].{cause.field}: {cause.message};" for cause in causes]
     policy = task.get("topologyPolicy")
     if policy and policy != "none":
-        spec = _defaulted(text)["spec"]
+        spec = defaulted_template(text)["spec"]
         containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
         for position, container in enumerate(containers):
             if not _asks_whole_cpus(container):

@@ -1,4 +1,4 @@
-"""Every kind this system knows: Kubernetes' own (``BUILTIN``) and Volcano's (``VOLCANO``).
+"""Every kind this system knows: Kubernetes' own (``BUILTIN``), Volcano's and Kubeflow's (``CUSTOM``).
 
 One constant per kind, in capitals; Volcano's Job and CronJob are ``VCJOB`` and ``VCCRONJOB``. Names, short names,
 categories, scope and subresources are what a real API server lists in discovery. Volcano's printer columns are
@@ -18,6 +18,7 @@ from strato.api import (
     coordination,
     core,
     discovery,
+    kubeflow,
     metrics,
     policy,
     resource,
@@ -318,7 +319,33 @@ VOLCANO: tuple[Kind, ...] = (
     NODESHARD,
     COLOCATIONCONFIGURATION,
 )
-"""Kinds that come as CRDs. HyperJob and the data kinds are not served (spec 1)."""
+"""Volcano's kinds, which come as CRDs. HyperJob and the data kinds are not served (spec 1)."""
+
+# ── kubeflow.org ────────────────────────────────────────────────────────────────────────────────────────────────
+
+_STATE = (Column("State", ".status.conditions[-1:].type"), _AGE)
+
+
+def _training(view: type[Object], replica_map: str) -> Kind:
+    """Spell a kind of training job; with a map of replicas its workers can be scaled."""
+    options: _Options = {"has_status": True, "columns": _STATE}
+    worker = ".status.replicaStatuses.Worker"
+    if replica_map:
+        options["scale_paths"] = (f".spec.{replica_map}.Worker.replicas", f"{worker}.active", f"{worker}.selector")
+    return _kind("kubeflow.org", "v1", view, **options)
+
+
+TFJOB = _training(kubeflow.TFJob, "")
+PYTORCHJOB = _training(kubeflow.PyTorchJob, "pytorchReplicaSpecs")
+XGBOOSTJOB = _training(kubeflow.XGBoostJob, "")
+PADDLEJOB = _training(kubeflow.PaddleJob, "paddleReplicaSpecs")
+JAXJOB = _training(kubeflow.JAXJob, "jaxReplicaSpecs")
+
+TRAINING: tuple[Kind, ...] = (TFJOB, PYTORCHJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB)
+"""Kubeflow's training jobs."""
+
+CUSTOM: tuple[Kind, ...] = VOLCANO + TRAINING
+"""Kinds that we bring the definitions of."""
 
 BUILTIN: tuple[Kind, ...] = (
     BINDING,
@@ -394,9 +421,9 @@ BUILTIN: tuple[Kind, ...] = (
 )
 """Kinds the API server itself serves, in the order a real one lists them."""
 
-_BY_VIEW = {kind.view: kind for kind in BUILTIN + VOLCANO}
-_BY_RESOURCE = {(kind.group, kind.version, kind.plural): kind for kind in BUILTIN + VOLCANO}
-_BY_NAME = {(kind.api_version, kind.name): kind for kind in BUILTIN + VOLCANO}
+_BY_VIEW = {kind.view: kind for kind in BUILTIN + CUSTOM}
+_BY_RESOURCE = {(kind.group, kind.version, kind.plural): kind for kind in BUILTIN + CUSTOM}
+_BY_NAME = {(kind.api_version, kind.name): kind for kind in BUILTIN + CUSTOM}
 
 
 def kind_of(view: type[Object]) -> Kind:

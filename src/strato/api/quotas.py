@@ -24,7 +24,7 @@ _PLAIN_COUNTS: Final = {
     "secrets": catalog.SECRET,
     "services": catalog.SERVICE,
 }
-_BY_RESOURCE: Final = {kind.resource: kind for kind in (*catalog.BUILTIN, *catalog.VOLCANO) if kind.namespaced}
+_BY_RESOURCE: Final = {kind.resource: kind for kind in (*catalog.BUILTIN, *catalog.CUSTOM) if kind.namespaced}
 _NAMES: Final = {kind: name for name, kind in _PLAIN_COUNTS.items()}
 _ONE: Final = Quantity(NANO)
 _OF_CONTAINERS: Final = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")

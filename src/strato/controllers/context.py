@@ -12,6 +12,7 @@ from strato.client.events import EventRecorder
 from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.controllers.localvolumes import LocalVolumes
+from strato.controllers.trainingoptions import PodOptions
 from strato.metrics import Registry
 
 _TOPOLOGY = Key("volcano-system", "volcano-controller-configmap")
@@ -49,6 +50,8 @@ class ControllerSettings:
     """``HOST:PORT`` of the relay that takes mail about jobs; empty sends none."""
     mail_from: str = ""
     """Who that mail is from; empty is ``strato@`` and this machine's name."""
+    training: PodOptions = field(default_factory=PodOptions)
+    """Of the pods of training jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

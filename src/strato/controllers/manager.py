@@ -29,11 +29,17 @@ from strato.controllers.reconcile import Controller, Factory
 from strato.controllers.sharding import ShardingController
 from strato.controllers.topology import HyperNodeController
 from strato.controllers.trackedinformers import TrackedInformers
+from strato.controllers.training.adapters import ADAPTERS, Adapter
+from strato.controllers.training.controller import TrainingController
 from strato.errors import UsageError
 from strato.metrics import Registry
 
 COMPONENT = "vc-controller-manager"
 """Source of the events the controllers record."""
+
+
+def _training(adapter: Adapter) -> Factory:
+    return lambda context: TrainingController(context, adapter)
 
 
 VOLCANO: Mapping[str, Factory] = {
@@ -48,6 +54,7 @@ VOLCANO: Mapping[str, Factory] = {
     "colocation-config-controller": ColocationController,
     "sharding-controller": ShardingController,
     "mail-controller": MailController,
+    **{adapter.framework.controller: _training(adapter) for adapter in ADAPTERS.values()},
 }
 """Volcano's controllers by name, and ours for any cluster."""
 

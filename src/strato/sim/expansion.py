@@ -45,6 +45,7 @@ WORKLOADS: Final[Mapping[Kind, tuple[str, ...]]] = {
     catalog.REPLICATIONCONTROLLER: ("kube-replicationcontroller-controller",),
     catalog.STATEFULSET: ("kube-statefulset-controller",),
     catalog.DAEMONSET: ("kube-daemonset-controller",),
+    **{kind: (f"{kind.singular}-controller",) for kind in catalog.TRAINING},
 }
 """Kinds that end in pods, and the controllers that bring them there."""
 _ALWAYS: Final = ("queue-controller", "pg-controller", "kube-serviceaccount-controller")
@@ -73,8 +74,6 @@ _MADE: Final = (
 
 _INSTEAD: Final[Mapping[str, str]] = {
     "HyperJob": "write a Job (batch.volcano.sh/v1alpha1) for each of its parts",
-    "PyTorchJob": "write a Job (batch.volcano.sh/v1alpha1) with the plugin pytorch",
-    "TFJob": "write a Job (batch.volcano.sh/v1alpha1) with the plugin tensorflow",
     "MPIJob": "write a Job (batch.volcano.sh/v1alpha1) with the plugin mpi",
     "RayJob": "write a Job (batch.volcano.sh/v1alpha1) with the plugin ray",
     "RayCluster": "write a Job (batch.volcano.sh/v1alpha1) with the plugin ray",
@@ -377,7 +376,7 @@ def _has_ended(obj: Json) -> bool:
     state = status.get("state")
     conditions = status.get("conditions")
     return (isinstance(state, dict) and state.get("phase") in _ENDED) or any(
-        isinstance(one, dict) and one.get("type") in ("Complete", "Failed") and one.get("status") == "True"
+        isinstance(one, dict) and one.get("type") in ("Complete", "Succeeded", "Failed") and one.get("status") == "True"
         for one in (conditions if isinstance(conditions, list) else ())
     )
 

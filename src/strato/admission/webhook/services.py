@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from strato.admission import trainingjobs
 from strato.admission.request import Operation
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -47,6 +48,10 @@ SERVICES: dict[str, Service] = {
         Service("/hypernodes/validate", "validatehypernode.volcano.sh", catalog.HYPERNODE, (_CREATE, _UPDATE)),
         Service("/jobflows/validate", "validatejobflow.volcano.sh", catalog.JOBFLOW, (_CREATE, _UPDATE)),
         Service("/cronjobs/validate", "validatecronjob.volcano.sh", catalog.VCCRONJOB, (_CREATE, _UPDATE)),
+        *(
+            Service(path, trainingjobs.webhook_of(framework), framework.kind, (_CREATE, _UPDATE))
+            for path, framework in trainingjobs.SERVICES.items()
+        ),
     )
 }
 """Every service by its path."""

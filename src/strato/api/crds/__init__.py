@@ -1,4 +1,4 @@
-"""CRD manifests of every Volcano kind, built from the catalog and the schemas here: the one source of truth."""
+"""CRD manifests of Volcano's kinds and Kubeflow's: the one source of truth, built from the catalog and schemas here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from strato.api import catalog
-from strato.api.crds import infrastructure, jobrules, jobs, scheduling
+from strato.api.crds import infrastructure, jobrules, jobs, scheduling, training
 from strato.api.crds.rules import Rule, add, all_rules
 from strato.api.crds.schema import Schema, text
 from strato.api.kinds import Column, Kind
@@ -30,6 +30,11 @@ _MEMBERS: dict[Kind, tuple[Callable[[], dict[str, Schema]], tuple[str, ...], str
         ("spec",),
         "How online and offline pods share a node.",
     ),
+    catalog.TFJOB: (training.tensorflow, (), "Distributed training with TensorFlow."),
+    catalog.PYTORCHJOB: (training.pytorch, (), "Distributed training with PyTorch."),
+    catalog.XGBOOSTJOB: (training.xgboost, (), "Distributed training with XGBoost."),
+    catalog.PADDLEJOB: (training.paddle, (), "Distributed training with PaddlePaddle."),
+    catalog.JAXJOB: (training.jax, (), "Distributed training with JAX."),
 }
 
 
@@ -42,15 +47,15 @@ _OF_THE_WHOLE: dict[Kind, tuple[Rule, ...]] = {
 
 
 def manifests() -> list[dict[str, Any]]:
-    """Return the CustomResourceDefinitions of all Volcano kinds, freshly built."""
-    return [manifest(kind) for kind in catalog.VOLCANO]
+    """Return the CustomResourceDefinitions of all our kinds, freshly built."""
+    return [manifest(kind) for kind in catalog.CUSTOM]
 
 
 def manifest(kind: Kind) -> dict[str, Any]:
-    """Return the CustomResourceDefinition of one Volcano kind.
+    """Return the CustomResourceDefinition of one of our kinds.
 
     Raises:
-        KeyError: The kind is not one of ``catalog.VOLCANO``.
+        KeyError: The kind is not one of ``catalog.CUSTOM``.
     """
     names: dict[str, Any] = {
         "kind": kind.name,
@@ -82,13 +87,16 @@ def _version(kind: Kind) -> dict[str, Any]:
     }
     if kind.has_status:
         version["subresources"] = {"status": {}}
+    if kind.scale_paths is not None:
+        names = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
+        version.setdefault("subresources", {})["scale"] = dict(zip(names, kind.scale_paths, strict=True))
     if kind.columns:
         version["additionalPrinterColumns"] = [_column(column) for column in kind.columns]
     return version
 
 
 def schema(kind: Kind) -> Schema:
-    """Return the structural schema of a Volcano kind."""
+    """Return the structural schema of one of our kinds."""
     build, required, description = _MEMBERS[kind]
     members: Schema = {
         "type": "object",

@@ -20,6 +20,7 @@ from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.controllers import EMBEDDED, ControllerManager, ControllerSettings
 from strato.controllers.localvolumes import LocalVolumes
+from strato.controllers.trainingoptions import PodOptions
 from strato.metrics import Registry
 from strato.server import bootstrap
 
@@ -91,6 +92,7 @@ def build(
     Raises:
         StratoError: The scheduler's configuration cannot be used.
     """
+    from strato.node.images.store import HOST_IMAGE
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
     from strato.scheduler.config import embedded_config
@@ -121,6 +123,7 @@ def build(
             signing_folder=options.home.pki,
             smtp_server=options.mail.smtp_server,
             mail_from=options.mail.mail_from,
+            training=PodOptions(init_image=HOST_IMAGE, init_lookup="getent hosts"),
         ),
     )
     members: list[Part] = [("controllers", manager.run)]

@@ -41,6 +41,9 @@ def scheduler_rules() -> list[Json]:
 
 def controller_rules() -> list[Json]:
     """Owns Volcano's kinds and makes what jobs need: pods, services, their keys and hosts, claims, policies."""
+    from strato.api import catalog
+
+    training = [kind.plural for kind in catalog.TRAINING]
     return [
         _rule((*_READ, "create", "patch", "update", "delete"), "batch.volcano.sh", "jobs", "cronjobs"),
         _rule(("patch", "update"), "batch.volcano.sh", "jobs/status", "cronjobs/status"),
@@ -51,6 +54,9 @@ def controller_rules() -> list[Json]:
         _rule((*_READ, "patch", "update"), "flow.volcano.sh", "jobflows", "jobtemplates"),
         _rule(("patch", "update"), "flow.volcano.sh", "jobflows/status", "jobtemplates/status"),
         _rule(("update",), "flow.volcano.sh", "jobflows/finalizers"),
+        _rule((*_READ, "delete"), "kubeflow.org", *training),
+        _rule(("patch",), "kubeflow.org", *(f"{kind}/status" for kind in training)),
+        _rule(("update",), "kubeflow.org", *(f"{kind}/finalizers" for kind in training)),
         _rule((*_READ, "create", "patch", "update", "delete"), "scheduling.volcano.sh", "podgroups"),
         _rule((*_READ, "patch", "update"), "scheduling.volcano.sh", "queues"),
         _rule(("patch", "update"), "scheduling.volcano.sh", "podgroups/status", "queues/status"),
@@ -60,6 +66,7 @@ def controller_rules() -> list[Json]:
         _rule((*_READ, "create", "patch", "delete"), "", "pods"),
         _rule(("patch",), "", "pods/status"),
         _rule(_CRUD, "", "services", "configmaps", "secrets"),
+        _rule(("list", "watch"), "", "services"),
         _rule(("get", "create"), "", "persistentvolumeclaims"),
         _rule(_READ, "", "nodes"),
         _rule(("create", "patch"), "", "events"),
@@ -68,6 +75,7 @@ def controller_rules() -> list[Json]:
         _rule(_READ, "apps", "replicasets", "statefulsets"),
         # owners whose annotations pod groups inherit
         _rule(("get",), "apps", "deployments", "daemonsets"),
+        _rule(("list",), "apps", "deployments"),  # Kubeflow's own operator, beside which training jobs are left alone
         _rule(("get",), "batch", "jobs"),
     ]
 
@@ -99,7 +107,10 @@ def webhook_secret_rules(secret: str) -> list[Json]:
 
 def user_roles() -> list[Json]:
     """Return roles that give users of the cluster's ``view``, ``edit`` and ``admin`` roles our kinds too."""
-    groups = ["batch.volcano.sh", "flow.volcano.sh"]
+    from strato.api import catalog
+
+    training = [kind.plural for kind in catalog.TRAINING]
+    groups = ["batch.volcano.sh", "flow.volcano.sh", "kubeflow.org"]
     edits = ["create", "delete", "deletecollection", "patch", "update"]
     viewer = [
         {"apiGroups": groups, "resources": ["*"], "verbs": list(_READ)},
@@ -107,6 +118,8 @@ def user_roles() -> list[Json]:
     ]
     editor = [
         {"apiGroups": groups, "resources": ["jobs", "cronjobs", "jobflows", "jobtemplates"], "verbs": edits},
+        _rule(edits, "kubeflow.org", *training),
+        _rule(("patch", "update"), "kubeflow.org", *(f"{kind}/scale" for kind in training)),
         _rule(edits, "scheduling.volcano.sh", "podgroups"),
         _rule(("create", "delete"), "bus.volcano.sh", "commands"),
     ]

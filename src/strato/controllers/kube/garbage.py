@@ -86,7 +86,7 @@ class GarbageCollector:
         self._absent: LruCache[str, bool] = LruCache(_ABSENT_BYTES, lambda uid, _: len(uid))
         self._caches: dict[Kind, Informer[Any]] = {}
         self._by_name: dict[tuple[str, str], tuple[Kind, Informer[Any]]] = {}
-        for kind in collectable(catalog.BUILTIN + catalog.VOLCANO):
+        for kind in collectable(catalog.BUILTIN + catalog.CUSTOM):
             cache = self._caches[kind] = context.informers.informer(kind.view)
             self._by_name[kind.api_version, kind.name] = kind, cache
             cache.add_batch_handler(self._handler(kind))

@@ -34,6 +34,7 @@ class OwnedPods:
         on_change: Told the key of the owner whenever one of its pods changed, and how many seconds to wait for more:
             a pass reads all pods of an owner, so that an owner of thousands must not have one per pod.
         on_gone: Told of a pod that is gone, and whether we had deleted it.
+        adopts: Whether owners take over pods that they select and nobody manages.
     """
 
     def __init__(
@@ -42,6 +43,8 @@ class OwnedPods:
         kind: Kind,
         on_change: Callable[[Key, float], None],
         on_gone: Callable[[Pod, bool], None] | None = None,
+        *,
+        adopts: bool = True,
     ) -> None:
         self._cluster, self._recorder, self._kind = context.cluster, context.recorder, kind
         self._on_change, self._on_gone = on_change, on_gone
@@ -54,8 +57,10 @@ class OwnedPods:
         """Uids of pods whose deletion the watch has not shown, by uid of the owner."""
         self._owners: Informer[Any] = context.informers.informer(kind.view)
         self._owners.add_handler(self._on_owner)
-        index_orphans(self._pods)
         self._pods.add_owned_handler(kind, self._on_pod)
+        if not adopts:
+            return
+        index_orphans(self._pods)
         self._pods.add_handler(self._on_orphan, among=lambda changes: _unmanaged(changes) if len(self._owners) else ())
 
     def _on_pod(self, change: Change[Pod]) -> None:

@@ -1,0 +1,226 @@
+"""How the kinds of training jobs differ: roles, defaults, ports (spec training, "Kinds at a glance", A2 and A4). Pure.
+
+`JobShape` is a job with the defaults filled in; they are never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from strato.api import catalog
+from strato.api.core import Container, ContainerPort
+from strato.api.kinds import Kind
+from strato.api.kubeflow import ElasticPolicy, ReplicaSpec, TrainingJob, TrainingJobSpec
+
+WORKER: Final = "Worker"
+MASTER: Final = "Master"
+
+OPERATOR: Final = "kubeflow.org/training-operator"
+"""Who manages a job that names nobody."""
+
+OTHER_OPERATORS: Final = ("kueue.x-k8s.io/multikueue",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """One kind of training job."""
+
+    kind: Kind
+    replica_map: str
+    """Member of ``spec`` that maps roles to replicas."""
+    roles: tuple[str, ...]
+    """Those that lead first, then by name: the order in which they are looked at."""
+    leaders: tuple[str, ...]
+    """Roles whose pods decide whether the job succeeds, where one of them is there."""
+    container: str
+    """The container that trains."""
+    port_name: str
+    port: int
+    restart_policy: str
+    worker_leads: bool = False
+    """Whether worker 0 is labelled as the master where there is no leader."""
+    leader_required: bool = False
+    leader_is_one: bool = False
+    """Whether the replicas of the leader have to be written out, as 1."""
+    elastic: bool = False
+    first_success_ends: bool = False
+    """Whether one worker's success ends an elastic job."""
+    names_are_qualified: bool = False
+    """Whether messages name a job with its namespace although it has a leader."""
+    writes_selector: bool = False
+    """Whether the status says what selects the pods of a role."""
+
+    @property
+    def controller(self) -> str:
+        """Name of the controller: in labels, and as the source of events."""
+        return f"{self.kind.singular}-controller"
+
+
+FRAMEWORKS: Final[tuple[Framework, ...]] = (
+    Framework(
+        kind=catalog.TFJOB,
+        replica_map="tfReplicaSpecs",
+        roles=("Chief", MASTER, "Evaluator", "PS", WORKER),
+        leaders=("Chief", MASTER),
+        container="tensorflow",
+        port_name="tfjob-port",
+        port=2222,
+        restart_policy="Never",
+        worker_leads=True,
+        names_are_qualified=True,
+    ),
+    Framework(
+        kind=catalog.PYTORCHJOB,
+        replica_map="pytorchReplicaSpecs",
+        roles=(MASTER, WORKER),
+        leaders=(MASTER,),
+        container="pytorch",
+        port_name="pytorchjob-port",
+        port=23456,
+        restart_policy="OnFailure",
+        worker_leads=True,
+        leader_is_one=True,
+        elastic=True,
+        first_success_ends=True,
+        writes_selector=True,
+    ),
+    Framework(
+        kind=catalog.XGBOOSTJOB,
+        replica_map="xgbReplicaSpecs",
+        roles=(MASTER, WORKER),
+        leaders=(MASTER,),
+        container="xgboost",
+        port_name="xgboostjob-port",
+        port=9999,
+        restart_policy="Never",
+        leader_required=True,
+        leader_is_one=True,
+    ),
+    Framework(
+        kind=catalog.PADDLEJOB,
+        replica_map="paddleReplicaSpecs",
+        roles=(MASTER, WORKER),
+        leaders=(MASTER,),
+        container="paddle",
+        port_name="master",
+        port=36543,
+        restart_policy="OnFailure",
+        elastic=True,
+        writes_selector=True,
+    ),
+    Framework(
+        kind=catalog.JAXJOB,
+        replica_map="jaxReplicaSpecs",
+        roles=(WORKER,),
+        leaders=(),
+        container="jax",
+        port_name="jaxjob-port",
+        port=6666,
+        restart_policy="Never",
+        worker_leads=True,
+        writes_selector=True,
+    ),
+)
+
+BY_KIND: Final[Mapping[Kind, Framework]] = {framework.kind: framework for framework in FRAMEWORKS}
+
+
+def is_ours(managed_by: str | None) -> bool:
+    """Return whether a job with this ``managedBy`` is ours to run."""
+    return managed_by is None or managed_by == OPERATOR
+
+
+def object_name(job: str, role: str, index: int | str) -> str:
+    """Return the name of a replica's pod and service."""
+    return f"{job}-{role.lower()}-{index}".replace("/", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class JobShape:
+    """A job with its defaults."""
+
+    framework: Framework
+    name: str
+    namespace: str
+    spec: TrainingJobSpec
+    roles: Mapping[str, ReplicaSpec]
+    """By canonical name, in the order in which they are looked at."""
+
+    @classmethod
+    def of(cls, framework: Framework, job: TrainingJob) -> JobShape:
+        """Read a job. Of several spellings of one role the first counts; roles that are not known stay, last."""
+        by_lower = {role.lower(): role for role in framework.roles}
+        found: dict[str, ReplicaSpec] = {}
+        for written, spec in job.spec.replica_specs.items():
+            if spec is not None:
+                found.setdefault(by_lower.get(written.lower(), written), spec)
+        order = [*(role for role in framework.roles if role in found), *sorted(set(found) - set(framework.roles))]
+        return cls(
+            framework, job.metadata.name, job.metadata.namespace, job.spec, {role: found[role] for role in order}
+        )
+
+    @property
+    def leader(self) -> str:
+        """The role that decides; empty where the workers do."""
+        return next((role for role in self.framework.leaders if role in self.roles), "")
+
+    @property
+    def total(self) -> int:
+        """Pods of all roles."""
+        return sum(map(self.count, self.roles))
+
+    @property
+    def nproc_per_node(self) -> str:
+        """``nprocPerNode``; empty where the elastic policy says it."""
+        policy = self.spec.elastic_policy
+        if self.spec.nproc_per_node is not None:
+            return self.spec.nproc_per_node
+        return "auto" if policy is None or policy.n_proc_per_node is None else ""
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Fewest and most workers of an elastic job."""
+        policy = self.spec.elastic_policy or ElasticPolicy()
+        least, most = policy.min_replicas, policy.max_replicas
+        if least is None and most is None:
+            workers = self.count(WORKER)
+            return workers, workers
+        return (most if least is None else least) or 0, (least if most is None else most) or 0
+
+    def count(self, role: str) -> int:
+        """Return how many pods a role has; of one that is not there none."""
+        spec = self.roles.get(role)
+        if spec is None:
+            return 0
+        return 1 if spec.replicas is None else max(0, spec.replicas)
+
+    def restart_policy(self, role: str) -> str:
+        """Return what happens to failed pods of a role."""
+        return self.roles[role].restart_policy or self.framework.restart_policy
+
+    def is_master(self, role: str, index: int) -> bool:
+        """Return whether a replica is labelled as the master."""
+        if role in self.framework.leaders:
+            return True
+        return self.framework.worker_leads and not self.leader and role == WORKER and index == 0
+
+    def ports(self, role: str) -> tuple[ContainerPort, ...]:
+        """Return the ports of the training container of a role, the default one added where it is missing."""
+        trainer = self.trainer(role)
+        ports = trainer.ports if trainer is not None else ()
+        if any(port.name == self.framework.port_name for port in ports):
+            return ports
+        return (*ports, ContainerPort(name=self.framework.port_name, container_port=self.framework.port))
+
+    def port(self, role: str) -> int:
+        """Return the port at which replicas of a role find each other."""
+        named = (port for port in self.ports(role) if port.name == self.framework.port_name)
+        return next(named).container_port
+
+    def trainer(self, role: str) -> Container | None:
+        """Return the container that trains: the one of the framework's name, else the first."""
+        containers = self.roles[role].template.spec.containers
+        named = (one for one in containers if one.name == self.framework.container)
+        return next(named, containers[0] if containers else None)

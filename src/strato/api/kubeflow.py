@@ -1,0 +1,174 @@
+"""Views of kubeflow.org/v1: the training jobs, which differ in the name of their map of replicas (spec training A).
+
+Fields that only some kinds have are empty in the others. The users' objects are stored as they came: whoever reads one
+fills in defaults with `strato.api.frameworks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from strato.api.core.pod import PodTemplateSpec
+from strato.api.meta import Condition, Object, View
+from strato.api.shapes import EMPTY, ResourceList
+
+
+class SchedulingPolicy(View, frozen=True, kw_only=True):
+    """``runPolicy.schedulingPolicy``: what the job's PodGroup says."""
+
+    min_available: int | None = None
+    queue: str = ""
+    min_resources: ResourceList | None = None
+    priority_class: str = ""
+    schedule_timeout_seconds: int | None = None
+
+
+class RunPolicy(View, frozen=True, kw_only=True):
+    """``spec.runPolicy``."""
+
+    clean_pod_policy: str | None = None
+    ttl_seconds_after_finished: int | None = None
+    active_deadline_seconds: int | None = None
+    backoff_limit: int | None = None
+    suspend: bool = False
+    managed_by: str | None = None
+    scheduling_policy: SchedulingPolicy | None = None
+
+
+class ReplicaSpec(View, frozen=True, kw_only=True):
+    """The pods of one role."""
+
+    replicas: int | None = None
+    restart_policy: str = ""
+    template: PodTemplateSpec = PodTemplateSpec()
+
+
+class RendezvousOption(View, frozen=True, kw_only=True):
+    """``elasticPolicy.rdzvConf[]``."""
+
+    key: str = ""
+    value: str = ""
+
+
+class ElasticPolicy(View, frozen=True, kw_only=True):
+    """``spec.elasticPolicy`` of a PyTorchJob or PaddleJob."""
+
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    max_restarts: int | None = None
+    rdzv_backend: str | None = None
+    rdzv_port: int | None = None
+    rdzv_host: str | None = None
+    rdzv_id: str | None = None
+    rdzv_conf: tuple[RendezvousOption, ...] = ()
+    standalone: bool | None = None
+    n_proc_per_node: int | None = None
+    metrics: tuple[Mapping[str, Any], ...] = ()
+
+
+class TrainingJobSpec(View, frozen=True, kw_only=True):
+    """``spec``; each kind names ``replica_specs`` in its own way."""
+
+    run_policy: RunPolicy = RunPolicy()
+    replica_specs: Mapping[str, ReplicaSpec | None] = EMPTY
+    """By role, as the user wrote the role."""
+    success_policy: str | None = None
+    enable_dynamic_worker: bool = False
+    nproc_per_node: str | None = None
+    elastic_policy: ElasticPolicy | None = None
+
+
+class TrainingCondition(Condition, frozen=True, kw_only=True):
+    """``status.conditions[]``."""
+
+    last_update_time: str | None = None
+
+
+class ReplicaStatus(View, frozen=True, kw_only=True):
+    """``status.replicaStatuses``: the pods of one role."""
+
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    selector: str = ""
+    succeeded_indexes: tuple[int, ...] = ()
+    """Ours: replicas that have succeeded; they are not made again when a node with their pods goes."""
+
+
+class ReplacedPods(View, frozen=True, kw_only=True):
+    """``status.replacedPods``, ours: the failed pods that others took the place of, for ``backoffLimit``."""
+
+    count: int = 0
+    uids: tuple[str, ...] = ()
+    """Of those that are counted and may still be there."""
+
+
+class TrainingJobStatus(View, frozen=True, kw_only=True):
+    """``status``."""
+
+    conditions: tuple[TrainingCondition, ...] = ()
+    replica_statuses: Mapping[str, ReplicaStatus] = EMPTY
+    start_time: str | None = None
+    completion_time: str | None = None
+    last_reconcile_time: str | None = None
+    replaced_pods: ReplacedPods | None = None
+
+
+class TrainingJob(Object, frozen=True, kw_only=True):
+    """What the kinds have in common."""
+
+    spec: TrainingJobSpec = TrainingJobSpec()
+    status: TrainingJobStatus = TrainingJobStatus()
+
+
+class _TFSpec(TrainingJobSpec, frozen=True, kw_only=True):
+    replica_specs: Mapping[str, ReplicaSpec | None] = msgspec.field(default=EMPTY, name="tfReplicaSpecs")
+
+
+class TFJob(TrainingJob, frozen=True, kw_only=True):
+    """A TensorFlow job."""
+
+    spec: _TFSpec = _TFSpec()
+
+
+class _PyTorchSpec(TrainingJobSpec, frozen=True, kw_only=True):
+    replica_specs: Mapping[str, ReplicaSpec | None] = msgspec.field(default=EMPTY, name="pytorchReplicaSpecs")
+
+
+class PyTorchJob(TrainingJob, frozen=True, kw_only=True):
+    """A PyTorch job."""
+
+    spec: _PyTorchSpec = _PyTorchSpec()
+
+
+class _XGBoostSpec(TrainingJobSpec, frozen=True, kw_only=True):
+    replica_specs: Mapping[str, ReplicaSpec | None] = msgspec.field(default=EMPTY, name="xgbReplicaSpecs")
+
+
+class XGBoostJob(TrainingJob, frozen=True, kw_only=True):
+    """An XGBoost job."""
+
+    spec: _XGBoostSpec = _XGBoostSpec()
+
+
+class _PaddleSpec(TrainingJobSpec, frozen=True, kw_only=True):
+    replica_specs: Mapping[str, ReplicaSpec | None] = msgspec.field(default=EMPTY, name="paddleReplicaSpecs")
+
+
+class PaddleJob(TrainingJob, frozen=True, kw_only=True):
+    """A PaddlePaddle job."""
+
+    spec: _PaddleSpec = _PaddleSpec()
+
+
+class _JAXSpec(TrainingJobSpec, frozen=True, kw_only=True):
+    replica_specs: Mapping[str, ReplicaSpec | None] = msgspec.field(default=EMPTY, name="jaxReplicaSpecs")
+
+
+class JAXJob(TrainingJob, frozen=True, kw_only=True):
+    """A JAX job."""
+
+    spec: _JAXSpec = _JAXSpec()

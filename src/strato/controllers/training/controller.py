@@ -1,0 +1,220 @@
+"""`TrainingController`: reads what a training job has, lets `plan` decide, and writes.
+
+The status is written before anything is made or deleted: what was seen of pods outlives them, and a controller that
+stops between two writes finds the rest still to be done. One controller runs one kind, so that each has its switch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from strato.api import catalog
+from strato.api.frameworks import JobShape, is_ours
+from strato.api.kubeflow import TrainingJob, TrainingJobStatus
+from strato.api.meta import Json, Key
+from strato.api.scheduling import PriorityClass
+from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
+from strato.client.cluster import PatchType
+from strato.client.informer import Change
+from strato.client.workqueue import WorkQueue, run_workers
+from strato.controllers.context import ControllerContext
+from strato.controllers.kube.ownedpods import OwnedPods
+from strato.controllers.ownwrites import OwnWrites
+from strato.controllers.training import bodies, gang
+from strato.controllers.training.adapters import Adapter
+from strato.controllers.training.foreign import wait_for_no_operator
+from strato.controllers.training.plan import plan
+from strato.controllers.training.record import Gang, Replica, TrainingPlan, TrainingRecord
+from strato.controllers.training.services import OwnedServices
+from strato.errors import AlreadyExists, NotFound, StratoError
+
+_log = logging.getLogger(__name__)
+
+_WORKERS: Final = 8
+
+
+class GroupOfOthers(StratoError):
+    """A PodGroup has the name of the job and belongs to something else."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        super().__init__(f"the PodGroup {key} belongs to something else; rename the job or delete the PodGroup")
+
+
+class TrainingController:
+    """Runs the jobs of one kind.
+
+    Args:
+        context: What controllers are built from.
+        adapter: The kind.
+    """
+
+    def __init__(self, context: ControllerContext, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self._framework = adapter.framework
+        self._cluster, self._clock, self._recorder = context.cluster, context.clock, context.recorder
+        self._renderer = adapter.renderer(context.settings.training)
+        self._scheduler = context.settings.training.scheduler
+        kind, informers = adapter.framework.kind, context.informers
+        self._queue: WorkQueue[Key] = WorkQueue(context.clock)
+        self._jobs = informers.informer(kind.view)
+        self._groups = informers.informer(PodGroup)
+        self._priorities = informers.informer(PriorityClass)
+        self._pods = OwnedPods(context, kind, self._queue.add_after, adopts=False)
+        self._services = OwnedServices(context.cluster, informers, kind, self._queue.add)
+        self._written: OwnWrites[TrainingJob] = OwnWrites()
+        self._decided: dict[Key, tuple[str, TrainingJobStatus]] = {}
+        """What was written last, and what the API made of it: one with Kubeflow's definitions drops our own fields."""
+        self._reported: dict[str, set[Any]] = {}
+        """Observations that have been reported, by uid of the job."""
+        self._groups.add_owned_handler(kind, self._on_group)
+        self._jobs.add_handler(self._on_job)
+
+    @property
+    def name(self) -> str:
+        """The name it is switched by."""
+        return self._framework.controller
+
+    async def run(self) -> None:
+        """Work until cancelled; where Kubeflow's own operator runs this waits until it is gone."""
+        await wait_for_no_operator(self._cluster, self._clock, self.name)
+        await run_workers(self._queue, self.reconcile, _WORKERS, name=self.name)
+
+    def _on_job(self, change: Change[Any]) -> None:
+        if change.new is not None:
+            self._queue.add(change.key)
+            return
+        uid = change.object.metadata.uid
+        self._written.forget(change.key)
+        self._decided.pop(change.key, None)
+        self._reported.pop(uid, None)
+        self._services.forget(uid)
+
+    def _on_group(self, change: Change[PodGroup]) -> None:
+        owner = change.object.metadata.controller
+        assert owner is not None, "handlers get owned groups only"
+        self._queue.add(Key(change.key.namespace, owner.name))
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one job on by one step; returns when time alone will change something."""
+        job: TrainingJob | None = self._written.newest(key, self._jobs.get(key))  # type: ignore[arg-type] # the view is that of the kind
+        if job is None or job.metadata.deletion_timestamp is not None or not is_ours(job.spec.run_policy.managed_by):
+            return None
+        record = self._record(job)
+        planned = plan(record)
+        await self._apply(record, planned)
+        return planned.again_seconds
+
+    def _record(self, job: TrainingJob) -> TrainingRecord:
+        uid = job.metadata.uid
+        pods = self._pods.all_of(uid)
+        group = self._groups.get(job.key)
+        holder = group.metadata.controller if group is not None else None
+        is_other = holder is not None and holder.uid != uid
+        if is_other and self._scheduler:
+            self._recorder.event(job, "Warning", "ErrResourceExists", str(GroupOfOthers(job.key)))
+            raise GroupOfOthers(job.key)
+        return TrainingRecord(
+            framework=self._framework,
+            judge=self._adapter.judge,
+            job=job,
+            shape=JobShape.of(self._framework, job),
+            pods=pods,
+            terminating=frozenset(pod.metadata.uid for pod in pods if self._pods.is_terminating(pod)),
+            services=self._services.all_of(uid),
+            group=group,
+            gang=Gang(scheduler=self._scheduler, priority_of=self._priority_of) if self._scheduler else None,
+            now=self._clock.now(),
+        )
+
+    def _priority_of(self, name: str) -> int:
+        found = self._priorities.get(Key("", name)) if name else None
+        return found.value if found is not None else 0
+
+    async def _apply(self, record: TrainingRecord, planned: TrainingPlan) -> None:
+        """Write, in the order in which a stop between any two does no harm."""
+        job, meta = record.job, record.job.metadata
+        if planned.group is not None:
+            await self._ensure_group(record, planned.group)
+        if planned.status is not None:
+            await self._write_status(job, planned.status)
+        for event in planned.events:
+            self._recorder.event(job, event.type, event.reason, event.message)
+        reported = self._reported.setdefault(meta.uid, set())
+        for event in planned.observations:
+            if event not in reported:
+                reported.add(event)
+                self._recorder.event(job, event.type, event.reason, event.message)
+        if planned.problem:
+            _log.warning("a training job cannot be handled: job=%s problem=%s", job.key, planned.problem)
+        if planned.delete_group and record.group is not None:
+            await self._delete(catalog.PODGROUP, record.group.metadata.name, record.group.metadata.uid, meta.namespace)
+        await self._pods.delete(meta.uid, planned.delete_pods)
+        await self._services.delete(meta.uid, planned.delete_services)
+        if planned.create_services:
+            made = [bodies.service(record.shape, meta, replica) for replica in planned.create_services]
+            await self._services.create(meta, made)
+        if planned.create_pods:
+            await self._create_pods(record, planned.create_pods)
+        if planned.delete_job:
+            await self._delete(self._framework.kind, meta.name, meta.uid, meta.namespace)
+
+    async def _ensure_group(self, record: TrainingRecord, wanted: PodGroupSpec) -> None:
+        shape, job = record.shape, record.job
+        if record.group is None:
+            try:
+                await self._cluster.create(PodGroup, gang.body(shape, job, wanted), shape.namespace)
+            except AlreadyExists:
+                return  # the watch will show it
+        elif (patch := gang.patch(record.group, wanted)) is not None:
+            await self._cluster.patch(PodGroup, shape.name, shape.namespace, patch)
+
+    async def _write_status(self, job: TrainingJob, status: TrainingJobStatus) -> None:
+        meta = job.metadata
+        if self._decided.get(job.key) == (meta.resource_version, status):
+            return
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+            {"op": "add", "path": "/status", "value": msgspec.to_builtins(status)},
+        ]
+        written: TrainingJob = await self._cluster.patch(
+            self._framework.kind.view,  # type: ignore[arg-type] # every kind's view is a TrainingJob
+            meta.name,
+            meta.namespace,
+            patch,
+            patch_type=PatchType.JSON,
+            subresource="status",
+        )
+        self._decided[job.key] = written.metadata.resource_version, status
+        if job.key in self._jobs:
+            self._written.note(written)
+
+    async def _create_pods(self, record: TrainingRecord, wanted: list[Replica]) -> None:
+        shape, meta = record.shape, record.job.metadata
+        whole: Json = await self._cluster.get(self._framework.kind, meta.name, meta.namespace)
+        if whole["metadata"]["uid"] != meta.uid:
+            return
+        templates = _templates(whole["spec"].get(self._framework.replica_map) or {})
+        made = [
+            self._renderer.pod(shape, meta, templates.get(replica.role.lower()) or {}, replica) for replica in wanted
+        ]
+        await self._pods.create(meta, made)
+
+    async def _delete(self, kind: Any, name: str, uid: str, namespace: str) -> None:
+        try:
+            await self._cluster.delete(kind, name, namespace, uid=uid, propagation="Background")
+        except NotFound:
+            return
+
+
+def _templates(replicas: Mapping[str, Json | None]) -> Mapping[str, Json]:
+    """Return templates by role in lower case; of several spellings of a role the first counts."""
+    found: dict[str, Json] = {}
+    for role, replica in replicas.items():
+        if replica is not None:
+            found.setdefault(role.lower(), replica.get("template") or {})
+    return found

@@ -1,0 +1,59 @@
+"""The status of a job while it is decided."""
+
+from __future__ import annotations
+
+from strato.api.frameworks import JobShape
+from strato.api.kubeflow import ReplacedPods, ReplicaStatus, TrainingJob, TrainingJobStatus
+from strato.clock import format_time
+from strato.controllers.training.conditions import Conditions
+from strato.controllers.training.events import JobEvent
+
+
+class StatusDraft:
+    """What verdicts and limits write to.
+
+    Args:
+        shape: The job with its defaults.
+        job: The job as it is.
+        now: Seconds since the epoch.
+    """
+
+    def __init__(self, shape: JobShape, job: TrainingJob, now: float) -> None:
+        status = job.status
+        self.shape = shape
+        self.kind = shape.framework.kind.name
+        self.now = format_time(now)
+        self.conditions = Conditions(status.conditions, self.now)
+        self.replicas: dict[str, ReplicaStatus] = dict(status.replica_statuses)
+        self.start_time = status.start_time
+        self.completion_time = status.completion_time
+        self.last_reconcile_time = status.last_reconcile_time
+        self.replaced = status.replaced_pods or ReplacedPods()
+        self.events: list[JobEvent] = []
+
+    def count(self, role: str) -> ReplicaStatus:
+        """Return how the pods of a role stand."""
+        return self.replicas.get(role) or ReplicaStatus()
+
+    def note(self, type_: str, status: str, reason: str, message: str, event: str = "") -> None:
+        """Set a condition, with an event of that type if it changes anything."""
+        reason = f"{self.kind}{reason}"
+        if self.conditions.set(type_, status, reason, message) and event:
+            self.events.append(JobEvent(event, reason, message))
+
+    def finish(self, type_: str, message: str, event: str = "Normal") -> None:
+        """End the job, unless it has ended: the first verdict counts."""
+        if not self.conditions.is_finished:
+            self.completion_time = self.completion_time or self.now
+            self.note(type_, "True", type_, message, event)
+
+    def to_status(self) -> TrainingJobStatus:
+        """Return it as it is written."""
+        return TrainingJobStatus(
+            conditions=self.conditions.to_tuple(),
+            replica_statuses=self.replicas,
+            start_time=self.start_time,
+            completion_time=self.completion_time,
+            last_reconcile_time=self.last_reconcile_time,
+            replaced_pods=self.replaced if self.replaced.count else None,
+        )

@@ -1,0 +1,96 @@
+"""The PodGroup of a training job (spec training F)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from strato.api import usage
+from strato.api.core import PodSpec
+from strato.api.frameworks import JobShape
+from strato.api.kubeflow import SchedulingPolicy, TrainingJob
+from strato.api.quantity import parse
+from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
+from strato.controllers.owners import controller_reference
+
+QUEUE_ANNOTATION: Final = "scheduling.volcano.sh/queue-name"
+DEFAULT_QUEUE: Final = "default"
+
+
+def desired(
+    shape: JobShape, job: TrainingJob, present: PodGroup | None, priority_of: Callable[[str], int]
+) -> PodGroupSpec:
+    """Return what the group has to say; one that is there keeps its queue."""
+    policy = shape.spec.run_policy.scheduling_policy or SchedulingPolicy()
+    members = shape.total if policy.min_available is None else policy.min_available
+    own = policy.queue or job.metadata.annotation(QUEUE_ANNOTATION) or DEFAULT_QUEUE
+    resources = policy.min_resources
+    return PodGroupSpec(
+        min_member=members,
+        queue=(present.spec.queue if present is not None else "") or own,
+        priority_class_name=policy.priority_class,
+        min_resources=_smallest(shape, members, priority_of) if resources is None else resources,
+    )
+
+
+def _smallest(shape: JobShape, members: int, priority_of: Callable[[str], int]) -> Mapping[str, str]:
+    """Return what the first pods ask for, those of the highest priority first; of equal ones the leader's."""
+    total: usage.Usage = {}
+    for spec in sorted(shape.roles.values(), key=lambda one: -priority_of(one.template.spec.priority_class_name)):
+        count = min(members, 1 if spec.replicas is None else spec.replicas)
+        usage.add(total, _asks(spec.template.spec), count)
+        members -= count
+    return usage.to_json(total)
+
+
+def _asks(spec: PodSpec) -> usage.Usage:
+    """Return the requests of a pod's containers; of one that has none at all its limits."""
+    asked: usage.Usage = {}
+    for container in spec.containers:
+        amounts = container.resources.requests or container.resources.limits
+        usage.add(asked, {name: parse(amount) for name, amount in amounts.items()})
+    return asked
+
+
+def body(shape: JobShape, job: TrainingJob, spec: PodGroupSpec) -> dict[str, Any]:
+    """Return the group as it is created: with the job's annotations."""
+    kind = shape.framework.kind
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": shape.name,
+            "namespace": shape.namespace,
+            "annotations": dict(job.metadata.annotations or {}),
+            "ownerReferences": [controller_reference(kind.api_version, kind.name, job.metadata)],
+        },
+        "spec": msgspec.to_builtins(spec),
+    }
+
+
+def patch(group: PodGroup, spec: PodGroupSpec) -> dict[str, Any] | None:
+    """Return the merge patch of what is ours in a group's spec, None when it is as it should be."""
+    changes: dict[str, Any] = {}
+    if group.spec.min_member != spec.min_member:
+        changes["minMember"] = spec.min_member
+    if group.spec.queue != spec.queue:
+        changes["queue"] = spec.queue
+    if group.spec.priority_class_name != spec.priority_class_name:
+        changes["priorityClassName"] = spec.priority_class_name or None
+    if not usage.same(group.spec.min_resources, spec.min_resources):
+        gone = dict.fromkeys(set(group.spec.min_resources or {}) - set(spec.min_resources or {}))
+        changes["minResources"] = {**gone, **(spec.min_resources or {})}
+    return {"spec": changes} if changes else None
+
+
+def is_waiting(group: PodGroup | None) -> bool:
+    """Return whether pods are not to be made yet."""
+    return group is None or group.status.phase in ("", "Pending")
+
+
+def names_other_scheduler(shape: JobShape, scheduler: str) -> bool:
+    """Return whether a template names another scheduler than the gangs'."""
+    names = {spec.template.spec.scheduler_name for spec in shape.roles.values()}
+    return bool(names - {"", scheduler})

@@ -1,0 +1,49 @@
+"""Labels of what training jobs own (spec training B4)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strato.api.core import Pod, Service
+from strato.api.frameworks import Framework, JobShape
+
+_PREFIX: Final = "training.kubeflow.org/"
+JOB_NAME: Final = _PREFIX + "job-name"
+OPERATOR_NAME: Final = _PREFIX + "operator-name"
+REPLICA_TYPE: Final = _PREFIX + "replica-type"
+REPLICA_INDEX: Final = _PREFIX + "replica-index"
+JOB_ROLE: Final = _PREFIX + "job-role"
+
+
+def of_replica(shape: JobShape, role: str, index: int) -> dict[str, str]:
+    """Return what selects one replica: the labels of its service."""
+    return {
+        OPERATOR_NAME: shape.framework.controller,
+        JOB_NAME: shape.name,
+        REPLICA_TYPE: role.lower(),
+        REPLICA_INDEX: str(index),
+    }
+
+
+def of_pod(shape: JobShape, role: str, index: int) -> dict[str, str]:
+    """Return the labels of a replica's pod."""
+    master = {JOB_ROLE: "master"} if shape.is_master(role, index) else {}
+    return {**of_replica(shape, role, index), **master}
+
+
+def selector_text(framework: Framework, job: str, role: str) -> str:
+    """Return the selector of a role's pods, as ``/scale`` and autoscalers read it."""
+    values = {JOB_NAME: job, OPERATOR_NAME: framework.controller, REPLICA_TYPE: role.lower()}
+    return ",".join(f"{name}={value}" for name, value in values.items())
+
+
+def role_of(shape: JobShape, item: Pod | Service) -> str:
+    """Return the role an object belongs to; empty when it is of none of the job's."""
+    lower = item.metadata.label(REPLICA_TYPE)
+    return next((role for role in shape.roles if role.lower() == lower), "")
+
+
+def index_of(item: Pod | Service) -> int | None:
+    """Return the index of an object's replica."""
+    text = item.metadata.label(REPLICA_INDEX)
+    return int(text) if text.isdecimal() and len(text) < 10 else None

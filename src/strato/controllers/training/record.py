@@ -1,0 +1,74 @@
+"""What is known of one training job when it is planned, and the plan: values only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from strato.api.core import Pod, Service
+from strato.api.frameworks import Framework, JobShape
+from strato.api.kubeflow import TrainingJob, TrainingJobStatus
+from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
+from strato.controllers.training.events import JobEvent
+from strato.controllers.training.verdicts import Judge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """How jobs are scheduled as gangs."""
+
+    scheduler: str
+    """Name of the scheduler: pods that name none get it."""
+    priority_of: Callable[[str], int]
+    """Returns the value of a priority class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecord:
+    """One job and what it has."""
+
+    framework: Framework
+    judge: Judge
+    job: TrainingJob
+    shape: JobShape
+    pods: Sequence[Pod]
+    """Those it owns, terminating ones included."""
+    terminating: frozenset[str]
+    """Uids of pods that are being deleted, by us or others."""
+    services: Sequence[Service]
+    group: PodGroup | None
+    gang: Gang | None
+    """None: pods are scheduled one by one."""
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One place for a pod and its service."""
+
+    role: str
+    index: int
+
+
+@dataclass(slots=True)
+class TrainingPlan:
+    """What to do; the writes are made in the order of the members."""
+
+    group: PodGroupSpec | None = None
+    """What the PodGroup has to say."""
+    status: TrainingJobStatus | None = None
+    """None when it stays as it is."""
+    delete_pods: list[Pod] = field(default_factory=list)
+    delete_services: list[Service] = field(default_factory=list)
+    delete_group: bool = False
+    create_services: list[Replica] = field(default_factory=list)
+    create_pods: list[Replica] = field(default_factory=list)
+    events: list[JobEvent] = field(default_factory=list)
+    """What has changed."""
+    observations: list[JobEvent] = field(default_factory=list)
+    """What is so, and is reported once."""
+    delete_job: bool = False
+    again_seconds: float | None = None
+    """When time alone will change something."""
+    problem: str = ""
+    """Why the job cannot be handled as it should."""

@@ -1,0 +1,106 @@
+"""The services of training jobs: those in the cache, and those that we made and the watch has not shown."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from strato.api import catalog
+from strato.api.core import Service
+from strato.api.kinds import Kind
+from strato.api.meta import Key, ObjectMeta
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.controllers.job.pods import revision_of
+from strato.controllers.parallel import for_each
+from strato.errors import AlreadyExists, NotFound
+
+_CONCURRENT: Final = 32
+
+
+class OwnedServices:
+    """See the module.
+
+    Args:
+        cluster: Where to write.
+        informers: Where to read.
+        kind: The kind of the owners.
+        on_change: Told the key of the owner when one of its services is gone.
+    """
+
+    def __init__(self, cluster: Cluster, informers: Informers, kind: Kind, on_change: Callable[[Key], None]) -> None:
+        self._cluster = cluster
+        self._on_change = on_change
+        self._services = informers.informer(Service)
+        self._owned: defaultdict[str, set[Key]] = defaultdict(set)
+        """Keys of the services the watch shows, by uid of the owner."""
+        self._made: defaultdict[str, dict[Key, Service]] = defaultdict(dict)
+        """Services that only our create vouches for, by uid of the owner."""
+        self._services.add_owned_handler(kind, self._on_service)
+
+    def _on_service(self, change: Change[Service]) -> None:
+        service = change.object
+        owner = service.metadata.controller
+        assert owner is not None, "handlers get owned services only"
+        if change.new is not None:
+            self._owned[owner.uid].add(service.key)
+            return
+        self._owned[owner.uid].discard(service.key)
+        self._made[owner.uid].pop(service.key, None)
+        self._on_change(Key(service.metadata.namespace, owner.name))
+
+    def forget(self, owner: str) -> None:
+        """Drop what is remembered for an owner that is gone."""
+        self._owned.pop(owner, None)
+        self._made.pop(owner, None)
+
+    def all_of(self, owner: str) -> Sequence[Service]:
+        """Return an owner's services."""
+        shown = {key: found for key in self._owned.get(owner, ()) if (found := self._services.get(key)) is not None}
+        seen = revision_of(self._services.resource_version)
+        made = self._made.get(owner) or {}
+        for key in [key for key, one in made.items() if seen >= revision_of(one.metadata.resource_version)]:
+            del made[key]
+        return list({**made, **shown}.values())
+
+    async def create(self, owner: ObjectMeta, bodies: Sequence[Mapping[str, Any]]) -> None:
+        """Create services of an owner; its own that exist are fine.
+
+        Raises:
+            StratoError: The first that failed, after all were tried.
+        """
+
+        async def create(body: Mapping[str, Any]) -> None:
+            name = body["metadata"]["name"]
+            try:
+                made = await self._cluster.create(Service, body, owner.namespace)
+            except AlreadyExists:
+                made = await self._cluster.get(Service, name, owner.namespace)
+                holder = made.metadata.controller
+                if holder is None or holder.uid != owner.uid:
+                    raise
+            self._made[owner.uid][made.key] = made
+
+        failures = await for_each(bodies, create, _CONCURRENT)
+        if failures:
+            raise failures[0]
+
+    async def delete(self, owner: str, services: Sequence[Service]) -> None:
+        """Delete services of an owner; those that are gone are fine.
+
+        Raises:
+            StratoError: The first that failed, after all were tried.
+        """
+
+        async def delete(service: Service) -> None:
+            meta = service.metadata
+            try:
+                await self._cluster.delete(catalog.SERVICE, meta.name, meta.namespace, uid=meta.uid)
+            except NotFound:
+                return
+
+        failures = await for_each(services, delete, _CONCURRENT)
+        self._made.pop(owner, None)
+        if failures:
+            raise failures[0]

@@ -1,0 +1,21 @@
+"""What an operator sets for all training jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOptions:
+    """What an operator sets for the pods of all jobs."""
+
+    scheduler: str = "volcano"
+    """Schedules gangs; empty schedules pods one by one."""
+    cluster_domain: str = ""
+    """Domain of the names in ``TF_CONFIG``; empty leaves it to the pods' resolvers."""
+    init_image: str = "alpine:3.10"
+    """Image of the container that waits for a PyTorch master."""
+    init_lookup: str = "nslookup"
+    """Its command that fails until a name resolves."""
+    init_tries: int = 100
+    """How often it looks, every 2 seconds."""
