@@ -232,3 +232,12 @@ async def test_a_binding_that_cannot_be_is_refused(client: Client) -> None:
         "spec.policyName",
         "spec.matchResources.resourceRules.operations",
     }
+
+
+async def test_large_values_that_stand_in_a_patch_often_are_paid_for(client: Client) -> None:
+    patches = ", ".join(f"JSONPatch{{op: 'add', path: '/data/k{n}', value: object.data.a}}" for n in range(200))
+    await define(client, patched(f"[{patches}]"))
+    small = await client.ask("POST", MAPS, config_map("small", data={"a": "x"}))
+    assert len(small["data"]) == 201
+    refused = await client.ask("POST", MAPS, config_map("large", data={"a": "x" * 500_000}), code=403)
+    assert "cost limit exceeded" in refused["message"]

@@ -18,7 +18,7 @@ for a rule (2.5 ms), of which a job meets dozens each time it is written, and it
 
 from strato.api.cel.authorization import Authorizer, Decision, Question
 from strato.api.cel.compiler import compile_expression
-from strato.api.cel.cost import OBJECT_LIMIT, CostExceeded, Meter, budget, pause
+from strato.api.cel.cost import OBJECT_LIMIT, CostExceeded, Meter, budget, charge, pause
 from strato.api.cel.estimate import UNBOUNDED, Declared, estimated_cost
 from strato.api.cel.libraries import duration, timestamp
 from strato.api.cel.parser import parse, selected_paths
@@ -54,6 +54,7 @@ __all__ = [
     "UnsupportedExpression",
     "Version",
     "budget",
+    "charge",
     "compile_expression",
     "duration",
     "estimated_cost",

@@ -7,7 +7,7 @@ from typing import Any
 
 from strato.api.cel.cost import CALL_LIMIT, FREE, charge, close_meter, current_meter, open_meter
 from strato.api.cel.functions import FUNCTIONS, METHODS
-from strato.api.cel.operators import PLAINLY, PRODUCTS, RELATIONS, SUMS, index, negate, truth
+from strato.api.cel.operators import PLAINLY, PRODUCTS, RELATIONS, SUMS, found, index, negate, truth
 from strato.api.cel.parser import parse
 from strato.api.cel.syntax import (
     Binary,
@@ -83,7 +83,7 @@ def _program(node: Node) -> Program:
         case Select(target, name, is_optional):
             return (_select_optional if is_optional else _select)(_program(target), name)
         case Index(target, key, is_optional):
-            return _binary(_index_optional if is_optional else _index, _program(target), _program(key))
+            return _binary(found if is_optional else index, _program(target), _program(key))
         case Has(Select(target, name)):
             value = _program(target)
             return lambda env: _has(value(env), name)
@@ -215,35 +215,14 @@ def _select(value: Program, name: str) -> Program:
         if (target.__class__ is dict or isinstance(target, Mapping)) and name in target:
             return target[name]
         if target.__class__ is Optional:
-            return _found(target, name)
+            return found(target, name)
         raise NoSuchKey(f"no such key: {name}")
 
     return evaluate
 
 
 def _select_optional(value: Program, name: str) -> Program:
-    return lambda env: _found(value(env), name)
-
-
-def _index(target: Any, key: Any) -> Any:
-    return _found(target, key) if target.__class__ is Optional else index(target, key)
-
-
-def _index_optional(target: Any, key: Any) -> Any:
-    return _found(target, key)
-
-
-def _found(target: Any, key: Any) -> Optional:
-    """Return what a value, which may be optional itself, has at a key, where it has that."""
-    if target.__class__ is Optional:
-        if target.inner is None:
-            return NONE
-        target = target.inner
-    if isinstance(target, Mapping):
-        return Optional(target[key]) if key in target else NONE
-    if isinstance(target, list):
-        return Optional(target[key]) if type(key) is int and 0 <= key < len(target) else NONE
-    raise no_overload("_[?_]", target, key)
+    return lambda env: found(value(env), name)
 
 
 def _optional_macro(name: str, target: Program, variable: str, body: Program) -> Program:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from strato.api.cel.cost import charge, charge_for
-from strato.api.cel.values import EvaluationError, NoSuchKey, no_overload
+from strato.api.cel.values import NONE, EvaluationError, NoSuchKey, Optional, no_overload
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
@@ -191,6 +191,8 @@ def index(target: Any, key: Any) -> Any:
             if name in target and equal(name, key):
                 return target[name]
         raise NoSuchKey(f"no such key: {key}")
+    if target.__class__ is Optional:
+        return found(target, key)
     if not isinstance(target, list):
         raise no_overload("_[_]", target, key)
     place = int(key) if type(key) is float and key.is_integer() else key
@@ -199,6 +201,19 @@ def index(target: Any, key: Any) -> Any:
     if not 0 <= place < len(target):
         raise EvaluationError(f"index out of bounds: {place}")
     return target[place]
+
+
+def found(target: Any, key: Any) -> Optional:
+    """Return what a value, which may be optional itself, has at a key, where it has that."""
+    if target.__class__ is Optional:
+        if target.inner is None:
+            return NONE
+        target = target.inner
+    if isinstance(target, Mapping):
+        return Optional(target[key]) if key in target else NONE
+    if isinstance(target, list):
+        return Optional(target[key]) if type(key) is int and 0 <= key < len(target) else NONE
+    raise no_overload("_[?_]", target, key)
 
 
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {

@@ -34,7 +34,7 @@ _NAMED_MOST = 4
 
 def declared(schema: Schema, *, is_root: bool = False) -> cel.Declared | None:
     """Return the type of values of a schema as rules see them; None where they cannot see them."""
-    longest = schema.get("maxLength")
+    longest = _limit(schema, "maxLength")
     if schema.get("x-kubernetes-int-or-string"):
         return cel.Declared("dyn", _REQUEST_BYTES - 2 if longest is None else 4 * longest)
     properties: Schema = schema.get("properties") or {}
@@ -45,14 +45,18 @@ def declared(schema: Schema, *, is_root: bool = False) -> cel.Declared | None:
             items = declared(schema.get("items") or {})
             if items is None:
                 return None
-            most = schema.get("maxItems", (_REQUEST_BYTES - 2) // (items.least_bytes + 1))
-            return cel.Declared("list", most, 2, items)
+            most = _limit(schema, "maxItems")
+            return cel.Declared(
+                "list", (_REQUEST_BYTES - 2) // (items.least_bytes + 1) if most is None else most, 2, items
+            )
         case "object" if isinstance(schema.get("additionalProperties"), Mapping):
             values = declared(schema["additionalProperties"])
             if values is None:
                 return None
-            most = schema.get("maxProperties", (_REQUEST_BYTES - 2) // (values.least_bytes + 6))
-            return cel.Declared("map", most, 2, values)
+            most = _limit(schema, "maxProperties")
+            return cel.Declared(
+                "map", (_REQUEST_BYTES - 2) // (values.least_bytes + 6) if most is None else most, 2, values
+            )
         case "object":
             fields = {name: one for name, inner in properties.items() if (one := declared(inner)) is not None}
             wanted = (name for name in schema.get("required") or () if "default" not in properties.get(name, {}))
@@ -110,14 +114,19 @@ def _costs(schema: Schema, type_: cel.Declared | None, field: str, times: int | 
     for name, inner in (schema.get("properties") or {}).items():
         yield from _costs(inner, type_.fields.get(name), f"{field}.properties[{name}]", times)
     if isinstance(extra, Mapping):
-        below = _product(times, schema.get("maxProperties"))
+        below = _product(times, _limit(schema, "maxProperties"))
         yield from _costs(extra, type_.element, f"{field}.additionalProperties", below)
     if isinstance(items, Mapping):
-        yield from _costs(items, type_.element, f"{field}.items", _product(times, schema.get("maxItems")))
+        yield from _costs(items, type_.element, f"{field}.items", _product(times, _limit(schema, "maxItems")))
 
 
 def _product(times: int | None, most: int | None) -> int | None:
-    return None if times is None or most is None else times * max(most, 0)
+    return None if times is None or most is None else times * most
+
+
+def _limit(schema: Schema, member: str) -> int | None:
+    written = schema.get(member)
+    return None if written is None else max(int(written), 0)
 
 
 def _cost(text: str, type_: cel.Declared) -> int:
