@@ -264,7 +264,7 @@ async def test_objects_made_at_the_same_time_get_no_more_than_the_quota_has(sort
 
 
 def _definition(rules: list[str]) -> dict[str, Any]:
-    items = {"type": "array", "items": {"type": "integer"}}
+    items = {"type": "array", "items": {"type": "integer"}, "maxItems": 500}
     validations = [{"rule": rule} for rule in rules]
     spec = {"type": "object", "properties": {"items": items}, "x-kubernetes-validations": validations}
     status = {"type": "object", "properties": {"items": items}, "x-kubernetes-validations": validations}
