@@ -8,7 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -21,8 +23,13 @@ CLIENTS = {
     "kr8s": ("kr8s==0.20.15",),
     "lightkube": ("lightkube==1.0.1",),
     "pyspark": ("pyspark==4.0.1",),
+    "dask": ("dask-kubernetes==2026.3.0", "distributed==2026.3.0"),
+    "airflow": ("apache-airflow==3.3.2", "apache-airflow-providers-cncf-kubernetes==10.25.0"),
 }
 """Requirements of each environment, by its name; ``docs/clients.md`` names the same versions."""
+
+AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+"""Whom this machine trusts, the proxy to a package index included; images have it too."""
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -52,14 +59,23 @@ def environment(name: str) -> Path:
     return target
 
 
-def run_program(client: str, program: str, world: World, *args: str, timeout: float = 300) -> list[str]:
+def run_program(
+    client: str,
+    program: str,
+    world: World,
+    *args: str,
+    timeout: float = 300,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
     """Run a program of ``programs/`` with a client's packages; return what it says works.
 
-    It finds the cluster as any client does, by ``KUBECONFIG``, and nothing else of ours.
+    It finds the cluster as any client does, by ``KUBECONFIG``, and nothing else of ours; ``settings`` are the client's
+    own variables.
     """
+    environ = {**os.environ, "KUBECONFIG": str(world.kubeconfig), "PYTHONPATH": "", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
         [str(environment(client) / "bin" / "python"), str(PROGRAMS / program), *args],
-        env={**os.environ, "KUBECONFIG": str(world.kubeconfig), "PYTHONPATH": "", "PYTHONWARNINGS": "ignore"},
+        env=environ | dict(settings),
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -72,5 +88,6 @@ def run_program(client: str, program: str, world: World, *args: str, timeout: fl
 def client_image(client: str, world: EmbeddedWorld) -> str:
     """Build the image of a client's environment, as users do, and return its name; its command is Python."""
     name, python = f"clients/{client}:latest", environment(client)
-    world.own("image", "build", name, str(python), "--python", "--cmd", str(python / "bin" / "python"))
+    own = [f"--env=PIP_CERT={AUTHORITIES}"] if AUTHORITIES.exists() else []
+    world.own("image", "build", name, str(python), "--python", "--cmd", str(python / "bin" / "python"), *own)
     return name

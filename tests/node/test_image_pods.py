@@ -254,6 +254,7 @@ def test_an_image_of_a_python_environment_has_all_that_its_python_needs(tmp_path
     assert {os.path.basename(name) for name in needed} <= {os.path.basename(name) for name in names}
     assert recipe.config["Cmd"] == [f"{tmp_path}/env/bin/python"]
     assert any(name.endswith("/encodings") for name in names)
+    assert "/bin/sh" in names
     assert not any("site-packages" in name for name in names)
 
 

@@ -45,6 +45,8 @@ print(json.dumps({"prefix": sys.prefix, "program": sys.executable, "real": os.pa
 """
 _NEEDED = ("/etc/ld.so.cache", "/etc/ssl/certs", "/etc/passwd", "/etc/group", "/usr/share/zoneinfo/UTC")
 """Of the machine, beside a Python environment: where libraries are, authorities of TLS, names of users."""
+_SHELL = "/bin/sh"
+"""What Python runs commands with, and Kubernetes' users look into containers with."""
 
 
 _LEFT_OUT = ("site-packages", "dist-packages", "test", "idlelib", "config-", "__pycache__")
@@ -200,7 +202,8 @@ def python_environment(directory: str) -> Recipe:
     )
     folders = [prefix, *(path for path in modules if not os.path.basename(path).startswith(_LEFT_OUT))]
     binaries = [path for folder in folders for path, _ in _walk(folder, "") if ".so" in os.path.basename(path)]
-    single = [program, real, *_libraries([real, *binaries], directory), *filter(os.path.exists, _NEEDED)]
+    programs = [program, real, _SHELL]
+    single = [*programs, *_libraries([*programs[1:], *binaries], directory), *filter(os.path.exists, _NEEDED)]
     files = [*folders, *(name for path in single for name in _links(path))]
     path = f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin"
     return Recipe([(file, file) for file in dict.fromkeys(files)], {"Env": [f"PATH={path}"], "Cmd": [program]})
