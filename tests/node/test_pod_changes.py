@@ -100,8 +100,10 @@ def test_a_resize_that_does_not_fit_waits(reason: str) -> None:
             reason,
             "too much",
         )
+        machine.pending = Pending(reason, "still too much")
         worker.resize()
         assert [said for said, _ in machine.events].count(f"Resize{reason}") == 1
+        assert shown(worker)[2]["PodResizePending"]["message"] == "still too much"
         machine.pending = None
         worker.resize()
         assert shown(worker) == (LARGE, LARGE["requests"], {})

@@ -67,6 +67,8 @@ class PodWorker:
         self._is_served = False
         """Whether containers may be started."""
         self._is_resizing = False
+        self._reported_pending = ("", 0)
+        """Reason and generation of the pending resize that an event has told of."""
         self._terminating = asyncio.Event()
         self._deadline_changed = asyncio.Event()
         self._evicted = asyncio.Event()
@@ -122,18 +124,20 @@ class PodWorker:
 
     def resize(self) -> None:
         """Give the containers what they want now, if the node has it, and change them accordingly."""
-        record, pod, before = self.record, self.pod, self.record.pending_resize
+        record, pod = self.record, self.pod
         is_wanted = pod.spec != self.allocated_spec
         record.pending_resize = self._node.admit_resize(pod) if is_wanted else None
-        if record.pending_resize is not None and record.pending_resize != before:
+        given = pod.spec
+        if record.pending_resize is not None:
+            given = self.allocated_spec
             reason, message = record.pending_resize
-            self._node.event("Warning", f"Resize{reason}", event_text(reason, pod, message))
-        elif is_wanted and record.pending_resize is None:
+            if self._reported_pending != (reason, pod.metadata.generation):  # what is in the way may vary
+                self._reported_pending = reason, pod.metadata.generation
+                self._node.event("Warning", f"Resize{reason}", event_text(reason, pod, message))
+        elif is_wanted:
             self._is_resizing = True
             self._node.event("Normal", "ResizeStarted", event_text("started", pod))
-        if record.pending_resize is None:
-            record.resources = pod.spec.resources
-        given = self.allocated_spec if record.pending_resize is not None else pod.spec
+        record.resources = given.resources
         problems = [worker.update(spec) for worker, spec in zip(self._containers, _resizable(given), strict=True)]
         problem = ", ".join(filter(None, problems))
         if problem and not record.resize_problem:
