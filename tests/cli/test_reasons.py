@@ -454,6 +454,8 @@ NIGHT["metadata"]["ownerReferences"] = [{"uid": "uid-night"}]
 HOURLY = owned("CronJob", "batch/v1", "hourly", schedule="@hourly", status={"lastScheduleTime": "2026-01-01T00:00:00Z"})
 HOUR = {**BATCH, "metadata": {**BATCH["metadata"], "ownerReferences": [{"uid": "uid-hourly"}]}}
 NEW_YEAR = 1767225600.0
+ENDED = {"type": "Failed", "status": "True", "reason": "TFJobFailed", "message": "TFJob default/t has failed"}
+TRAINING = owned("TFJob", "kubeflow.org/v1", "t", status={"conditions": [ENDED]})
 PULLING = waiting("ImagePullBackOff", "Back-off pulling image img:1")
 
 OTHERS: list[Any] = [
@@ -540,6 +542,12 @@ OTHERS: list[Any] = [
         Facts(pods(1, container=ended(3)), jobs=[OWNER]),
         "job default/train (Failed): container main exited with code 3",
         id="a job's group",
+    ),
+    pytest.param(
+        TRAINING,
+        Facts([pod("t-worker-0", owner=TRAINING, container=ended(3))]),
+        "tfjob default/t (Failed): TFJob default/t has failed; container main exited with code 3",
+        id="a training job that failed",
     ),
     pytest.param(
         pod("lone", container=ended(3)), Facts(), "pod default/lone (Failed): container main exited with code 3",

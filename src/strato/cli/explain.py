@@ -35,6 +35,11 @@ _ALIASES = {
     "replicaset": ("replicasets", "rs"),
     "statefulset": ("statefulsets", "sts"),
     "daemonset": ("daemonsets", "ds"),
+    "tfjob": ("tfjobs",),
+    "pytorchjob": ("pytorchjobs",),
+    "xgboostjob": ("xgboostjobs",),
+    "paddlejob": ("paddlejobs",),
+    "jaxjob": ("jaxjobs",),
 }
 _KINDS = {word: kind for kind, aliases in _ALIASES.items() for word in (kind, *aliases)}
 
@@ -55,7 +60,7 @@ def explain(
     Why something failed or cannot start is found in its pods and in events. For what waits the scheduler's engine
     decides one cycle on a copy of the state, and says what held it back: the binding constraint first, with its
     numbers. Nothing is changed anywhere. Also jobflow/, cronjob/, deployment/, statefulset/, daemonset/ and
-    replicaset/NAME; a name alone is a pod's.
+    replicaset/NAME, tfjob/NAME and other training jobs; a name alone is a pod's.
     """
     word, _, name = target.rpartition("/")
     kind = _KINDS.get((word or "pod").lower())

@@ -17,6 +17,7 @@ from strato.clock import SystemClock
 from strato.errors import ApiError, Forbidden, NotFound, StateError
 
 JOB_LABEL = "volcano.sh/job-name"
+TRAINING_LABEL = "training.kubeflow.org/job-name"
 KINDS: dict[str, tuple[Kind, ...]] = {
     "pod": (catalog.POD,),
     "job": (catalog.VCJOB, catalog.JOB),
@@ -28,6 +29,7 @@ KINDS: dict[str, tuple[Kind, ...]] = {
     "replicaset": (catalog.REPLICASET,),
     "statefulset": (catalog.STATEFULSET,),
     "daemonset": (catalog.DAEMONSET,),
+    **{kind.singular: (kind,) for kind in catalog.TRAINING},
 }
 """What may be asked about, and the kinds it may be, the first that is there."""
 _MANY_PODS = 2000
@@ -84,6 +86,13 @@ async def facts_about(cluster: Cluster, obj: Json) -> Facts:
     if kind == "JobFlow":
         jobs = owned_by(await _list(cluster, catalog.VCJOB, namespace), obj)
         return await facts_of_jobs(cluster, namespace, jobs)
+    if obj["apiVersion"] == catalog.TFJOB.api_version:
+        pods, groups, events = await asyncio.gather(
+            _list(cluster, catalog.POD, namespace, f"{TRAINING_LABEL}={meta['name']}"),
+            _list(cluster, catalog.PODGROUP, namespace),
+            _events(cluster, namespace, obj),
+        )
+        return Facts(pods, owned_by(groups, obj), events)
     if kind == "CronJob":
         return await _facts_of_cron(cluster, namespace, obj)
     if kind == "PodGroup":

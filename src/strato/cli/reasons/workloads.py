@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from strato.cli.reasons.crons import cron_report
 from strato.cli.reasons.facts import GROUP_ANNOTATION, Facts, owned_by
@@ -32,7 +33,28 @@ def report_of(obj: Json, facts: Facts) -> Report:
             return flow_report(obj, facts)
         case "CronJob":
             return cron_report(obj, facts, report_of)
+    if obj.get("apiVersion") == "kubeflow.org/v1":
+        return training_report(obj, facts)
     return workload_report(obj, facts)
+
+
+def training_report(job: Json, facts: Facts) -> Report:
+    """Return why a training job is as it is: what ended or suspended it, else its PodGroup, else its pods."""
+    pods, groups = facts.pods_of(job), owned_by(facts.groups, job)
+    true = [one for one in (job.get("status") or {}).get("conditions") or () if one.get("status") == "True"]
+    state = true[-1].get("type", "") if true else "Pending"
+    if state in ("Failed", "Succeeded", "Suspended"):
+        stuck = {name: reason for name, reason in facts.reasons_of(pods).items() if reason.code and not reason.waits}
+        why = stated(stuck, len(pods))[1] if stuck else ""
+        code = "" if state == "Succeeded" else true[-1].get("reason", "")
+        texts = {name: reason.text for name, reason in stuck.items()}
+        return Report(_key(job), state, code, _and(true[-1].get("message", ""), why), texts)
+    refusal = creation_refusal(facts.events_of(job))
+    if refusal is not None and not pods:
+        return Report(_key(job), state, refusal[0], refusal[1], hints=refusal[2])
+    if not pods and groups:
+        return replace(group_report(groups[0], facts), key=_key(job), state=state)
+    return _of_pods(job, pods, facts, state)
 
 
 def pod_report(pod: Json, facts: Facts) -> Report:
