@@ -40,7 +40,7 @@ def validate(request: AdmissionRequest, reader: AdmissionReader) -> None:
             problems += [f"{place}.{cause.field}: {cause.message}" for cause in template_causes(text)]
     if old is None:
         queue = ((spec.get("runPolicy") or {}).get("schedulingPolicy") or {}).get("queue")
-        if queue and (problem := queue_problem(queue, reader, framework.kind.name)):
+        if queue and (problem := queue_problem(queue, reader, "job")):
             problems.append(f"spec.runPolicy.schedulingPolicy.queue: {problem}")
     if problems:
         raise Denied(webhook_of(framework), "; ".join(problems))

@@ -19,6 +19,7 @@ _MOST_VALUES = 10_000
 """Values that a step may find."""
 _STEP = re.compile(
     r"""\.\.(?P<deep>[\w\-]+)|\.(?P<field>(?:[\w\-]|\\.)+|\*)|\[(?P<index>-?\d{1,9})\]|\[(?P<all>\*)\]
+    |\[(?P<begin>(?:-?\d{1,9})?):(?P<end>(?:-?\d{1,9})?)\]
     |\[['"](?P<key>[^'"]*)['"]\]|\[\?\(@\.(?P<left>[\w.\-]+)\s*(?P<op>==|!=)\s*(?P<right>"[^"]*"|'[^']*'|[\w.\-]+)\)\]""",
     re.VERBOSE,
 )
@@ -83,7 +84,7 @@ def _text(value: Any) -> str:
 
 @memoised(2 << 20, longest=_LONGEST)
 def compile_path(path: str) -> Find:
-    """Compile a JSONPath: fields, indices, ``[*]``, ``['key']``, ``..field`` and ``[?(@.a=="b")]``.
+    """Compile a JSONPath: fields, indices, slices, ``[*]``, ``['key']``, ``..field`` and ``[?(@.a=="b")]``.
 
     A path that cannot be read, or is too long, finds nothing.
     """
@@ -118,6 +119,9 @@ def _step(match: re.Match[str]) -> Callable[[Any], Iterable[Any]]:
     if match["index"]:
         index = int(match["index"])
         return lambda value: value[index : index + 1 or None] if isinstance(value, list) else ()
+    if match["end"] is not None:
+        part = slice(int(match["begin"]) if match["begin"] else None, int(match["end"]) if match["end"] else None)
+        return lambda value: value[part] if isinstance(value, list) else ()
     if match["op"]:
         return _filter(match["left"], match["op"], match["right"])
     key = match["key"] if match["field"] is None else match["field"].replace("\\", "")
