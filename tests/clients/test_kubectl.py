@@ -76,7 +76,7 @@ def test_kubectl_creates_shows_changes_and_deletes(kubectl: Kubectl) -> None:
     assert "2 desired | 2 updated | 2 total" in kubectl.type("describe", "deployment", "web")
     assert "kube-api-access-" in kubectl.type("describe", "pods", "-l", "app=web")
     eventually(
-        lambda: "Started container main" in kubectl.type("describe", "pods", "-l", "app=web"),
+        lambda: "Started container main" in kubectl.type("describe", "pods", "-l", "app=web", "--show-events"),
         what="events are described",
     )
     assert "hello" in kubectl.type("logs", "deployment/web", "--tail=5")

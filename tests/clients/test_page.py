@@ -24,3 +24,22 @@ def test_the_page_has_helm_in_the_versions_that_are_tested(version: str) -> None
     found = re.search(rf"helm.sh/helm/{version} (\S+)", required)
     assert found is not None
     assert f"| Helm {found.group(1)} |" in PAGE
+
+
+FOREIGN = [
+    ("kubectl", "kubectl/v1.20/go.mod", r"k8s.io/kubernetes v(\S+)"),
+    ("kubectl", "kubectl/v1.36/go.mod", r"k8s.io/kubernetes v(\S+)"),
+    ("controller-runtime", "operator/go.mod", r"controller-runtime v(\S+)"),
+    ("client-go", "operator/go.mod", r"client-go v(\S+)"),
+    ("fabric8 kubernetes-client", "java/pom.xml", r"kubernetes-client</artifactId>\s*<version>(.+)</version>"),
+    ("@kubernetes/client-node", "javascript/package.json", r'client-node": "(.+)"'),
+    ("Argo Workflows", "argo/go.mod", r"argo-workflows/v3 v(\S+)"),
+    ("Nextflow", "nextflow/pom.xml", r"<artifactId>nextflow</artifactId>\s*<version>([\d.]{2,})</version>"),
+]
+
+
+@pytest.mark.parametrize(("client", "manifest", "pattern"), FOREIGN, ids=[row[1] + " " + row[0] for row in FOREIGN])
+def test_the_page_has_clients_in_other_languages(client: str, manifest: str, pattern: str) -> None:
+    found = re.search(pattern, (Path(__file__).parent / manifest).read_text())
+    assert found is not None
+    assert f"{client} {found.group(1)} " in PAGE or f"{client} {found.group(1)}," in PAGE

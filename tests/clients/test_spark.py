@@ -9,11 +9,13 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.clients.environments import PROGRAMS, environment
+from tests.clients.foreign import FOLDERS
 from tests.e2e.worlds import EmbeddedWorld, eventually
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -39,6 +41,7 @@ class Spark:
         volumes = [{"name": name, "hostPath": {"path": str(path)}} for name, path in mounts.items()]
         pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"volumes": volumes, "containers": [container]}}
         self.template.write_text(yaml.safe_dump(pod))
+        self.variables = {"PYTHONPATH": ""}
         self.options = {
             "spark.kubernetes.namespace": namespace,
             "spark.kubernetes.container.image": "strato/host",
@@ -57,7 +60,7 @@ class Spark:
         path = f"{self.root / 'bin'}:{os.environ['PATH']}"
         done = subprocess.run(
             [str(self.root / "bin" / "spark-submit"), "--master", f"k8s://{server}", *confs, *args],
-            env={**os.environ, "KUBECONFIG": str(self.world.kubeconfig), "PATH": path, "PYTHONPATH": ""},
+            env=os.environ | {"KUBECONFIG": str(self.world.kubeconfig), "PATH": path} | self.variables,
             text=True,
             capture_output=True,
             timeout=1200,
@@ -79,8 +82,8 @@ def test_a_session_on_this_machine_has_executors_in_pods(spark: Spark, sandbox: 
     eventually(lambda: not sandbox.items("pods", "-n", namespace), what="executors have gone with the session")
 
 
-def test_a_driver_in_a_pod_is_placed_with_its_executors(spark: Spark, sandbox: EmbeddedWorld, namespace: str) -> None:
-    """The driver finds the API server, its token and its own headless Service from within its pod."""
+def driver_in_a_pod(spark: Spark, sandbox: EmbeddedWorld, namespace: str) -> dict[str, Any]:
+    """Run SparkPi in cluster mode with Volcano's scheduler; return the driver's pod, which has succeeded."""
     account = f"--serviceaccount={namespace}:spark"
     sandbox.kubectl("create", "serviceaccount", "spark", "-n", namespace)
     sandbox.kubectl("create", "rolebinding", "spark", "--clusterrole=edit", account, "-n", namespace)
@@ -98,7 +101,13 @@ def test_a_driver_in_a_pod_is_placed_with_its_executors(spark: Spark, sandbox: E
     assert driver["status"]["phase"] == "Succeeded"
     assert driver["spec"]["schedulerName"] == "volcano"
     assert "Pi is roughly 3.1" in sandbox.kubectl("logs", driver["metadata"]["name"], "-n", namespace, "--tail=-1")
-    assert sandbox.items("podgroups", "-n", namespace), "nobody made a gang of them"
+    return driver
+
+
+def test_a_driver_in_a_pod_has_executors_which_go_with_it(spark: Spark, sandbox: EmbeddedWorld, namespace: str) -> None:
+    """The driver finds the API server, its token and its own headless Service from within its pod."""
+    driver = driver_in_a_pod(spark, sandbox, namespace)
+    assert sandbox.items("podgroups", "-n", namespace), "the scheduler's controller makes one where nobody else does"
     sandbox.kubectl("delete", "pod", driver["metadata"]["name"], "-n", namespace)
     kinds = ("pods", "services", "configmaps")
     eventually(
@@ -107,3 +116,25 @@ def test_a_driver_in_a_pod_is_placed_with_its_executors(spark: Spark, sandbox: E
         ),
         what="what the driver owned has gone with it",
     )
+
+
+def test_a_feature_step_makes_the_pod_group(
+    spark: Spark, sandbox: EmbeddedWorld, namespace: str, tmp_path: Path
+) -> None:
+    """The step is the test's own: Spark's releases are built without the one for Volcano."""
+    if shutil.which("javac") is None:
+        pytest.skip("no javac; on Debian: apt-get install openjdk-17-jdk-headless")
+    step = FOLDERS / "spark" / "GangStep.java"
+    subprocess.run(["javac", "-d", str(tmp_path), "-cp", f"{spark.home}/jars/*", str(step)], check=True)
+    spark.options |= {
+        "spark.kubernetes.driver.pod.featureSteps": "GangStep",
+        "spark.kubernetes.executor.pod.featureSteps": "GangStep",
+        "spark.kubernetes.driverEnv.SPARK_DIST_CLASSPATH": str(tmp_path),
+    }
+    spark.variables["SPARK_DIST_CLASSPATH"] = str(tmp_path)
+    driver = driver_in_a_pod(spark, sandbox, namespace)
+    (group,) = sandbox.items("podgroups", "-n", namespace)
+    assert group["metadata"]["name"] == driver["metadata"]["annotations"]["scheduling.k8s.io/group-name"]
+    assert [owner["name"] for owner in group["metadata"]["ownerReferences"]] == [driver["metadata"]["name"]]
+    sandbox.kubectl("delete", "pod", driver["metadata"]["name"], "-n", namespace)
+    eventually(lambda: not sandbox.items("podgroups", "-n", namespace), what="the group has gone with the driver")
