@@ -17,7 +17,7 @@ from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.api.wire import Request
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Conflict, InternalError, Unavailable
-from strato.testing.faults import WORLDS, Faults, FaultyCluster
+from strato.testing.faults import WORLDS, Fault, Faults, FaultyCluster, Rule
 from tests.controllers import test_flow, test_job_lifecycle, test_kube, test_kube_jobs, test_kube_sets, test_queue
 from tests.controllers.world import ADMIN, World, on_server, task, vcjob
 
@@ -47,8 +47,6 @@ EXACT = frozenset(
         # a pass over some sixty kinds has to be free of failures, as in Kubernetes
         "test_a_namespace_is_furnished_and_emptied",
         "test_pods_of_a_terminating_namespace_go_first",
-        # a command whose deletion had no answer is not carried out: at most once
-        "test_a_parent_closes_and_reopens_its_children",
     }
 )
 
@@ -74,7 +72,7 @@ def test_scenario(scenario: Callable[[], None], world: str) -> None:
         scenario()
 
 
-def play(rule: Callable[[Request], ApiError | None], story: Callable[[World, FaultyCluster], Any], **more: Any) -> None:
+def play(rule: Rule, story: Callable[[World, FaultyCluster], Any], **more: Any) -> None:
     """Run a story in which a rule decides what the controllers' requests come to."""
     clock = VirtualClock()
 
@@ -119,6 +117,24 @@ def test_an_outage_of_an_hour_costs_a_queue_none_of_its_orders(error: ApiError) 
         assert (await world.cluster.get(Queue, "default")).status.state == "Closed"
 
     play(writes_to("/queues/", error), story)
+
+
+def test_a_command_whose_deletion_had_no_answer_is_carried_out() -> None:
+    async def story(world: World, _: FaultyCluster) -> None:
+        await order(world, "close", "CloseQueue")
+        await world.settle(10)
+        assert (await world.cluster.get(Queue, "default")).status.state == "Closed"
+        assert len(lost) == 1
+
+    lost: list[Request] = []
+
+    def first_deletion(request: Request) -> Fault | None:
+        if request.method != "DELETE" or "/commands/" not in request.path or lost:
+            return None
+        lost.append(request)
+        return Fault.LOST
+
+    play(first_deletion, story)
 
 
 def test_a_queue_that_opened_again_forgets_that_its_parent_had_closed_it() -> None:

@@ -1,6 +1,7 @@
-"""Commands, as users give them to jobs and queues: each is carried out at most once.
+"""Commands, as users give them to jobs and queues: each is carried out once.
 
-A command is deleted first, and only whoever has deleted it carries it out.
+A command is deleted first, and only whoever has deleted it carries it out. Where the answer was lost and the command is
+gone when it is asked again, that was this process: one alone leads. A process that dies in between loses the command.
 
 Source: volcano-controllers A3.
 """
@@ -12,9 +13,10 @@ from collections.abc import Callable
 from strato.api.meta import Key
 from strato.api.volcano.bus import Command
 from strato.client.informer import Change
+from strato.client.retry import is_outcome_unknown
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.controllers.context import ControllerContext
-from strato.errors import NotFound
+from strato.errors import ApiError, NotFound
 
 
 class Commands:
@@ -31,6 +33,8 @@ class Commands:
         self._target = api_version, kind
         self._carry_out = carry_out
         self._queue: WorkQueue[Key] = WorkQueue(context.clock)
+        self._unanswered: dict[Key, Command] = {}
+        """Commands that may have been deleted."""
         self._commands = context.informers.informer(Command)
         self._commands.add_handler(self._on_command)
 
@@ -50,12 +54,18 @@ class Commands:
 
         A conflict is tried again: it is another command of that name, which the informer has not shown yet.
         """
-        command = self._commands.get(key)
+        unanswered = self._unanswered.pop(key, None)
+        command = self._commands.get(key) or unanswered
         if command is None or command.target is None:
             return None
         try:
             await self._cluster.delete(Command, key.name, key.namespace, uid=command.metadata.uid)
         except NotFound:
-            return None  # another process has it
+            if unanswered is None or unanswered.metadata.uid != command.metadata.uid:
+                return None  # another process has it
+        except ApiError as error:
+            if is_outcome_unknown(error):
+                self._unanswered[key] = command
+            raise
         self._carry_out(command)
         return None
