@@ -24,6 +24,12 @@ CLIENTS = {
     "lightkube": ("lightkube==1.0.1",),
     "pyspark": ("pyspark==4.0.1",),
     "dask": ("dask-kubernetes==2026.3.0", "distributed==2026.3.0"),
+    "snakemake": (
+        "snakemake==9.27.1",
+        "snakemake-executor-plugin-kubernetes==0.5.1",
+        "snakemake-storage-plugin-s3==0.3.6",
+        "moto[server]==5.2.5",
+    ),
     "airflow": ("apache-airflow==3.3.2", "apache-airflow-providers-cncf-kubernetes==10.25.0"),
 }
 """Requirements of each environment, by its name; ``docs/clients.md`` names the same versions."""
