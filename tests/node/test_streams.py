@@ -210,17 +210,26 @@ async def test_output_that_is_not_read_stops_the_command_and_nothing_is_kept(nod
 
 
 async def test_who_is_attached_sees_the_output_and_writes_the_input(node: Node) -> None:
-    script = "echo early; while read line; do echo got $line; echo to-err >&2; done; echo over; sleep 600"
+    script = "echo early; while read line; do echo got $line; echo err $line >&2; done; echo over; sleep 600"
     uid = await node.pod("p", script, container={"stdin": True, "stdinOnce": True})
+    while "early" not in await node.world.log("p"):
+        await asyncio.sleep(0.01)
     first = await node.streams.attach(uid, "main", BOTH)
     second = await node.streams.attach(uid, "main", OUT)
     third = await node.streams.attach(uid, "main", StreamOptions(stderr=True))
-    await asyncio.sleep(0.2)
+    unheard = {asyncio.ensure_future(end.receive()) for end in (first, second, third)}
+    while unheard:  # who is not attached yet misses what is said
+        await first.send(b"\0again\n")
+        _, unheard = await asyncio.wait(unheard, timeout=0.1)
     await first.send(b"\0one\n")
     for end in (first, second):
-        seen = {await end.receive(), await end.receive()}
-        assert seen == {b"\1got one\n", b"\2to-err\n"}
-    assert await third.receive() == b"\2to-err\n"
+        found = b""
+        while not (b"got one\n" in found and b"err one\n" in found):
+            found += await end.receive()
+    found = b""
+    while b"err one\n" not in found:
+        found += await third.receive()
+    assert b"\1" not in found
     await second.send(b"\0ignored\n")
     first.close()  # with stdinOnce that ends the input
     assert await second.receive() == b"\1over\n"
