@@ -60,6 +60,7 @@ class Helper:
             "readOnlyRoot": False,
             "hostIPC": False,
             "processNamespace": "",
+            "targetDirectory": "",
             "userNamespace": "",
             "userBase": 0,
             "devices": [],

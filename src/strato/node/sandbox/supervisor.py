@@ -136,8 +136,8 @@ class _Supervisor:
             entry = Entry.of_spec(spec)
             entry.arriving = theirs if builder is not None else None
             state = self._note_state()
-        except OSError as err:
-            self._end_unstarted(f"sandbox of the container: {one_line(err)}")
+        except Exception as err:  # a fault of ours too, or who waits for the answer waits for ever
+            self._end_unstarted(f"sandbox of the container: {one_line(err) if isinstance(err, OSError) else repr(err)}")
             return
         # Begun while the root file system is still being built; it waits for the namespaces.
         self._child = os.fork()
