@@ -99,12 +99,12 @@ def test_the_arguments_of_volcanos_installation_are_read(part: str) -> None:
     assert params["level"] in (3, 4)
     if part == "scheduler":
         assert (params["leader_elect"], params["enable_metrics"]) == (False, True)
-        assert params["scheduler_conf"] == "/volcano.scheduler/volcano-scheduler.conf"
+        assert params["config"] == "/volcano.scheduler/volcano-scheduler.conf"
     if part == "controllers":
-        assert params["controllers"] == ("*", "-gc-controller")
+        assert params["chosen"] == ("*", "-gc-controller")
         assert (params["leader_elect"], params["inherit_owner_annotations"]) == (True, False)
     if part == "webhook":
-        assert params["enable_root_queue_protection"] is False
+        assert params["protect_root_queue"] is False
 
 
 def test_flags_without_effect_are_in_the_documentation_with_their_reason() -> None:

@@ -12,14 +12,12 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from strato import __version__
+from strato.admission.chain import ALL_WEBHOOKS
 from strato.api import yamltext
 from strato.api.meta import Json
 from strato.errors import InvalidInput, Problem, one_line
 
-SERVICES = (
-    "/jobs/mutate,/jobs/validate,/podgroups/mutate,/podgroups/validate,/pods/mutate,/pods/validate,"
-    "/queues/mutate,/queues/validate,/hypernodes/validate,/jobflows/validate,/cronjobs/validate"
-)
+SERVICES = ",".join(ALL_WEBHOOKS)
 _SMALL = {"requests": {"cpu": "50m", "memory": "256Mi"}}
 _LARGE = {"requests": {"cpu": "500m", "memory": "512Mi"}}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from strato.admission.chain import ALL_WEBHOOKS
 from strato.cli.connect import connect
 from strato.cli.goflags import GoCommand, switch
 from strato.cli.monitoring import TlsFiles
@@ -25,10 +26,7 @@ from strato.metrics import Registry
 if TYPE_CHECKING:
     from strato.admission.webhook import WebhookServer
 
-DEFAULT_SERVICES = (
-    "/jobs/mutate,/jobs/validate,/podgroups/mutate,/podgroups/validate,/pods/mutate,/pods/validate,"
-    "/queues/mutate,/queues/validate,/hypernodes/validate,/jobflows/validate,/cronjobs/validate"
-)
+DEFAULT_SERVICES = ",".join(ALL_WEBHOOKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
