@@ -9,7 +9,7 @@ import io
 import json
 import random
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -381,13 +381,34 @@ async def test_bad_requests_are_refused_as_by_the_api_server(reader: AdmissionRe
         assert await wrongly_answered(webhook.port, await reader.trust()) == []
 
 
-async def test_a_queue_made_a_moment_ago_is_known(reader: AdmissionReader) -> None:
+def tfjob(queue: str) -> Json:
+    pods = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": "t", "namespace": "default"},
+        "spec": {
+            "runPolicy": {"schedulingPolicy": {"queue": queue}},
+            "tfReplicaSpecs": {"Worker": {"replicas": 1, "restartPolicy": "Never", "template": pods}},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "of"),
+    [
+        pytest.param("/jobs/validate", lambda queue: job(minAvailable=1, queue=queue), id="a job"),
+        pytest.param("/tfjobs/validate", tfjob, id="a training job"),
+    ],
+)
+async def test_a_queue_made_a_moment_ago_is_known(
+    reader: AdmissionReader, path: str, of: Callable[[str], Json]
+) -> None:
     """The first answer rests on a list from before the queue; a refusal is given on a newer one only."""
-    path = "/jobs/validate"
     hooks = Hooks(services=(SERVICES[path],))  # nobody is asked about queues, at a port of nobody's
     async with reader.serving(hooks=hooks) as webhook:
         tls = await reader.trust()
-        status, body = await post(webhook.port, path, question(path, job(minAvailable=1)), tls)
+        status, body = await post(webhook.port, path, question(path, of("default")), tls)
         assert json.loads(body)["response"]["allowed"]
         queue = {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -396,7 +417,7 @@ async def test_a_queue_made_a_moment_ago_is_known(reader: AdmissionReader) -> No
             "spec": {},
         }
         await reader.cluster.create(catalog.QUEUE, queue)
-        status, body = await post(webhook.port, path, question(path, job(minAvailable=1, queue="new")), tls)
+        status, body = await post(webhook.port, path, question(path, of("new")), tls)
         assert (status, json.loads(body)["response"]["allowed"]) == (200, True)
 
 

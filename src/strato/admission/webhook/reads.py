@@ -14,12 +14,15 @@ from strato.admission.request import Json
 from strato.admission.webhook.review import ReviewRequest
 from strato.admission.webhook.services import Service
 from strato.api import catalog
+from strato.api.frameworks import BY_KIND
 from strato.api.kinds import Kind
 from strato.client.cluster import Cluster
 from strato.clock import Clock
 from strato.errors import ApiError, InvariantError
 
 _MAX_AGE_SECONDS = 2.0
+_JOBS = (catalog.VCJOB, *BY_KIND)
+"""Kinds of which a new object names its queue."""
 
 
 class Known:
@@ -67,9 +70,9 @@ class Reads:
         """
         if service.path == "/podgroups/mutate":
             return await self._namespace(review)
-        if service.mutates or service.kind not in (catalog.VCJOB, catalog.PODGROUP, catalog.QUEUE):
+        if service.mutates or service.kind not in (*_JOBS, catalog.PODGROUP, catalog.QUEUE):
             return NOTHING
-        if service.kind is catalog.VCJOB and review.operation != "CREATE":
+        if service.kind in _JOBS and review.operation != "CREATE":
             return NOTHING
         # The rules of queues compare siblings: two written one after the other must see each other.
         recent = self._clock.monotonic() - self._read_at <= _MAX_AGE_SECONDS
