@@ -68,7 +68,8 @@ def test_each_resource_is_counted_by_itself() -> None:
     dims = Dimensions()
     found = requests(pod(asks("3", "1"), initContainers=[asks("1", "4")]).spec, dims)
     assert (found[CPU], found[dims.column("nvidia.com/gpu")]) == (3000, 4000)
-    assert make_class(0, pod(asks("3", "1")), dims).request[PODS] == 1
+    one = pod(asks("3", "1"))
+    assert make_class(0, one, one.spec, dims).request[PODS] == 1
 
 
 def test_containers_that_do_not_say_count_for_something_in_scores() -> None:
@@ -104,12 +105,13 @@ OTHER: list[Json] = [
 def test_pods_that_differ_in_what_a_node_must_offer_are_of_different_classes() -> None:
     metadata = {"name": "p", "namespace": "ns"}
     given = [msgspec.convert({"metadata": metadata, "spec": spec}, Pod) for spec in (BASE, *OTHER)]
-    assert len({class_key(one) for one in given}) == len(given)
+    assert len({class_key(one, one.spec) for one in given}) == len(given)
 
 
 def test_labels_and_namespace_matter_only_to_affinity_and_spread() -> None:
     def key(spec: Json, **metadata: Any) -> Any:
-        return class_key(msgspec.convert({"metadata": {"name": "p", **metadata}, "spec": spec}, Pod))
+        one = msgspec.convert({"metadata": {"name": "p", **metadata}, "spec": spec}, Pod)
+        return class_key(one, one.spec)
 
     assert key(BASE, namespace="a", labels={"x": "1"}) == key(BASE, namespace="b", labels={"x": "2"})
     for spec in OTHER[-3:-1]:

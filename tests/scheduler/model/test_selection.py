@@ -122,7 +122,7 @@ SPECS: list[tuple[Json, bool, bool]] = [
 @pytest.mark.parametrize(("spec", "labelled", "bare"), SPECS, ids=str)
 def test_nodes(spec: Json, labelled: bool, bare: bool) -> None:
     pod = msgspec.convert({"metadata": {"name": "p", "namespace": "ns"}, "spec": {"containers": [], **spec}}, Pod)
-    cls = make_class(0, pod, Dimensions())
+    cls = make_class(0, pod, pod.spec, Dimensions())
     assert (matches_node(cls, NODE), matches_node(cls, BARE)) == (labelled, bare)
 
 

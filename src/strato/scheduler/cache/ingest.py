@@ -8,7 +8,6 @@ from collections.abc import Hashable, Mapping, Sequence
 import msgspec
 
 from strato.api.core import Container, Pod, PodSpec
-from strato.api.pods import effective_spec
 from strato.api.shapes import ResourceList
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, counts, internal
@@ -107,13 +106,12 @@ def is_marked_preemptable(pod: Pod) -> bool:
     return go_bool((meta.annotations or {}).get(PREEMPTABLE_KEY, meta.label(PREEMPTABLE_KEY))) is True
 
 
-def class_key(pod: Pod) -> Hashable:
-    """Return what makes two pods equal to filters and scores; a few microseconds.
+def class_key(pod: Pod, spec: PodSpec) -> Hashable:
+    """Return what makes two pods equal to filters and scores, by their effective spec; a few microseconds.
 
     Labels and the names of claims are left out on purpose: they differ between pods of one template, and what looks at
     them (inter-pod affinity, topology spread, volumes, devices) never works on classes.
     """
-    spec = effective_spec(pod)
     containers = tuple(
         [  # of a list: there is nearly always one, and a generator costs as much as the rest of it
             (c.image, tuple(c.resources.requests.items()), tuple(c.resources.limits.items()), c.ports)
@@ -135,13 +133,12 @@ def class_key(pod: Pod) -> Hashable:
     return (*key, "claims") if uses_claims(spec) else key
 
 
-def make_class(number: int, pod: Pod, dims: Dimensions) -> TaskClass:
-    """Build the class of a pod.
+def make_class(number: int, pod: Pod, spec: PodSpec, dims: Dimensions) -> TaskClass:
+    """Build the class of a pod by its effective spec.
 
     Raises:
         ValueError: A quantity in the pod cannot be read.
     """
-    spec = effective_spec(pod)
     request = requests(spec, dims)
     scored = requests(spec, dims, _DEFAULTS)
     vector = dims.vector(request)

@@ -178,10 +178,10 @@ class World(JobObjects):
         spec = effective_spec(pod)
         if spec is last and met is not None:  # informers let the pods of one template share their spec
             return met
-        key = ingest.class_key(pod)
+        key = ingest.class_key(pod, spec)
         cls = self.classes.get(key)
         if cls is None:
-            cls = ingest.make_class(self._classes_made, pod, self.dims)
+            cls = ingest.make_class(self._classes_made, pod, spec, self.dims)
             self._fit_width()
             grow_class(cls, self.dims)
             self._classes_made += 1
