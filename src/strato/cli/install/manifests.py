@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from strato.admission.chain import ALL_WEBHOOKS
 from strato.api.meta import Json
 from strato.cli.install import roles
-from strato.cli.install.values import SERVICES, Values
+from strato.cli.install.values import Values
 
 COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "monitoring")
 """Parts of an installation; ``--only`` names them."""
@@ -117,7 +118,7 @@ def _admission(values: Values) -> list[Resource]:
         },
     }
     hooks = Hooks(
-        services=parse_enabled([SERVICES]),
+        services=parse_enabled(ALL_WEBHOOKS),
         scheduler_names=(values("custom.scheduler_name"),),
         excluded_namespaces=("kube-system", values.namespace),
         failure_policy=values("custom.admission_failure_policy"),

@@ -17,7 +17,6 @@ from strato.api import yamltext
 from strato.api.meta import Json
 from strato.errors import InvalidInput, Problem, one_line
 
-SERVICES = ",".join(ALL_WEBHOOKS)
 _SMALL = {"requests": {"cpu": "50m", "memory": "256Mi"}}
 _LARGE = {"requests": {"cpu": "500m", "memory": "512Mi"}}
 
@@ -52,7 +51,7 @@ DEFAULTS: dict[str, Json] = {
         "controller_config_override": None,
         "controller_smtp_server": "",
         "controller_mail_from": "",
-        "enabled_admissions": SERVICES,
+        "enabled_admissions": ",".join(ALL_WEBHOOKS),
         "admission_failure_policy": "Fail",
         "podmonitor_enable": False,
         "scheduler_metrics_enable": True,

@@ -26,8 +26,6 @@ from strato.metrics import Registry
 if TYPE_CHECKING:
     from strato.admission.webhook import WebhookServer
 
-DEFAULT_SERVICES = ",".join(ALL_WEBHOOKS)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookFlags:
@@ -67,7 +65,8 @@ def _webhook_flags(*, url: str, service: str, admission_conf: str, **others: Any
 _OPTIONS = (
     click.option("--port", default=8443, show_default=True, type=click.IntRange(1, 65535), help="HTTPS port."),
     click.option("--webhook-address", "address", default="", help="Address to serve HTTPS on; all of them without it."),
-    click.option("--enabled-admission", "enabled", default=DEFAULT_SERVICES, help="Services to offer; all without it."),
+    click.option("--enabled-admission", "enabled", default=",".join(ALL_WEBHOOKS),
+                 help="Services to offer; all without it."),
     click.option("--webhook-namespace", "namespace", default="volcano-system", show_default=True,
                  help="Of service and Secret."),
     click.option("--webhook-service-name", "service", default="", help="Service through which the API server calls."),
