@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -48,20 +48,27 @@ def cache() -> Path:
 def environment(name: str) -> Path:
     """Return the virtual environment of a client; skip the test where its packages cannot be had."""
     requirements = CLIENTS[name]
-    digest = hashlib.sha256("\n".join((sys.version, *requirements)).encode()).hexdigest()[:12]
-    target = cache() / f"{name}-{digest}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (target / "complete").exists():
-            return target
-        shutil.rmtree(target, ignore_errors=True)
+
+    def make(target: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", str(target)], check=True)
         pip = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements]
         done = subprocess.run(pip, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"{' '.join(requirements)} cannot be had: {done.stderr[-300:]}")
-        (target / "complete").touch()
+
+    return made_once(name, "\n".join((sys.version, *requirements)).encode(), make)
+
+
+def made_once(name: str, content: bytes, make: Callable[[Path], None]) -> Path:
+    """Return the folder that ``make`` fills for a client, filled before if what goes into it was the same."""
+    target = cache() / f"{name}-{hashlib.sha256(content).hexdigest()[:12]}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (target / "complete").exists():
+            shutil.rmtree(target, ignore_errors=True)
+            make(target)
+            (target / "complete").touch()
     return target
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.environments import cache
+from tests.clients.environments import made_once
 from tests.e2e.worlds import World
 
 FOLDERS = Path(__file__).parent
@@ -27,22 +25,16 @@ def installed(name: str, fetch: Sequence[str], *build: Sequence[str]) -> Path:
         pytest.skip(f"{fetch[0]} is not installed")
     source = FOLDERS / name
     files = sorted(path for path in source.rglob("*") if path.is_file())
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
-    target = cache() / f"{name}-{digest}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (target / "complete").exists():
-            return target
-        shutil.rmtree(target, ignore_errors=True)
+
+    def make(target: Path) -> None:
         shutil.copytree(source, target)
         done = subprocess.run(fetch, cwd=target, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"the packages of {name} cannot be had: {(done.stdout + done.stderr)[-600:]}")
         for command in build:
             subprocess.run(command, cwd=target, check=True)
-        (target / "complete").touch()
-    return target
+
+    return made_once(name, b"".join(path.read_bytes() for path in files), make)
 
 
 def what_works(command: Sequence[str | Path], world: World, timeout: float = 900) -> list[str]:
