@@ -24,7 +24,7 @@ MANAGED = (("~/.pyenv/versions", "{version}.*/bin"), ("~/.local/share/uv/python"
 _SAY = "import sys, venv, ensurepip; print(f'{sys.version_info.major}.{sys.version_info.minor}')"
 SLICE = (
     *("tests/api", "tests/http", "tests/client", "tests/server", "tests/cli", "tests/node"),
-    *("tests/scheduler/placement", "tests/scheduler/plugins", "tests/controllers/job"),
+    *("tests/scheduler/placement", "tests/scheduler/plugins", "tests/controllers"),
     *("tests/test_lru.py", "tests/test_messages.py"),
 )
 """Where Python's own versions differ: syntax trees, asyncio, TLS, processes, numba, messages of the library."""
