@@ -1,0 +1,1 @@
+"""What should change on a host, decided from one reading of it: no clock, no files, no API."""
