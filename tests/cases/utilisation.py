@@ -14,9 +14,10 @@ from strato.agent.decisions.suppression import SuppressionOptions, choose_cuts
 from strato.agent.decisions.tokens import TokenBucket, capacity_of
 from strato.agent.events import ContainerEvent, Suppression, Workload
 from strato.agent.koordinator import besteffort, bursting, cpusets, evictions
+from tests.cases import adviceruns
 
 Json = dict[str, Any]
-Check = Callable[[Json], Json]
+Check = Callable[[Json], Any]
 
 _TOLERANCE = 1e-12
 
@@ -49,9 +50,13 @@ def _is_number(value: Any) -> bool:
 
 def check(kind: str, case: Json) -> list[str]:
     """Return what is wrong with the answer to a case."""
-    given, expected = case["input"], dict(case["expect"])
-    relative = expected.pop("relativeTolerance", _TOLERANCE)
+    given, expected, relative = case["input"], case["expect"], _TOLERANCE
+    if isinstance(expected, dict):
+        expected = dict(expected)
+        relative = expected.pop("relativeTolerance", _TOLERANCE)
     answer = CHECKS[f"{kind}/{given['do']}" if kind == "strato" else kind](given)
+    if not isinstance(expected, dict):
+        return differences(expected, answer, relative=relative)
     extra = set(answer.get("limits", ())) - set(expected.get("limits", answer.get("limits", ())))
     return differences(expected, answer, relative=relative) + [f"limited as well: {name}" for name in sorted(extra)]
 
@@ -312,6 +317,9 @@ CHECKS: dict[str, Check] = {
     "burst": _burst,
     "cpu-evict": _cpu_evict,
     "memory-evict": _memory_evict,
+    "histogram": adviceruns.histogram,
+    "container-state": adviceruns.container_state,
+    "estimate": adviceruns.estimate,
     "strato/suppress": _suppress,
     "strato/release": _release,
 }
