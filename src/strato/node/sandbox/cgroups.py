@@ -13,6 +13,8 @@ _ROOT = "/sys/fs/cgroup"
 _PERIOD_MICROSECONDS = 100_000
 _MIN_QUOTA_MICROSECONDS = 1_000
 CONTROLLERS = ("cpu", "memory", "pids")
+_ACCOUNTING = ("cpuacct",)
+"""Version 1 counts CPU time in a hierarchy that may be one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,8 @@ def _find_roots(name: str, root: str, membership: str) -> dict[str, str]:
         mine = own.get("", "/")
         candidates = {"unified": [root, os.path.join(root, os.path.dirname(mine).strip("/"))]}
     else:
-        candidates = {h: [os.path.join(root, h, own.get(h, "/").strip("/"))] for h in ("cpu", "memory", "pids")}
+        hierarchies = [*CONTROLLERS, *_ACCOUNTING] if not _is_shared(root, "cpu", "cpuacct") else CONTROLLERS
+        candidates = {h: [os.path.join(root, h, own.get(h, "/").strip("/"))] for h in hierarchies}
     roots = {}
     for hierarchy, parents in candidates.items():
         for parent in parents:
@@ -251,6 +254,10 @@ def _find_roots(name: str, root: str, membership: str) -> dict[str, str]:
                 roots[hierarchy] = group
                 break
     return roots
+
+
+def _is_shared(root: str, hierarchy: str, other: str) -> bool:
+    return os.path.realpath(os.path.join(root, hierarchy)) == os.path.realpath(os.path.join(root, other))
 
 
 def _usable(hierarchy: str, parent: str, group: str) -> bool:

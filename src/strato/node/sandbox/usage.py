@@ -13,13 +13,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from strato import kernelstats
 from strato.api.metrics import Used
 from strato.clock import Clock
 from strato.node.sandbox.paths import NodePaths
 
 _LEAST_SECONDS: Final = 10.0
 """Between two readings; what is asked sooner gets the average since the one before."""
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NANOS: Final = 1_000_000_000
 
@@ -93,32 +93,25 @@ class NodeUsage:
         with open(f"{self._proc}/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
         # what children that have ended used counts for who has waited for them
-        return _Process(int(fields[1]), sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE_BYTES)
+        return _Process(
+            int(fields[1]), sum(map(int, fields[11:15])) / kernelstats.TICKS_PER_SECOND, int(fields[21]) * _PAGE_BYTES
+        )
 
     def _machine(self) -> tuple[float, int]:
         """Return the seconds of CPU that were not idle, and the memory that is not available."""
-        with open(f"{self._proc}/stat") as file:
-            times = list(map(int, file.readline().split()[1:9]))
-        with open(f"{self._proc}/meminfo") as file:
-            memory = {line.split(":")[0]: int(line.split()[1]) << 10 for line in file}
-        return (sum(times) - times[3] - times[4]) / _TICKS, memory["MemTotal"] - memory["MemAvailable"]
+        memory = kernelstats.memory(self._proc)
+        return kernelstats.busy_seconds(self._proc), memory.total - memory.available
 
     def _group_memory(self, key: str) -> int | None:
         """Return what a control group holds, without what the kernel can drop at once; None without groups."""
         try:
             with open(self._paths.cgroups) as file:
                 roots: dict[str, str] = json.load(file)
-            hierarchy, current, idle = "unified", "memory.current", "inactive_file"
-            if "unified" not in roots:
-                hierarchy, current, idle = "memory", "memory.usage_in_bytes", "total_inactive_file"
-            group = os.path.join(roots[hierarchy], key)
-            with open(os.path.join(group, current)) as file:
-                used = int(file.read())
-            with open(os.path.join(group, "memory.stat")) as file:
-                unused = next((int(line.split()[1]) for line in file if line.split()[0] == idle), 0)
+            unified = "unified" in roots
+            group = os.path.join(roots["unified" if unified else "memory"], key)
+            return kernelstats.working_set(group, unified=unified)
         except (OSError, ValueError, KeyError):
             return None
-        return max(0, used - unused)
 
 
 def _state(directory: str) -> tuple[int, float] | None:

@@ -1,0 +1,114 @@
+"""Where the control groups of a node's pods and containers are: those of our own node, and those of a kubelet."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+_UNIFIED = "unified"
+
+
+class Group(NamedTuple):
+    """The directories of one control group; those of version 2 are the same."""
+
+    cpu: str
+    accounting: str
+    memory: str
+    is_unified: bool
+
+
+class Layout(Protocol):
+    """Knows the directories of pods and containers."""
+
+    def pod(self, uid: str, qos: str) -> Group | None:
+        """Return a pod's group; None: the node has none that can be written."""
+
+    def container(self, uid: str, qos: str, name: str, container_id: str) -> Group | None:
+        """Return a container's group; None likewise."""
+
+
+class SandboxLayout:
+    """Our own node: one group per hierarchy, in it one per pod, in it one per container's name.
+
+    Args:
+        note: The file in which the node notes its groups.
+    """
+
+    def __init__(self, note: str) -> None:
+        self._note = note
+        self._roots: Mapping[str, str] = {}
+
+    def pod(self, uid: str, qos: str) -> Group | None:
+        """Return a pod's group."""
+        return self._group(uid)
+
+    def container(self, uid: str, qos: str, name: str, container_id: str) -> Group | None:
+        """Return a container's group."""
+        return self._group(f"{uid}/{name}")
+
+    def _group(self, key: str) -> Group | None:
+        if not self._roots:
+            try:
+                with open(self._note, "rb") as file:
+                    found = json.load(file)
+            except (OSError, ValueError):
+                return None
+            self._roots = found if isinstance(found, dict) else {}
+        if _UNIFIED in self._roots:
+            directory = os.path.join(self._roots[_UNIFIED], key)
+            return Group(directory, directory, directory, is_unified=True)
+        if "cpu" not in self._roots:
+            return None
+        cpu = os.path.join(self._roots["cpu"], key)
+        accounting = os.path.join(self._roots["cpuacct"], key) if "cpuacct" in self._roots else cpu
+        memory = os.path.join(self._roots["memory"], key) if "memory" in self._roots else ""
+        return Group(cpu, accounting, memory, is_unified=False)
+
+
+class KubeletLayout:
+    """A kubelet's: ``kubepods``, the QoS class, the pod, the container's id.
+
+    Args:
+        root: Where control groups are mounted, usually ``/sys/fs/cgroup``.
+        parent: The kubelet's ``--cgroup-root``; empty is none.
+        systemd: Whether systemd makes the groups; None looks for its slices.
+    """
+
+    _SCOPES = ("cri-containerd-", "docker-", "crio-")
+
+    def __init__(self, root: str, parent: str = "", *, systemd: bool | None = None) -> None:
+        self._root = root
+        self._parts = [part for part in parent.split("/") if part]
+        self._is_unified = os.path.exists(os.path.join(root, "cgroup.controllers"))
+        self._is_systemd = os.path.isdir(self._full("cpu", "kubepods.slice")) if systemd is None else systemd
+
+    def pod(self, uid: str, qos: str) -> Group | None:
+        """Return a pod's group."""
+        return self._group(self._pod_path(uid, qos))
+
+    def container(self, uid: str, qos: str, name: str, container_id: str) -> Group | None:
+        """Return a container's group."""
+        bare = container_id.rpartition("//")[2]
+        if not bare or "/" in bare or ".." in bare:
+            return None
+        pod = self._pod_path(uid, qos)
+        if not self._is_systemd:
+            return self._group(f"{pod}/{bare}")
+        paths = [f"{pod}/{scope}{bare}.scope" for scope in self._SCOPES]
+        return self._group(next((path for path in paths if os.path.isdir(self._full("cpu", path))), paths[0]))
+
+    def _pod_path(self, uid: str, qos: str) -> str:
+        parts = ["kubepods", *([qos.lower()] if qos and qos != "Guaranteed" else []), f"pod{uid}"]
+        if not self._is_systemd:
+            return "/".join(parts)
+        escaped = [part.replace("-", "_") for part in parts]
+        return "/".join("-".join(escaped[: depth + 1]) + ".slice" for depth in range(len(escaped)))
+
+    def _full(self, hierarchy: str, path: str) -> str:
+        return os.path.join(self._root, *([] if self._is_unified else [hierarchy]), *self._parts, path)
+
+    def _group(self, path: str) -> Group:
+        cpu, accounting, memory = (self._full(hierarchy, path) for hierarchy in ("cpu", "cpuacct", "memory"))
+        return Group(cpu, accounting, memory, is_unified=self._is_unified)

@@ -1,0 +1,109 @@
+"""What the kernel counts for the machine and for control groups, of version 1 and 2 alike: one reader of each file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+
+
+class Memory(NamedTuple):
+    """The machine's memory, in bytes."""
+
+    total: int
+    available: int
+
+
+class Traffic(NamedTuple):
+    """What an interface has carried, in bytes."""
+
+    received: int
+    sent: int
+
+
+def read_text(path: str) -> str:
+    """Return a small file's content.
+
+    Raises:
+        OSError: It cannot be read: its group has gone, or the kernel does not have it.
+    """
+    with open(path, "rb", buffering=0) as file:
+        return file.readall().decode("utf-8", "replace")
+
+
+def read_pairs(path: str) -> dict[str, int]:
+    """Return a file of lines ``name number``.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is another kind of file.
+    """
+    pairs = (line.split() for line in read_text(path).splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
+
+
+def busy_seconds(proc: str = "/proc") -> float:
+    """Return the CPU seconds of the machine that were neither idle nor waiting for disks.
+
+    Raises:
+        OSError, ValueError: They cannot be read.
+    """
+    with open(f"{proc}/stat", "rb") as file:
+        times = list(map(int, file.readline().split()[1:9]))
+    return (sum(times) - times[3] - times[4]) / TICKS_PER_SECOND
+
+
+def memory(proc: str = "/proc") -> Memory:
+    """Return the machine's memory.
+
+    Raises:
+        OSError, ValueError, KeyError: It cannot be read.
+    """
+    lines = (line.split() for line in read_text(f"{proc}/meminfo").splitlines())
+    found = {parts[0]: int(parts[1]) << 10 for parts in lines if len(parts) > 1}
+    return Memory(found["MemTotal:"], found["MemAvailable:"])
+
+
+def traffic(proc: str = "/proc") -> dict[str, Traffic]:
+    """Return what each interface has carried.
+
+    Raises:
+        OSError, ValueError: It cannot be read.
+    """
+    found = {}
+    for line in read_text(f"{proc}/net/dev").splitlines()[2:]:
+        name, _, numbers = line.partition(":")
+        fields = numbers.split()
+        found[name.strip()] = Traffic(int(fields[0]), int(fields[8]))
+    return found
+
+
+def working_set(group: str, *, unified: bool) -> int:
+    """Return the bytes that a control group holds, without what the kernel can drop at once.
+
+    Args:
+        group: Its directory in the memory hierarchy, or of version 2.
+        unified: Whether it is of version 2.
+
+    Raises:
+        OSError, ValueError: It cannot be read.
+    """
+    current, idle = ("memory.current", "inactive_file") if unified else ("memory.usage_in_bytes", "total_inactive_file")
+    used = int(read_text(os.path.join(group, current)))
+    return max(0, used - read_pairs(os.path.join(group, "memory.stat")).get(idle, 0))
+
+
+def pressure(text: str) -> float:
+    """Return from a pressure file how much of the last 10 s somebody waited, as a fraction.
+
+    Raises:
+        ValueError: It is another kind of file.
+    """
+    values = _settings(text.partition("\n")[0])
+    return float(values["avg10"]) / 100 if "avg10" in values else 0.0
+
+
+def _settings(line: str) -> Mapping[str, str]:
+    return dict(part.split("=", 1) for part in line.split() if "=" in part)

@@ -1,0 +1,121 @@
+"""Files of control groups of both versions, on faked trees; the kernel's refusals are played by what it cannot hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from strato import kernelstats
+from strato.agent.sampling.groupfiles import CpuCounters, Quota, read_cpu, read_holdings, read_quota, write_quota
+from strato.agent.sampling.layouts import Group, KubeletLayout, SandboxLayout
+from strato.agent.sampling.rings import Ring
+
+
+def unified(folder: Path) -> Group:
+    files = {
+        "cpu.stat": "usage_usec 2500000\nuser_usec 1\nnr_periods 10\nnr_throttled 3\n",
+        "cpu.max": "400000 100000\n",
+        "cpu.max.burst": "0\n",
+        "memory.current": "900\n",
+        "memory.stat": "anon 500\ninactive_file 300\n",
+        "cpu.pressure": "some avg10=12.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=1.00 avg60=0.00 total=1\n",
+        "io.stat": "8:0 rbytes=100 wbytes=20 rios=1 wios=1\n8:16 rbytes=5 wbytes=0\n",
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return Group(str(folder), str(folder), str(folder), is_unified=True)
+
+
+def legacy(folder: Path) -> Group:
+    files = {
+        "cpu/cpu.stat": "nr_periods 10\nnr_throttled 3\nthrottled_time 5\n",
+        "cpu/cpu.cfs_quota_us": "-1\n",
+        "cpu/cpu.cfs_period_us": "50000\n",
+        "cpu/cpu.cfs_burst_us": "90000\n",
+        "cpuacct/cpuacct.usage": "2500000000\n",
+        "memory/memory.usage_in_bytes": "900\n",
+        "memory/memory.stat": "inactive_file 1\ntotal_inactive_file 300\n",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return Group(*(str(folder / name) for name in ("cpu", "cpuacct", "memory")), is_unified=False)
+
+
+def test_both_versions_count_the_same(tmp_path: Path) -> None:
+    (tmp_path / "two").mkdir()
+    (tmp_path / "one").mkdir()
+    new, old = unified(tmp_path / "two"), legacy(tmp_path / "one")
+    assert read_cpu(new) == read_cpu(old) == CpuCounters(2.5, 10, 3)
+    assert read_holdings(new).memory_bytes == read_holdings(old).memory_bytes == 600
+    assert read_holdings(new).cpu_pressure == pytest.approx(0.125)
+    assert read_holdings(new).disk_bytes == 125
+    assert read_quota(new) == Quota(4000)
+    assert read_quota(old) == Quota(None, 50_000, 90_000)
+
+
+def test_quotas_are_written_in_the_group_s_own_period_and_what_is_saved_stays_below(tmp_path: Path) -> None:
+    old = legacy(tmp_path)
+    assert write_quota(old, 1500).milli == 1500
+    assert (tmp_path / "cpu/cpu.cfs_quota_us").read_text() == "75000"
+    assert (tmp_path / "cpu/cpu.cfs_burst_us").read_text() == "75000"
+    assert write_quota(old, 1).milli == 20, "the kernel's floor is a millisecond"
+    assert write_quota(old, None).milli is None
+    new = unified(tmp_path)
+    assert write_quota(new, 2200) == Quota(2200)
+    assert (tmp_path / "cpu.max").read_text() == "220000 100000"
+    assert write_quota(new, None) == Quota(None)
+
+
+def test_a_group_that_has_gone_says_so(tmp_path: Path) -> None:
+    gone = Group(*[str(tmp_path / "gone")] * 3, is_unified=True)
+    with pytest.raises(OSError, match="gone"):
+        read_cpu(gone)
+    assert read_holdings(gone).memory_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("systemd", "qos", "want"),
+    [
+        (False, "Burstable", "kubepods/burstable/poda-b/c1"),
+        (False, "Guaranteed", "kubepods/poda-b/c1"),
+        (
+            True,
+            "BestEffort",
+            "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-poda_b.slice/cri-containerd-c1.scope",
+        ),
+    ],
+)
+def test_groups_of_a_kubelet(tmp_path: Path, systemd: bool, qos: str, want: str) -> None:
+    (tmp_path / "cgroup.controllers").touch()
+    layout = KubeletLayout(str(tmp_path), systemd=systemd)
+    group = layout.container("a-b", qos, "main", "containerd://c1")
+    assert group is not None
+    assert group.cpu == str(tmp_path / want)
+    assert layout.container("a-b", qos, "main", "containerd://../../etc") is None
+
+
+def test_groups_of_our_own_node(tmp_path: Path) -> None:
+    note = tmp_path / "cgroups.json"
+    layout = SandboxLayout(str(note))
+    assert layout.pod("u", "") is None
+    note.write_text(json.dumps({"cpu": "/c", "cpuacct": "/a", "memory": "/m", "pids": "/p"}))
+    assert layout.container("u", "", "main", "") == Group("/c/u/main", "/a/u/main", "/m/u/main", is_unified=False)
+
+
+def test_a_ring_keeps_the_newest() -> None:
+    ring = Ring(3)
+    assert ring.mean_since(0) is None
+    for second in range(1, 6):
+        ring.add(second, second * 10)
+    assert list(ring.newest()) == [(5, 50), (4, 40), (3, 30)]
+    assert ring.mean_since(3) == 45
+    assert len(ring) == 3
+
+
+def test_the_machine_s_own_counters() -> None:
+    assert kernelstats.busy_seconds() > 0
+    assert 0 < kernelstats.memory().available <= kernelstats.memory().total
+    assert "lo" in kernelstats.traffic()
