@@ -28,9 +28,10 @@ value, what to do. `strato.api.status` maps an ApiError to a `Status` object and
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -126,6 +127,15 @@ def called(value: object) -> str:
     """Return what people who write YAML or JSON call a value: ``an object``, ``a list``, ``text``, ``nothing``."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint naming the closest known name, or all of them when none is close."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(names)}" if names else "; there are none"
 
 
 @dataclass(frozen=True, slots=True)

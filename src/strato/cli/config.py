@@ -77,8 +77,7 @@ def _as_json(read: Config) -> dict[str, Any]:
 def arguments(names: tuple[str, ...]) -> None:
     """List actions and plugins with their arguments, the types and the defaults."""
     from strato.cli.output import fitted_table
-    from strato.errors import UsageError
-    from strato.scheduler.framework.arguments import nearest
+    from strato.errors import UsageError, nearest
     from strato.scheduler.registry import ACTIONS, PLUGINS
 
     known: dict[str, Any] = {**ACTIONS, **PLUGINS}

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from strato.api import yamltext
-from strato.errors import InvalidInput, Problem, one_line
+from strato.errors import InvalidInput, Problem, nearest, one_line
 from strato.scheduler.actions.preempt import PreemptArgs
 from strato.scheduler.cache.usage import METRICS_TYPES
 from strato.scheduler.framework import plugincheck, thirdparty
-from strato.scheduler.framework.arguments import nearest, read_arguments
+from strato.scheduler.framework.arguments import read_arguments
 from strato.scheduler.framework.options import Config, PluginOption
 from strato.scheduler.framework.plugin import TOGGLES, Plugin
 from strato.scheduler.framework.thirdparty import PluginNotLoaded, installed

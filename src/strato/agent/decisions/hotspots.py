@@ -60,7 +60,9 @@ def next_state(state: HotspotState, value: float, at: float, options: HotspotOpt
 
 def after_cut(state: HotspotState, at: float) -> HotspotState:
     """Return the state of a resource whose use was just cut: it is hot only if that does not help."""
-    return state if state.crossed_at is None or state.level is Level.HOT else replace(state, crossed_at=at)
+    if state.crossed_at is None or state.level is Level.HOT:
+        return state
+    return replace(state, crossed_at=max(state.crossed_at, at))
 
 
 def _below_hot(value: float, options: HotspotOptions) -> Level:

@@ -59,7 +59,7 @@ async def read(cluster: Cluster, word: str, namespace: str, name: str) -> tuple[
 
 async def _missing(cluster: Cluster, word: str, namespace: str, name: str) -> str:
     """Say that an object is not there: that it was, when events tell so, or which one may be meant."""
-    from strato.scheduler.framework.arguments import nearest
+    from strato.errors import nearest
 
     kinds = KINDS[word]
     events = await _list(cluster, catalog.EVENT, namespace, "", f"involvedObject.name={name}")

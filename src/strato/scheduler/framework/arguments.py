@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from strato.errors import Problem
+from strato.errors import Problem, nearest
 from strato.scheduler.cache.ingest import go_bool
 from strato.units import duration_seconds
 
@@ -175,11 +174,3 @@ def _read(kind: type, value: Any) -> Any:
     if kind is float:
         return float(value) if isinstance(value, int | float) else None
     return value if isinstance(value, str) else None
-
-
-def nearest(name: str, known: Mapping[str, Any] | list[str]) -> str:
-    """Return a hint naming the closest known name, or all of them when none is close."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(sorted(known))}" if known else "; there are none"
