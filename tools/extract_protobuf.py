@@ -1,8 +1,9 @@
 """Extract the protobuf forms of Kubernetes' built-in types into the package.
 
-Source: the Go modules ``k8s.io/api``, ``k8s.io/apimachinery``, ``k8s.io/apiextensions-apiserver`` and
-``k8s.io/kube-aggregator`` (Apache-2.0). Field numbers and types come from the files ``generated.proto``; names in
-JSON, and what may be left out there, from the tags of the Go types beside them; groups from ``register.go``.
+Source: the Go modules ``k8s.io/api``, ``k8s.io/apimachinery``, ``k8s.io/apiextensions-apiserver``,
+``k8s.io/kube-aggregator`` and ``k8s.io/metrics`` (Apache-2.0). Field numbers and types come from the files
+``generated.proto``; names in JSON, and what may be left out there, from the tags of the Go types beside them; groups
+from ``register.go``.
 
 Writes ``src/strato/server/protobuf/data/messages.json.gz``:
 
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TARGET = Path(__file__).parent.parent / "src/strato/server/protobuf/data/messages.json.gz"
-MODULES = ("api", "apimachinery", "apiextensions-apiserver", "kube-aggregator")
+MODULES = ("api", "apimachinery", "apiextensions-apiserver", "kube-aggregator", "metrics")
 SKIPPED = ("testapigroup",)
 
 _PACKAGE = re.compile(r"^package k8s\.io\.([\w.]+);", re.MULTILINE)
@@ -119,9 +120,10 @@ def _structs(folder: Path) -> tuple[dict[str, dict[str, Member]], set[str]]:
 def _members(body: str) -> Iterator[tuple[str, Member]]:
     for kind, tags in _MEMBER.findall(body):
         values = dict(re.findall(r'(\w+):"([^"]*)"', tags))
-        if "protobuf" not in values or "json" not in values:
+        if "protobuf" not in values or ("json" not in values and not kind.startswith("*")):
             continue
-        name, *options = values["json"].split(",")
+        proto_name = values["protobuf"].rpartition("name=")[2].partition(",")[0]
+        name, *options = values.get("json", proto_name).split(",")
         inline = "inline" in options and not name
         omitted = "omitempty" in options or "omitzero" in options
         flags = ("i" if inline else "") + ("p" if kind.startswith("*") else "") + ("o" if omitted else "")

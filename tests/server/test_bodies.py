@@ -17,6 +17,7 @@ from strato.errors import ApiError, BadRequest, Invalid, TooLarge, UnsupportedMe
 from strato.server import bodies, protobuf
 from strato.server.bodies import MAX_DEPTH, MAX_VALUES, read_body
 from strato.server.flowcontrol.dispatch import at_once
+from strato.server.negotiation import PROTOBUF
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from tests.profiles import examples
 
@@ -94,7 +95,7 @@ def test_a_body_decoded_ahead_is_the_same() -> None:
     with pytest.raises(BadRequest, match="max depth"):
         read_body(_parsed(b"[" * 50_000, YAML), YAML)
     body = (GOLDEN / "namespace.pb").read_bytes()
-    assert read_body(_parsed(body, protobuf.MEDIA_TYPE), protobuf.MEDIA_TYPE) == protobuf.decode(body)
+    assert read_body(_parsed(body, PROTOBUF), PROTOBUF) == protobuf.decode(body)
 
 
 def test_other_types_are_not_read() -> None:
@@ -112,7 +113,7 @@ BROKEN_JSON = st.lists(
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(body=BROKEN_JSON, media=st.sampled_from(["", "application/json", YAML, protobuf.MEDIA_TYPE, "x/y"]))
+@given(body=BROKEN_JSON, media=st.sampled_from(["", "application/json", YAML, PROTOBUF, "x/y"]))
 def test_any_bytes_are_read_or_refused(body: bytes, media: str) -> None:
     with contextlib.suppress(ApiError):
         msgspec.json.encode(read_body(body, media))
@@ -132,7 +133,7 @@ def test_damaged_protobuf_is_read_or_refused(which: Path, cuts: list[tuple[float
         at = int(place * len(body))
         body = body[:at] + put + body[at + drop :]
     with contextlib.suppress(ApiError):
-        msgspec.json.encode(read_body(body, protobuf.MEDIA_TYPE))
+        msgspec.json.encode(read_body(body, PROTOBUF))
 
 
 # ── patches ───────────────────────────────────────────────────────────────────────────────────────────────────────

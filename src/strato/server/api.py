@@ -34,6 +34,7 @@ from strato.server.rest.evict import Evictor
 from strato.server.rest.logs import PodLogs
 from strato.server.rest.proxy import Proxy
 from strato.server.rest.read import Reader
+from strato.server.rest.representations import wanted
 from strato.server.rest.reviews import Reviews
 from strato.server.rest.rights import ANONYMOUS, Authorizer, WriteRights, attributes_of, authorize
 from strato.server.rest.scale import Scale
@@ -57,6 +58,8 @@ _TOGETHER = 64
 """Creations of one batch that wait for webhooks at the same time."""
 _STREAMS = frozenset(("attach", "exec", "portforward"))
 """Subresources of pods that lead to their processes."""
+_RAW = _STREAMS | {"log", "proxy", "scale"}
+"""Subresources whose answers are not objects of the kind."""
 _PARTS = podsubresources.ALL | {"approval"}
 """Subresources that are the whole object, of which a write takes a part."""
 _NOT_ALLOWED = "the server does not allow this method on the requested resource"
@@ -278,6 +281,8 @@ class ApiServer(Handler):
                     if served_there.versions is not None and served_there.versions.webhook is not None:
                         action = self._conversions.around(action)
                     subresource = path.subresource  # one that there is
+                    if subresource not in _RAW:
+                        wanted(request, served_there, has_table=not self._reviews.answers(served_there.kind))
                     self._note(request, path, served_there, verb, action)
                     answer = action(request, path, served_there)
         except Exception as error:

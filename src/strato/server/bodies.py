@@ -17,6 +17,7 @@ from strato.errors import ApiError, BadRequest, TooLarge, UnsupportedMedia
 from strato.server import protobuf
 from strato.server.flowcontrol.dispatch import Steps, at_once
 from strato.server.jsonbodies import MAX_VALUES, UNCOUNTED_BYTES, check_shape, decode_json, json_steps
+from strato.server.negotiation import PROTOBUF
 
 MAX_YAML_BYTES = 512 * 1024
 """Largest body of YAML; kubectl sends JSON."""
@@ -72,7 +73,7 @@ def read_body(body: bytes, content_type: str) -> Any:
         return _read_slow(body, media).value
     raise UnsupportedMedia(
         f"the body of the request was in an unknown format - accepted media types include: "
-        f"application/json, application/yaml, {protobuf.MEDIA_TYPE}"
+        f"application/json, application/yaml, {PROTOBUF}"
     )
 
 
@@ -127,7 +128,7 @@ def _read_slow(body: bytes, media: str) -> Document:
 
 
 def _document(body: bytes, media: str) -> Steps[Document]:
-    if media == protobuf.MEDIA_TYPE:
+    if media == PROTOBUF:
         if len(body) > MAX_PROTOBUF_BYTES:
             raise TooLarge(f"Request entity too large: limit is {MAX_PROTOBUF_BYTES} for protobuf; send it as JSON")
         value = yield lambda: protobuf.decode(body)
@@ -144,4 +145,4 @@ def _document(body: bytes, media: str) -> Steps[Document]:
         raise BadRequest(f"the object provided is not valid YAML: {error}") from error
 
 
-_SLOW_TYPES = _YAML_TYPES | {protobuf.MEDIA_TYPE}
+_SLOW_TYPES = _YAML_TYPES | {PROTOBUF}

@@ -26,10 +26,13 @@ from strato.http.service import Service
 from strato.http.streaming import close_stream
 from strato.http.websocket import WebSocket, accept, first_of
 from strato.metrics import Registry
+from strato.server import negotiation
 from strato.server.bodies import INLINE_BYTES, is_slow, parsing
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import at_once
 from strato.server.healthendpoints import OwnPaths, Ready
+from strato.server.negotiation import JSON, PROTOBUF
+from strato.server.rest import encoded
 
 _STREAM_PROTOCOLS = ("", "binary.k8s.io")
 _STORING = frozenset(("POST", "PUT", "PATCH"))
@@ -146,7 +149,7 @@ class App(Service):
                 later = self._decode_first(request)
             elif "upgrade" in headers:
                 later = self._over_websocket(request)
-            elif head.path.startswith("/api"):  # nearly all do
+            elif head.path.startswith("/api") and "protobuf" not in headers.get("accept", ""):  # nearly all do
                 later = self._handler.start(request, answered)
             else:
                 later = self._answer_elsewhere(request)
@@ -198,7 +201,17 @@ class App(Service):
 
     async def _answer_elsewhere(self, request: Request) -> Response:
         response = await self._own_paths.handle(request)
-        return await self._handler.handle(request) if response is None else response
+        if response is None:
+            response = await self._handler.handle(request)
+        form = negotiation.accepted(request.headers.get("accept", ""))
+        if form is None or form.media != PROTOBUF or response.content_type != JSON or response.stream is not None:
+            return response
+        steps = encoded.steps(response.body, form)
+        if self._flows is None or len(response.body) <= encoded.SMALL_BYTES:
+            body = at_once(steps)
+        else:
+            body = await self._flows.dispatcher.finish(self._flows.flow_of(request), steps)
+        return response if body is None else Response(response.status, body, PROTOBUF, response.headers)
 
     async def _over_websocket(self, request: Request) -> Response:
         """Answer as ever, but a stream (a watch, a followed log) as messages where a WebSocket is asked for."""

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from strato.api.wire import Request, Response, User
+from strato.server.negotiation import is_plain
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 
@@ -54,6 +55,8 @@ class Routes:
     def find(self, request: Request) -> tuple[Route, str] | None:
         """Return the route of a request and the name of its object, empty when it creates one; None: not known."""
         method, path, user = request.method, request.path, request.user
+        if not is_plain(request.headers.get("accept", "")):  # whether it can be answered depends on that, too
+            return None
         if method == "POST":
             route = self._routes.get((method, path, "", user))
             if route is not None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from strato.errors import ApiError, BadRequest
 from strato.server import bodies, protobuf
+from strato.server.negotiation import PROTOBUF
 from strato.server.protobuf import messages, special
 
 GOLDEN = Path(__file__).parent / "golden/data"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.pb"))
-TYPE = protobuf.MEDIA_TYPE
 
 
 def _without_nothing(value: Any) -> Any:
@@ -61,10 +61,10 @@ def test_presence_is_kept_where_it_means_something() -> None:
 
 def test_the_body_reader_takes_the_media_type_with_parameters() -> None:
     body = (GOLDEN / "namespace.pb").read_bytes()
-    found = bodies.read_body(body, f"{TYPE}; stream=watch")
+    found = bodies.read_body(body, f"{PROTOBUF}; stream=watch")
     assert found["kind"] == "Namespace"
     assert found["spec"] == {"finalizers": ["kubernetes"]}
-    assert not bodies.is_json(TYPE)
+    assert not bodies.is_json(PROTOBUF)
 
 
 def test_every_message_decodes_when_empty_and_shares_nothing() -> None:

@@ -49,9 +49,10 @@ class Remote:
     async def ask(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes, watch: bool
     ) -> Answer:
-        return await asyncio.to_thread(self._ask, method, path, query, headers, body)
+        return await asyncio.to_thread(self.ask_now, method, path, query, headers, body)
 
-    def _ask(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def ask_now(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Ask and wait for the answer."""
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls, timeout=120)
         try:
             url = quote(path, safe="/:%") + (f"?{quote(query, safe='=&,%!()')}" if query else "")

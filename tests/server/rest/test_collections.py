@@ -56,7 +56,11 @@ def get(accept: str = "", **query: str) -> Request:
 
 @pytest.mark.parametrize(
     "accept",
-    ["", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadataList;v=v1"],
+    [
+        "",
+        "application/json;as=Table;v=v1;g=meta.k8s.io",
+        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    ],
     ids=["objects", "table", "metadata"],
 )
 @pytest.mark.parametrize("selector", ["", "half=1"], ids=["all", "selected"])

@@ -1,5 +1,6 @@
-"""Kubernetes' protobuf: what stock clients send for built-in types. Answers stay JSON, which those clients accept."""
+"""Kubernetes' protobuf, of built-in kinds: what stock clients of compiled languages send, and want to be answered."""
 
-from strato.server.protobuf.envelope import MEDIA_TYPE, decode
+from strato.server.protobuf.envelope import decode, encode, encoder, enveloped, paced, watch_frame
+from strato.server.protobuf.wire import delimited
 
-__all__ = ["MEDIA_TYPE", "decode"]
+__all__ = ["decode", "delimited", "encode", "encoder", "enveloped", "paced", "watch_frame"]

@@ -50,7 +50,7 @@ class _Pace:
 
 _FIELDS_AT_ONCE = 128
 """About 0.3 ms."""
-_PACE = _Pace()
+PACE = _Pace()
 """One for all: who counts when matters little."""
 
 
@@ -79,7 +79,7 @@ class Message:
         stores = self._stores or self._prepare()
         out = self._template.copy()
         at, size = 0, len(data)
-        pace = _PACE
+        pace = PACE
         while at < size:
             pace.left -= 1
             if pace.left < 0:
@@ -163,14 +163,29 @@ class Message:
         return None if name in _KEPT_AT_ZERO else _message_read(name, self._types)(b"", 0)
 
 
+class Rows(msgspec.Struct, frozen=True):
+    """The table: what of each field is said there."""
+
+    messages: dict[str, dict[str, list[str]]]
+    """Message to field number to name in JSON, type and flags."""
+    kinds: dict[str, str]
+    """Group, version and kind to message."""
+
+
+@cache
+def rows() -> Rows:
+    """Return the table as it was packed (a few milliseconds, once, on the first request)."""
+    packed = files("strato.server").joinpath("protobuf/data/messages.json.gz").read_bytes()
+    return msgspec.json.decode(gzip.decompress(packed), type=Rows)
+
+
 @cache
 def table() -> tuple[Mapping[str, Message], Mapping[str, str]]:
-    """Return every message by name and the messages of kinds (a few milliseconds, once, on the first request)."""
-    packed = files("strato.server").joinpath("protobuf/data/messages.json.gz").read_bytes()
-    content = msgspec.json.decode(gzip.decompress(packed), type=dict[str, Any])
+    """Return every message by name and the messages of kinds."""
+    content = rows()
     messages: dict[str, Message] = {}
-    messages.update((name, Message(name, fields, messages)) for name, fields in content["messages"].items())
-    return messages, content["kinds"]
+    messages.update((name, Message(name, fields, messages)) for name, fields in content.messages.items())
+    return messages, content.kinds
 
 
 def _scalar_read(scalar: Scalar) -> Read:

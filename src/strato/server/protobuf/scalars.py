@@ -8,17 +8,18 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from strato.server.protobuf.wire import BYTES, FIXED64, VARINT, broken
+from strato.server.protobuf.wire import BYTES, FIXED64, VARINT, broken, varint_bytes
 
-_double = struct.Struct("<d").unpack
+_double = struct.Struct("<d")
 
 
 class Scalar(NamedTuple):
-    """A scalar type: its wire type, how its value is read, and its zero."""
+    """A scalar type: its wire type, how its value is read, its zero, and how a value is written."""
 
     wire_type: int
     read: Callable[[Any], Any]
     zero: Any
+    write: Callable[[Any], bytes]
 
 
 def int64(value: int) -> int:
@@ -50,7 +51,7 @@ def double(value: bytes) -> float:
     Raises:
         BadRequest: It is infinite or no number, which JSON cannot say.
     """
-    (number,) = _double(value)
+    (number,) = _double.unpack(value)
     if not math.isfinite(number):
         raise broken(f"{number} is not a number that JSON can hold")
     return float(number)
@@ -62,11 +63,11 @@ def base64_text(value: bytes) -> str:
 
 
 SCALARS = {
-    "string": Scalar(BYTES, text, ""),
-    "bytes": Scalar(BYTES, base64_text, ""),
-    "bool": Scalar(VARINT, bool, False),
-    "int32": Scalar(VARINT, int32, 0),
-    "int64": Scalar(VARINT, int64, 0),
-    "double": Scalar(FIXED64, double, 0.0),
+    "string": Scalar(BYTES, text, "", str.encode),
+    "bytes": Scalar(BYTES, base64_text, "", base64.b64decode),
+    "bool": Scalar(VARINT, bool, False, lambda value: b"\x01" if value else b"\x00"),
+    "int32": Scalar(VARINT, int32, 0, varint_bytes),
+    "int64": Scalar(VARINT, int64, 0, varint_bytes),
+    "double": Scalar(FIXED64, double, 0.0, _double.pack),
 }
 """Every scalar type in the table."""

@@ -1,14 +1,19 @@
 """Types whose form in JSON is not what their message says: times, quantities, raw JSON and the like.
 
-Each function takes the message's fields as decoded by its description and returns the JSON value, or None where JSON
-has nothing (null). Source: the ``MarshalJSON`` and ``Unmarshal`` behaviour of the Go types of the same names.
+The functions in `STRUCTURED` take the message's fields as decoded by its description and return the JSON value, or None
+where JSON has nothing (null); those in `UNSTRUCTURED` take a JSON value and return the fields, or None for an empty
+message. Source: the ``MarshalJSON`` and ``Unmarshal`` behaviour of the Go types of the same names.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+
+import msgspec
 
 from strato.api.meta import Json
 from strato.errors import BadRequest
@@ -19,6 +24,9 @@ _META = "apimachinery.pkg.apis.meta.v1."
 _APIEXTENSIONS = "apiextensions_apiserver.pkg.apis.apiextensions."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1_000_000_000
+_MICROSECONDS = 1_000_000
+_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
+_DURATION = re.compile(r"([\d.]+)(ns|us|µs|ms|s|m|h)")
 
 
 def time(fields: Json) -> str | None:
@@ -85,6 +93,46 @@ def schema_or_names(fields: Json) -> Any:
     return fields.get("property", fields.get("schema"))
 
 
+def time_fields(value: str | None) -> Json | None:
+    """Return the fields of a time to the second; None of Go's zero time."""
+    return None if value is None else {"seconds": _since_epoch(value) // _MICROSECONDS, "nanos": 0}
+
+
+def micro_time_fields(value: str | None) -> Json | None:
+    """Return the fields of a time to the microsecond."""
+    if value is None:
+        return None
+    seconds, microseconds = divmod(_since_epoch(value), _MICROSECONDS)
+    return {"seconds": seconds, "nanos": microseconds * 1000}
+
+
+def duration_fields(value: str | None) -> Json:
+    """Return the fields of a duration."""
+    sign = -1 if value and value[0] == "-" else 1
+    parts = _DURATION.findall(value or "")
+    return {"duration": sign * sum(int(Decimal(number) * _UNITS[unit]) for number, unit in parts)}
+
+
+def int_or_string_fields(value: int | str | None) -> Json:
+    """Return the fields of whichever of the two it is."""
+    return {"type": 1, "strVal": value} if isinstance(value, str) else {"intVal": value or 0}
+
+
+def raw_bytes(value: Any) -> bytes:
+    """Return JSON as the bytes that a message carries."""
+    return msgspec.json.encode(value)
+
+
+def _either(named: Mapping[type, str], **always: Any) -> Callable[[Any], Json]:
+    """Return what makes fields of a value that stands for one of several, told apart by its type."""
+    return lambda value: {**always, named[type(value)]: value} if type(value) in named else always
+
+
+def _since_epoch(value: str) -> int:
+    """Return the microseconds from 1970 to a time that validation has accepted."""
+    return (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
+
+
 def _moment(fields: Json) -> datetime:
     try:
         return _EPOCH + timedelta(seconds=fields.get("seconds", 0), microseconds=fields.get("nanos", 0) // 1000)
@@ -116,6 +164,25 @@ STRUCTURED: Mapping[str, Callable[[Json], Any]] = {
     },
 }
 """Message to what makes JSON of its fields."""
+
+UNSTRUCTURED: Mapping[str, Callable[[Any], Json | None]] = {
+    _META + "Time": time_fields,
+    _META + "MicroTime": micro_time_fields,
+    _META + "Duration": duration_fields,
+    "apimachinery.pkg.api.resource.Quantity": lambda value: {"string": "0" if value is None else str(value)},
+    "apimachinery.pkg.api.resource.QuantityValue": lambda value: {"string": "0" if value is None else str(value)},
+    "apimachinery.pkg.util.intstr.IntOrString": int_or_string_fields,
+    **{
+        f"{_APIEXTENSIONS}{version}.{name}": form
+        for version in ("v1", "v1beta1")
+        for name, form in (
+            ("JSONSchemaPropsOrBool", _either({dict: "schema", bool: "allows"}, allows=True)),
+            ("JSONSchemaPropsOrArray", _either({dict: "schema", list: "jSONSchemas"})),
+            ("JSONSchemaPropsOrStringArray", _either({dict: "schema", list: "property"})),
+        )
+    },
+}
+"""Message to what makes its fields of JSON."""
 
 RAW = frozenset(
     (

@@ -10,6 +10,8 @@ from strato.errors import BadRequest
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 63  # shift of the tenth and last byte
 _64_BITS = (1 << 64) - 1
+_SHORT = [bytes((size,)) for size in range(0x80)]
+"""Integers of one byte, as nearly all are."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -30,6 +32,24 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
             raise broken("an integer is over ten bytes long")
         shift += 7
     raise broken("it ends within an integer")
+
+
+def varint_bytes(value: int) -> bytes:
+    """Return an integer, as two's complement of 64 bits where it is negative, with seven bits in each byte."""
+    if 0 <= value < 0x80:
+        return _SHORT[value]
+    rest, out = value & _64_BITS, bytearray()
+    while rest >= 0x80:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def delimited(tag: bytes, content: bytes) -> bytes:
+    """Return a field that holds bytes."""
+    size = len(content)
+    return tag + (_SHORT[size] if size < 0x80 else varint_bytes(size)) + content
 
 
 def payload(data: bytes, at: int, wire_type: int) -> tuple[int | bytes, int]:

@@ -13,6 +13,7 @@ from strato.api.wire import Response
 from strato.server.fields import Filter
 from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow, Steps, divided
 from strato.server.jsonbodies import UNCOUNTED_BYTES
+from strato.server.negotiation import PROTOBUF
 
 CHUNK_BYTES = 256 * 1024
 """A piece of a list's text on its way to the reader."""
@@ -31,6 +32,7 @@ COPYING = Cost(0.5e-6, 0.2e-9)
 DESCRIBING = Cost(3e-6, 1e-9)
 TABULATING = Cost(25e-6, 10e-9)
 DELETING = Cost(60e-6, 30e-9)
+ENCODING = Cost(30e-6, 50e-9)
 
 
 class Selection:
@@ -75,6 +77,7 @@ class ListText:
         shown: Returns a stored object's text in the list, without the separator's end.
         cost: What that takes.
         steps: Makes it of a large one in steps.
+        whole: Makes the answer of all text, where it begins with what depends on that; the text has no end then.
     """
 
     def __init__(
@@ -85,10 +88,13 @@ class ListText:
         shown: Callable[[bytes], bytes | memoryview] | None,
         cost: Cost = COPYING,
         steps: Callable[[bytes], Steps[bytes]] | None = None,
+        whole: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._head: bytes | None = head
         self._separator, self._bodies, self._shown, self._cost = separator, iter(bodies), shown, cost
         self._steps = steps
+        self.whole = whole
+        self._end = b"]}" if whole is None else b""
         self._large: Steps[bytes] | None = None
         """What makes text of a large object, once begun."""
         self.ended = False
@@ -117,7 +123,7 @@ class ListText:
                 break
         else:
             self.ended = True
-        end = b"]}" if self.ended else b""
+        end = self._end if self.ended else b""
         if not (items or self.ended):
             return b""
         if not items:
@@ -152,9 +158,18 @@ async def completed(
 def answered(dispatcher: Dispatcher, flow: Flow, text: ListText) -> Response:
     """Return the answer that carries a list: whole when it is short, otherwise made as it is read."""
     first = text.step()
+    if text.whole is not None:
+        stream = None if text.ended else _whole(_streamed(dispatcher, flow, text, first), text.whole)
+        return Response(200, text.whole(first) if stream is None else b"", PROTOBUF, stream=stream, is_text=True)
     if text.ended:
         return Response(200, first)
     return Response(200, stream=_streamed(dispatcher, flow, text, first), is_text=True)
+
+
+async def _whole(stream: AsyncIterator[bytes], whole: Callable[[bytes], bytes]) -> AsyncIterator[bytes]:
+    answer = memoryview(whole(b"".join([chunk async for chunk in stream])))
+    for start in range(0, len(answer), CHUNK_BYTES):
+        yield bytes(answer[start : start + CHUNK_BYTES])
 
 
 async def _streamed(dispatcher: Dispatcher, flow: Flow, text: ListText, first: bytes) -> AsyncIterator[bytes]:

@@ -14,9 +14,10 @@ from strato.errors import ApiError, BadRequest, Cause, Gone, Invalid
 from strato.server.fields import SHORT_SELECTOR, Filter
 from strato.server.flowcontrol.dispatch import Flow, Steps
 from strato.server.jsonbodies import UNCOUNTED_BYTES
+from strato.server.negotiation import METADATA, PROTOBUF, TABLE
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest import continuetokens, representations
+from strato.server.rest import continuetokens, encoded, representations
 from strato.server.rest.collections import Selection, answered, completed
 from strato.server.rest.state import State, object_key
 from strato.server.rest.watching import Asked, Watch, ended_with
@@ -40,8 +41,8 @@ class Reader:
         if row is None:
             raise not_found(kind, target.name)
         now = self._state.clock.now()
-        if len(row.body) > UNCOUNTED_BYTES and representations.wants_table(request):
-            return self._tabulated(request, representations.row_steps(request, kind, row.body, now))
+        if len(row.body) > UNCOUNTED_BYTES and representations.wanted(request, served).target == TABLE:
+            return self._tabulated(request, representations.row_steps(request, served, row.body, now))
         return representations.shown(request, served, row.body, now=now)
 
     async def _tabulated(self, request: Request, steps: Steps[bytes]) -> Response:
@@ -50,7 +51,6 @@ class Reader:
 
     def list(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Answer a collection, whole or in pages; a large one is looked through, and written, in slices."""
-        representations.check_accept(request)
         check_list_options(request)
         return filtered(self._state, request, served.asked, partial(self._list, request, target, served))
 
@@ -152,11 +152,14 @@ class Reader:
             initial = (body for _, body in self._state.bucket(kind).snapshot(revision).items(prefix))
         elif asked not in ("", "0"):
             revision = _revision(asked)
+        flows, bucket = self._state.flows, self._state.bucket(kind)
+        flow, form = flows.flow_of(request), representations.wanted(request, served)
+        is_encoded = form.media == PROTOBUF
         try:
             watcher, missed = store.watch(kind.resource, revision, uncommitted=request.uncommitted)
         except Gone as error:  # as a real server: the watch begins, and this is all there is on it
-            return Response(200, stream=ended_with(error))
-        flows, bucket = self._state.flows, self._state.bucket(kind)
+            end = ended_with(error)
+            return encoded.watching(end, flows.dispatcher, flow) if is_encoded else Response(200, stream=end)
         if isinstance(bucket, VersionedBucket) and bucket.is_converted:
             try:
                 initial = iter(list(initial))
@@ -175,16 +178,16 @@ class Reader:
                 bookmarks=request.flag("allowWatchBookmarks"),
                 timeout_seconds=_integer(request, "timeoutSeconds") or self._default_timeout(request),
                 render=representations.rendering(request, served, self._state.clock),
-                render_bookmarks=representations.wants_metadata(request),
+                render_bookmarks=form.target == METADATA,
                 version=bucket.changed if isinstance(bucket, VersionedBucket) else None,
                 convert=self._state.convert,
             ),
             missed=missed,
             initial=initial,
             dispatcher=flows.dispatcher,
-            flow=flows.flow_of(request),
+            flow=flow,
         )
-        return Response(200, stream=watch)
+        return encoded.watching(watch, flows.dispatcher, flow) if is_encoded else Response(200, stream=watch)
 
     def _default_timeout(self, request: Request) -> float:
         """Return between half an hour and an hour for remote watches, so that they spread over servers."""

@@ -1,4 +1,8 @@
-"""Representations of objects by the Accept header: whole, the metadata alone, or rows of a table."""
+"""Representations of objects by the Accept header: whole, the metadata alone, or rows of a table; in JSON or protobuf.
+
+Everything is made as JSON. Lists and watches become protobuf here, object by object; any other answer where it leaves
+(`encoded`).
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,13 @@ from strato.api.kinds import Kind
 from strato.api.wire import Request, Response
 from strato.clock import Clock
 from strato.errors import BadRequest, NotAcceptable
+from strato.server import negotiation, protobuf
 from strato.server.flowcontrol.dispatch import Steps, at_once
 from strato.server.jsonbodies import stored_steps
+from strato.server.negotiation import JSON, METADATA, PROTOBUF, TABLE, Accepted
 from strato.server.preparation import encode
 from strato.server.registry import Served
+from strato.server.rest import encoded
 from strato.server.rest.collections import DESCRIBING, TABULATING, ListText
 
 if TYPE_CHECKING:
@@ -36,14 +43,21 @@ class _Described(msgspec.Struct, gc=False):
 _read_metadata = msgspec.json.Decoder(_Described).decode
 
 
-def wants_table(request: Request) -> bool:
-    """Return whether the client asks for a Table before plain JSON."""
-    return "as=Table" in request.headers.get("accept", "")
+def wanted(request: Request, served: Served, *, has_table: bool = True) -> Accepted:
+    """Return what the client wants to be answered about a kind.
 
-
-def wants_metadata(request: Request) -> bool:
-    """Return whether the client asks for the metadata of objects alone."""
-    return "as=PartialObjectMetadata" in request.headers.get("accept", "")
+    Raises:
+        NotAcceptable: It accepts nothing we can write.
+    """
+    accept = request.headers.get("accept", "")
+    if negotiation.is_plain(accept):
+        return Accepted()
+    in_protobuf = protobuf.encoder(served.asked.api_version, served.kind.name) is not None
+    found = negotiation.accepted(accept, in_protobuf=in_protobuf, as_table=has_table)
+    if found is None:
+        stream = ";stream=watch" if request.flag("watch") else ""
+        raise NotAcceptable(f"only the following media types are accepted: {JSON}{stream}, {PROTOBUF}{stream}")
+    return found
 
 
 def metadata_alone(body: bytes) -> bytes:
@@ -52,17 +66,12 @@ def metadata_alone(body: bytes) -> bytes:
 
 
 def shown(request: Request, served: Served, body: bytes, *, now: float, status: int = 200) -> Response:
-    """Return one object as the client wants to see it.
-
-    Raises:
-        NotAcceptable: The client accepts nothing we can write.
-    """
-    if "as=" in request.headers.get("accept", ""):
-        if wants_table(request):
-            return Response(status, _row(request, served.kind, body, now))
-        if wants_metadata(request):
-            return Response(status, metadata_alone(body))
-    check_accept(request)
+    """Return one object as the client wants to see it."""
+    target = wanted(request, served).target
+    if target == TABLE:
+        return Response(status, _row(request, served, body, now))
+    if target == METADATA:
+        return Response(status, metadata_alone(body))
     return Response(status, body if served.form is None else _formed(served.form)(body))
 
 
@@ -73,38 +82,39 @@ def _formed(form: Form) -> Callable[[bytes], bytes]:
 
 def rendering(request: Request, served: Served, clock: Clock) -> Callable[[bytes], bytes] | None:
     """Return what makes of a stored body what a frame of a watch carries; None when that is the body itself."""
-    if wants_table(request):
-        return lambda body: _row(request, served.kind, body, clock.now())
-    if wants_metadata(request):
+    target = wanted(request, served).target
+    if target == TABLE:
+        return lambda body: _row(request, served, body, clock.now())
+    if target == METADATA:
         return metadata_alone
     return None if served.form is None else _formed(served.form)
 
 
-def row_steps(request: Request, kind: Kind, body: bytes, now: float) -> Steps[bytes]:
+def row_steps(request: Request, served: Served, body: bytes, now: float) -> Steps[bytes]:
     """Return one stored object as a table of one row, in steps where it is large."""
     obj = yield from stored_steps(body)
     metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-    answer = yield lambda: table(request, kind, [obj], metadata, now)
+    answer = yield lambda: table(request, served, [obj], metadata, now)
     body_of_table: bytes = answer.body
     return body_of_table
 
 
-def _row(request: Request, kind: Kind, body: bytes, now: float) -> bytes:
-    return at_once(row_steps(request, kind, body, now))
+def _row(request: Request, served: Served, body: bytes, now: float) -> bytes:
+    return at_once(row_steps(request, served, body, now))
 
 
-def table(request: Request, kind: Kind, objects: Sequence[Any], metadata: dict[str, Any], now: float) -> Response:
+def table(request: Request, served: Served, objects: Sequence[Any], metadata: dict[str, Any], now: float) -> Response:
     """Return objects as rows.
 
     Raises:
         BadRequest: ``includeObject`` is something unknown.
     """
-    renderer = _renderer(request, kind, now)
+    renderer = _renderer(request, served, now)
     rows = [renderer.row(obj) for obj in objects]
     return Response(200, encode({**renderer.head(metadata), "rows": rows}))
 
 
-def _renderer(request: Request, kind: Kind, now: float) -> Renderer:
+def _renderer(request: Request, served: Served, now: float) -> Renderer:
     from strato.server import tables  # only people at a terminal ask for tables
 
     include = request.param("includeObject")
@@ -113,9 +123,8 @@ def _renderer(request: Request, kind: Kind, now: float) -> Renderer:
             f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": must be '
             "'Metadata', 'Object', 'None', or empty"
         )
-    version = next((one for one in request.headers.get("accept", "").split(",") if "as=Table" in one), "")
-    is_old = "v=v1beta1" in version.replace(" ", "").split(";")
-    return tables.Renderer(kind, include or "Metadata", now=now, version="v1beta1" if is_old else "v1")
+    version = wanted(request, served).version
+    return tables.Renderer(served.kind, include or "Metadata", now=now, version=version)
 
 
 def list_text(
@@ -126,11 +135,12 @@ def list_text(
     Raises:
         BadRequest: ``includeObject`` is something unknown.
     """
-    kind, as_rows, described = served.kind, wants_table(request), wants_metadata(request)
+    kind, (media, target, _) = served.kind, wanted(request, served)
+    as_rows, described = target == TABLE, target == METADATA
     if token or (served.is_custom and not (as_rows or described)):  # as a real server writes it
         metadata["continue"] = token
     if as_rows:
-        renderer = _renderer(request, kind, now)
+        renderer = _renderer(request, served, now)
         head, row = renderer.head(metadata), renderer.row
 
         def steps(body: bytes) -> Steps[bytes]:
@@ -141,8 +151,12 @@ def list_text(
         return ListText(_opened(head, "rows"), b",", bodies, shown, TABULATING, steps)
     if described:
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        if media == PROTOBUF:
+            return encoded.list_text(head, "PartialObjectMetadata", bodies, metadata_alone)
         return ListText(_opened(head, "items"), b",", bodies, metadata_alone, DESCRIBING)
     head = {"kind": kind.list_kind, "apiVersion": served.asked.api_version, "metadata": metadata}
+    if media == PROTOBUF:
+        return encoded.list_text(head, kind.name, bodies, None if served.form is None else _formed(served.form))
     if served.form is not None:
         form = _formed(served.form)
         return ListText(_opened(head, "items"), b",{", bodies, lambda body: _without_type(form(body)), TABULATING)
@@ -168,28 +182,3 @@ def _without_type(body: bytes) -> bytes:
     members = _read_members(body)
     del members["apiVersion"], members["kind"]
     return encode(members)[1:]
-
-
-def check_has_no_table(request: Request) -> None:
-    """Refuse who takes nothing but a representation that a kind does not have, such as rows of a table.
-
-    Raises:
-        NotAcceptable: No accepted type is plain JSON.
-    """
-    accept = request.headers.get("accept", "")
-    if "as=" in accept and all("as=" in option for option in accept.split(",")):
-        raise NotAcceptable("only the following media types are accepted: application/json")
-
-
-def check_accept(request: Request) -> None:
-    """Refuse clients that take nothing we can write.
-
-    Raises:
-        NotAcceptable: No accepted type is JSON.
-    """
-    accept = request.headers.get("accept", "")
-    if accept != "application/json" and accept and not any(part in accept for part in ("json", "*/*", "application/*")):
-        raise NotAcceptable(
-            "only the following media types are accepted: "
-            "application/json, application/json;as=Table;v=v1;g=meta.k8s.io"
-        )

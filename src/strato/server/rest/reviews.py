@@ -14,7 +14,7 @@ from strato.server import preparation
 from strato.server.path import Attributes, ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
-from strato.server.rest.representations import check_has_no_table
+from strato.server.rest import representations
 from strato.server.rest.rights import ANONYMOUS, Authorizer, Rule
 from strato.server.rest.tokens import Tokens
 
@@ -52,7 +52,7 @@ class Reviews:
             NotAcceptable: The client wants a table of it.
             Invalid: It asks nothing, or two things at once.
         """
-        check_has_no_table(request)
+        representations.wanted(request, served, has_table=False)
         kind = served.kind
         review = preparation.read_typed(kind, request)
         status = self._answers[kind](request, target, review.get("spec") or {})

@@ -1,0 +1,91 @@
+"""What a client wants to be answered, by its Accept header: a media type, and the form of objects in it.
+
+Source: the behaviour of the real server's content negotiation. Clauses are tried by weight, those with wildcards
+last; one that asks for what there is not (a transformation, a stream) is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from strato.lru import memoised
+
+JSON, PROTOBUF = "application/json", "application/vnd.kubernetes.protobuf"
+TABLE, METADATA = "Table", "PartialObjectMetadata"
+_META_GROUP, _META_VERSIONS = "meta.k8s.io", ("v1", "v1beta1")
+_PLAIN = frozenset(("", JSON, "*/*", f"{JSON}, */*", f"{JSON},*/*"))
+_CLAUSES_MAX = 64
+"""Clauses that are looked at; no client sends ten."""
+
+
+class Accepted(NamedTuple):
+    """What a client is answered."""
+
+    media: str = JSON
+    target: str = ""
+    """`TABLE` or `METADATA`; empty is the object itself."""
+    version: str = "v1"
+    """Version of the target."""
+
+
+class _Clause(NamedTuple):
+    media: str
+    weight: float
+    parameters: dict[str, str]
+
+
+def is_plain(accept: str) -> bool:
+    """Tell whether a header asks for plain JSON, as nearly all do."""
+    return accept in _PLAIN
+
+
+def accepted(accept: str, *, in_protobuf: bool = True, as_table: bool = True) -> Accepted | None:
+    """Return what a client is to be answered; None where it accepts nothing that there is.
+
+    Args:
+        accept: The header; an empty one accepts everything.
+        in_protobuf: Whether the objects have a form in protobuf (those of custom kinds have none).
+        as_table: Whether they have one as rows of a table.
+    """
+    if accept in _PLAIN:
+        return Accepted()
+    for choice in _choices(accept):
+        is_whole_protobuf = choice.media == PROTOBUF and not choice.target
+        if (in_protobuf or not is_whole_protobuf) and (as_table or choice.target != TABLE):
+            return choice
+    return None
+
+
+@memoised(256 * 1024, 1024)
+def _choices(accept: str) -> tuple[Accepted, ...]:
+    clauses = list(_clauses(accept))
+    clauses.sort(key=lambda one: (-one.weight, one.media.startswith("*/"), one.media.endswith("/*")))
+    return tuple(choice for clause in clauses for choice in _of_clause(clause))
+
+
+def _clauses(accept: str) -> Iterator[_Clause]:
+    for text in accept.split(",", _CLAUSES_MAX)[:_CLAUSES_MAX]:
+        media, *options = (part.strip() for part in text.split(";"))
+        parameters = {name.strip(): value.strip(' "') for name, _, value in (one.partition("=") for one in options)}
+        try:
+            weight = float(parameters.pop("q", "1"))
+        except ValueError:
+            weight = 1.0
+        yield _Clause(media.lower(), weight, parameters)
+
+
+def _of_clause(clause: _Clause) -> Iterator[Accepted]:
+    media, _, given = clause
+    if given.get("stream", "watch") not in ("", "watch") or given.get("sv", "v1") not in ("", "v1"):
+        return
+    version = given.get("v", "")
+    kind = given.get("as", "").removesuffix("List") if given.get("as") == f"{METADATA}List" else given.get("as", "")
+    target = ""
+    if kind or version or "g" in given:
+        if kind not in (TABLE, METADATA) or given.get("g") != _META_GROUP or version not in _META_VERSIONS:
+            return
+        target = kind
+    for served in (JSON, PROTOBUF):
+        if media in (served, "*/*", "application/*") and not (served == PROTOBUF and target == TABLE):
+            yield Accepted(served, target, version or "v1")
