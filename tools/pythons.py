@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -79,12 +80,14 @@ def prepare(version: str, program: str) -> Path:
 def run(python: Path, tests: list[str], seconds: float) -> str:
     """Run tests; return what came of it."""
     began = time.monotonic()
-    scratch = PLACES / "scratch"  # not the one that pytest's other runs on this machine clear up
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", str(scratch), *tests]
-    try:
-        done = subprocess.run(command, cwd=ROOT, check=False, timeout=seconds if seconds < float("inf") else None)
-    except subprocess.TimeoutExpired:
-        return f"stopped after {seconds:.0f} s: no time is left"
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    # Not the folder that pytest's other runs on this machine clear up, but one of /tmp, which pods have of their own.
+    with tempfile.TemporaryDirectory(prefix="strato-pythons-", ignore_cleanup_errors=True) as scratch:
+        command += ["--basetemp", str(Path(scratch) / "pytest")]
+        try:
+            done = subprocess.run(command, cwd=ROOT, check=False, timeout=seconds if seconds < float("inf") else None)
+        except subprocess.TimeoutExpired:
+            return f"stopped after {seconds:.0f} s: no time is left"
     return ("passed" if done.returncode == 0 else "FAILED") + f" in {time.monotonic() - began:.0f} s"
 
 

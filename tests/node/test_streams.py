@@ -254,11 +254,11 @@ async def test_a_container_with_a_terminal_is_attached_to_as_such(node: Node) ->
 async def test_a_client_that_stalls_is_let_go_and_the_container_goes_on(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uid = await node.pod(
-        "p", "sleep 0.3; i=0; while [ $i -lt 60000 ]; do echo $i-0123456789; i=$((i+1)); done; sleep 600"
-    )
+    script = "read -r go; i=0; while [ $i -lt 60000 ]; do echo $i-0123456789; i=$((i+1)); done; sleep 600"
+    uid = await node.pod("p", script, container={"stdin": True})
     stalled = await node.streams.attach(uid, "main", OUT)
-    reader = await node.streams.attach(uid, "main", OUT)
+    reader = await node.streams.attach(uid, "main", BOTH)
+    await reader.send(b"\0go\n")
     found = await read_until(reader, b"59999-0123456789\n")
     assert found.count(b"\n") >= 59000
     stalled.close()
