@@ -124,7 +124,6 @@ SAMPLES: Mapping[str, tuple[Any, Any]] = {
     "podReplacementPolicy": ("Failed", "TerminatingOrFailed"),
     "progressDeadlineSeconds": (60, 600),
     "whenScaled": ("Delete", "Retain"),
-    "maxSurge": ("10%", 0),
     "spec.externalIPs": (["192.0.2.1"], []),
     "spec.type": ("LoadBalancer", "NodePort"),
     "provisioner": ("csi.example.com", "kubernetes.io/no-provisioner"),

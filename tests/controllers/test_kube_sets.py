@@ -16,7 +16,7 @@ from strato.api.core.pod import PodStatus
 from strato.api.meta import Condition, ObjectMeta
 from strato.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from strato.api.quotas import counts_pod
-from strato.controllers.kube.daemonsets import fits
+from strato.controllers.kube.daemonsetplan import DaemonSetPlan, Rollout, fits
 from strato.controllers.kube.disruptions import desired_healthy
 from strato.controllers.kube.revisions import REVISION_LABEL, revision_hash
 from strato.controllers.kube.statefulsets import Slot, plan
@@ -184,6 +184,41 @@ CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 )
 def test_fits(pod: PodSpec, on: Node, wanted: tuple[bool, bool]) -> None:
     assert fits(pod, on) == wanted
+
+
+def daemon(name: str) -> Pod:
+    """Return a daemon: "o" or "n" (old, new), "+" where it works, and a number that tells it from others there."""
+    meta = ObjectMeta(name=name, uid=name, labels={REVISION_LABEL: "new" if name[0] == "n" else "old"})
+    return Pod(metadata=meta)
+
+
+@pytest.mark.parametrize(
+    ("pods", "surge", "unavailable", "deleted", "made"),
+    [
+        pytest.param("o+1 / o+2", 1, 0, "", "a", id="one new pod beside an old one at a time"),
+        pytest.param("o+1 / o+2", 2, 0, "", "ab", id="as many as may be"),
+        pytest.param("o1 / o+2", 1, 0, "", "ab", id="an old pod that does not work counts for nothing"),
+        pytest.param("o+1 n1 / o+2", 1, 0, "", "", id="until the new one works"),
+        pytest.param("o+1 n+1 / o+2", 1, 0, "o+1", "b", id="then the old one goes, and the next comes"),
+        pytest.param("n+1 / n2", 1, 0, "", "", id="all are new"),
+        pytest.param("o+1 o+3 / o+2", 1, 0, "", "", id="what is too many goes first"),
+        pytest.param("o+1 / / x: o+3", 1, 0, "", "a", id="where it should not run it waits for others"),
+        pytest.param("n+1 / n+2 / x: o+3", 1, 0, "o+3", "", id="and goes when they work"),
+        pytest.param("n1 / n2 / x: o3", 1, 0, "o3", "", id="or at once where it does not work"),
+        pytest.param("o+1 / o+2", 0, 1, "o+1", "", id="without a surge an old one goes first"),
+        pytest.param("o1 / o+2", 0, 1, "o1", "", id="one that does not work before others"),
+        pytest.param("n1 / o+2", 0, 1, "", "", id="and none while a new one does not work"),
+    ],
+)
+def test_old_daemons_are_replaced(pods: str, surge: int, unavailable: int, deleted: str, made: str) -> None:
+    here: dict[str, list[Pod]] = {}
+    for node_name, text in zip("abx", pods.split("/"), strict=False):
+        if names := text.replace("x:", "").split():
+            here[node_name] = [daemon(name) for name in names]
+    rollout = Rollout("new", surge, unavailable, lambda pod: "+" in pod.metadata.name)
+    steps = rollout.plan(DaemonSetPlan(desired=2, suitable={"a", "b"}), here)
+    assert [pod.metadata.name for pod in steps.delete] == deleted.split()
+    assert steps.create == list(made)
 
 
 async def add_node(world: World, name: str, **labels: str) -> None:
@@ -359,6 +394,30 @@ def test_a_revision_is_named_as_kubernetes_names_it() -> None:
     """What Go makes of the same: FNV-1 of the JSON as it writes it, in letters that make no words."""
     assert revision_hash({"spec": {"template": {"$patch": "replace"}}}) == "5c7586484"
     assert revision_hash({"spec": {"a": "<&>é"}}) == "7fc88f7bb6"
+
+
+def test_a_surge_leaves_no_node_without_a_daemon_that_works() -> None:
+    async def scenario(world: World) -> None:
+        for name in ("n1", "n2", "n3"):
+            await add_node(world, name)
+        strategy = {"rollingUpdate": {"maxSurge": "50%", "maxUnavailable": 0}}
+        await world.cluster.create(catalog.DAEMONSET, workload("DaemonSet", updateStrategy=strategy), "default")
+        await world.settle(5)
+        new = {"spec": {"template": template(image="new")}}
+        await world.cluster.patch(catalog.DAEMONSET, "s", "default", new)
+        most, images = 0, {"i"}
+        for _ in range(400):
+            await world.settle(0.1)
+            pods = (await world.pods()).values()
+            assert {pod.spec.node_name for pod in pods if pod.is_ready} >= {"n1", "n2", "n3"}
+            most = max(most, len(pods))
+            images = {pod.spec.containers[0].image for pod in pods}
+        assert 3 < most <= 5
+        assert (images, len(pods)) == ({"new"}, 3)
+        seen = await world.cluster.get(DaemonSet, "s", "default")
+        assert (seen.status.number_ready, seen.status.updated_number_scheduled) == (3, 3)
+
+    play(scenario, enabled=("kube-daemonset-controller",))
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])

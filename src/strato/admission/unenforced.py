@@ -102,19 +102,7 @@ FIELDS: Final[Mapping[Kind, Tree]] = {
     catalog.REPLICASET: {"spec": {"template": _TEMPLATE}},
     catalog.REPLICATIONCONTROLLER: {"spec": {"template": _TEMPLATE}},
     catalog.STATEFULSET: {"spec": {"template": _TEMPLATE}},
-    catalog.DAEMONSET: {
-        "spec": {
-            "template": _TEMPLATE,
-            "updateStrategy": {
-                "rollingUpdate": {
-                    "maxSurge": Field(
-                        "old pods go before new ones come: maxUnavailable counts",
-                        lambda value: value not in (0, "0", "0%"),
-                    )
-                }
-            },
-        }
-    },
+    catalog.DAEMONSET: {"spec": {"template": _TEMPLATE}},
     catalog.JOB: {"spec": _JOB},
     catalog.CRONJOB: {"spec": {"jobTemplate": {"spec": _JOB}}},
     catalog.VCJOB: {"spec": _VCJOB},

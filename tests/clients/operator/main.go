@@ -116,7 +116,7 @@ func until(ctx context.Context, what string, probe func(context.Context) (bool, 
 
 // asked counts the requests of informers by what they ask for.
 type asked struct {
-	streamed, protobuf atomic.Int64
+	streamed, protobuf, answered, watched atomic.Int64
 }
 
 func (a *asked) wrap(next http.RoundTripper) http.RoundTripper {
@@ -127,7 +127,18 @@ func (a *asked) wrap(next http.RoundTripper) http.RoundTripper {
 		if request.Method == http.MethodPost && request.Header.Get("Content-Type") == "application/vnd.kubernetes.protobuf" {
 			a.protobuf.Add(1)
 		}
-		return next.RoundTrip(request)
+		answer, err := next.RoundTrip(request)
+		if err == nil {
+			switch answer.Header.Get("Content-Type") {
+			case "application/vnd.kubernetes.protobuf":
+				a.answered.Add(1)
+			case "application/vnd.kubernetes.protobuf;stream=watch":
+				a.watched.Add(1)
+			default:
+				err = fmt.Errorf("%s %s was answered as %s", request.Method, request.URL, answer.Header.Get("Content-Type"))
+			}
+		}
+		return answer, err
 	})
 }
 
@@ -206,6 +217,10 @@ func informs(ctx context.Context, config *rest.Config, namespace string) {
 		check(fmt.Errorf("all was sent as JSON"), "objects are sent as protobuf")
 	}
 	fmt.Println("ok objects are sent as protobuf")
+	if count.answered.Load() < 3 || count.watched.Load() < 2 {
+		check(fmt.Errorf("%d answers, %d watches", count.answered.Load(), count.watched.Load()), "answers are protobuf")
+	}
+	fmt.Println("ok answers are protobuf")
 }
 
 func main() {

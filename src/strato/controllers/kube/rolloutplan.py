@@ -35,14 +35,15 @@ class Scale:
 
 def resolve_bounds(replicas: int, surge: int | str | None, unavailable: int | str | None) -> tuple[int, int]:
     """Return maxSurge (rounded up) and maxUnavailable (rounded down) in pods; at least one of them is positive."""
-    most = _portion("25%" if surge is None else surge, replicas, up=True)
-    least = _portion("25%" if unavailable is None else unavailable, replicas, up=False)
+    most = portion("25%" if surge is None else surge, replicas, up=True)
+    least = portion("25%" if unavailable is None else unavailable, replicas, up=False)
     if most == 0 and least == 0:
         least = 1
     return most, min(least, replicas)
 
 
-def _portion(value: int | str, whole: int, *, up: bool) -> int:
+def portion(value: int | str, whole: int, *, up: bool) -> int:
+    """Return a number of pods, or a percentage of them rounded up or down, in pods."""
     if isinstance(value, int):
         return value
     exact = whole * int(value.rstrip("%") or 0) / 100
