@@ -1,7 +1,8 @@
 """Run the tests on every Python that the project supports and this machine has: make test-pythons.
 
 The versions are those of the classifiers; interpreters are looked for on PATH and where pyenv and uv keep theirs. Each
-gets an environment of its own in ``.pythons/``. Tests that search at random or compile for long are left to `make$
+gets an environment of its own in ``.pythons/``. All run at once; what a run printed follows when it ends. Tests that
+search at random or compile for long, and those of rooms where versions do not differ, are left to ``make test``,
 which runs all on one interpreter; ``--whole`` runs them here too. The last lines say which versions ran.
 """
 
@@ -17,6 +18,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -24,8 +26,8 @@ PLACES = ROOT / ".pythons"
 MANAGED = (("~/.pyenv/versions", "{version}.*/bin"), ("~/.local/share/uv/python", "cpython-{version}.*/bin"))
 _SAY = "import sys, venv, ensurepip; print(f'{sys.version_info.major}.{sys.version_info.minor}')"
 SLICE = (
-    *("tests/api", "tests/http", "tests/client", "tests/server", "tests/cli", "tests/node"),
-    *("tests/scheduler/placement", "tests/scheduler/plugins", "tests/controllers"),
+    *("tests/api", "tests/http", "tests/client", "tests/cli", "tests/node"),
+    *("tests/scheduler/placement", "tests/scheduler/plugins"),
     *("tests/test_lru.py", "tests/test_messages.py"),
 )
 """Where Python's own versions differ: syntax trees, asyncio, TLS, processes, numba, messages of the library."""
@@ -77,18 +79,24 @@ def prepare(version: str, program: str) -> Path:
     return python
 
 
-def run(python: Path, tests: list[str], seconds: float) -> str:
-    """Run tests; return what came of it."""
+def run(python: Path, tests: list[str], seconds: float) -> tuple[str, str]:
+    """Run tests; return what came of it, and what they printed."""
     began = time.monotonic()
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     # Not the folder that pytest's other runs on this machine clear up, but one of /tmp, which pods have of their own.
     with tempfile.TemporaryDirectory(prefix="strato-pythons-", ignore_cleanup_errors=True) as scratch:
         command += ["--basetemp", str(Path(scratch) / "pytest")]
-        try:
-            done = subprocess.run(command, cwd=ROOT, check=False, timeout=seconds if seconds < float("inf") else None)
-        except subprocess.TimeoutExpired:
-            return f"stopped after {seconds:.0f} s: no time is left"
-    return ("passed" if done.returncode == 0 else "FAILED") + f" in {time.monotonic() - began:.0f} s"
+        with tempfile.TemporaryFile("w+") as printed:
+            try:
+                limit = seconds if seconds < float("inf") else None
+                code = subprocess.run(command, cwd=ROOT, check=False, timeout=limit, stdout=printed).returncode
+            except subprocess.TimeoutExpired:
+                code = None
+            printed.seek(0)
+            text = printed.read()
+    if code is None:
+        return f"stopped after {seconds:.0f} s: no time is left", text
+    return ("passed" if code == 0 else "FAILED") + f" in {time.monotonic() - began:.0f} s", text
 
 
 def main(arguments: list[str]) -> int:
@@ -103,19 +111,20 @@ def main(arguments: list[str]) -> int:
     deadline = time.monotonic() + options.seconds
     tests = options.tests or ([] if options.whole else [*SLICE, "-m", MARKS])
     outcome: dict[str, str] = {}
-    for version in options.only or supported():
-        if version == here and not options.only:
-            outcome[version] = "run by make test"
-            continue
-        program = interpreter(version)
-        if not program:
-            outcome[version] = "skipped: not installed"
-            continue
-        if time.monotonic() > deadline:
-            outcome[version] = "skipped: no time is left"
-            continue
-        print(f"\n=== Python {version} ({program})", flush=True)
-        outcome[version] = run(prepare(version, program), tests, deadline - time.monotonic())
+    runs: dict[str, Future[tuple[str, str]]] = {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for version in options.only or supported():
+            outcome[version] = ""
+            if version == here and not options.only:
+                outcome[version] = "run by make test"
+            elif not (program := interpreter(version)):
+                outcome[version] = "skipped: not installed"
+            else:
+                print(f"Python {version} ({program}): tests begin", flush=True)
+                runs[version] = pool.submit(run, prepare(version, program), tests, deadline - time.monotonic())
+    for version, done in runs.items():
+        outcome[version], printed = done.result()
+        print(f"\n=== Python {version}\n{printed}", flush=True)
     print("\nPython   outcome")
     print("\n".join(f"{version:<8} {text}" for version, text in outcome.items()))
     return int(any(text.startswith("FAILED") for text in outcome.values()))

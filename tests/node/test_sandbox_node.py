@@ -329,6 +329,7 @@ async def test_limits_are_in_the_groups_of_a_running_container_and_go_with_the_p
             "pids.max": str(PROCESSES),
         },
         "cpu": {"cpu.cfs_quota_us": "50000", "cpu.shares": "256"},
+        "cpuacct": {},  # holds no limits
         "memory": {"memory.limit_in_bytes": "67108864"},
         "pids": {"pids.max": str(PROCESSES)},
     }
