@@ -183,8 +183,8 @@ def test_no_pod_waits_for_an_answer_and_only_ours_are_sent() -> None:
     by_name = {body["metadata"]["name"]: body["webhooks"][0] for body in bodies}
     assert len(by_name) == len(SERVICES)
     for name, webhook in by_name.items():
-        about_pods = "-pods-" in name
-        assert webhook["failurePolicy"] == ("Ignore" if about_pods else "Fail")
+        never_waits = "-pods-" in name or "-nodes-" in name
+        assert webhook["failurePolicy"] == ("Ignore" if never_waits else "Fail")
         assert all(rule["apiGroups"] != ["*"] and rule["resources"] != ["*"] for rule in webhook["rules"])
         cluster_scoped = "queues" in name or "hypernodes" in name
         assert ("namespaceSelector" not in webhook) == cluster_scoped

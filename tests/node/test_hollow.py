@@ -11,7 +11,7 @@ import pytest
 
 from strato.api.core import Pod
 from strato.clock import VirtualClock, run_virtual
-from strato.node.hollow import HollowNodes
+from strato.node.hollow import HollowNodes, HollowOffer
 from strato.node.runplan import EXIT_CODE, FAILURE_PROBABILITY, RUN_SECONDS, STOP_SECONDS
 from strato.node.starttemplates import StartTemplate, StartTemplates
 from tests.node.fake_api import FakeApi
@@ -47,7 +47,8 @@ def test_registers_nodes_as_a_kubelet_does() -> None:
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
         await clock.sleep(0.1)  # the leases follow
 
-    api = play(story, capacity={"cpu": "4", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": "8"}, labels={"zone": "a"})
+    capacity = {"cpu": "4", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": "8"}
+    api = play(story, offer=HollowOffer(capacity=capacity, labels={"zone": "a"}))
     node = api.objects["/api/v1/nodes/hollow-1"]
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "hollow-1"
     assert node["metadata"]["labels"]["zone"] == "a"

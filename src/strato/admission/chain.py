@@ -13,6 +13,7 @@ from strato.admission import (
     jobs,
     kube,
     limitranges,
+    nodes,
     podgroups,
     podresize,
     pods,
@@ -38,6 +39,8 @@ ALL_WEBHOOKS = (
     "/hypernodes/validate",
     "/jobflows/validate",
     "/cronjobs/validate",
+    "/nodes/mutate",
+    "/nodes/validate",
     *trainingjobs.SERVICES,
 )
 """Paths of the services, as ``--enabled-admission`` names them."""
@@ -251,6 +254,10 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
         add(validations, catalog.JOBFLOW, (create, update), jobflows.validate)
     if "/cronjobs/validate" in on:
         add(validations, catalog.VCCRONJOB, (create, update), cronjobs.validate)
+    if "/nodes/mutate" in on:
+        add(mutations, catalog.NODE, (f"{update}/status",), nodes.amplify)
+    if "/nodes/validate" in on:
+        add(validations, catalog.NODE, (create, update, f"{update}/status"), nodes.validate)
     for path, framework in trainingjobs.SERVICES.items():
         if path in on:
             add(validations, framework.kind, (create, update), trainingjobs.validate)

@@ -7,10 +7,20 @@ from typing import Any, TypeVar
 
 import click
 
+from strato.api.amplification import MAX_FACTOR, MIN_FACTOR
 from strato.cli.imageoptions import image_options
 from strato.cli.quantities import QUANTITY
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+overcommit_option = click.option(
+    "--cpu-overcommit-factor",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(MIN_FACTOR, MAX_FACTOR),
+    help="Offer so many times the cpus that nodes have; an annotation of a node may say otherwise.",
+)
 
 
 def machine_options(command: F) -> F:
@@ -25,6 +35,7 @@ def machine_options(command: F) -> F:
         click.option(
             "--node-memory", default="", type=QUANTITY, help="Memory this machine's node offers instead of its own."
         ),
+        overcommit_option,
         image_options,
         click.option(
             "--pod-network",

@@ -16,6 +16,7 @@ from strato.controllers.trainingoptions import PodOptions
 from strato.metrics import Registry
 
 _TOPOLOGY = Key("volcano-system", "volcano-controller-configmap")
+_OVERCOMMIT = Key("volcano-system", "strato-cpu-overcommit")
 _SHARDING = Key("volcano-system", "volcano-sharding-configmap")
 
 
@@ -31,6 +32,8 @@ class ControllerSettings:
     """Where the HyperNode controller reads what to discover."""
     sharding_configmap: Key = _SHARDING
     """Where the sharding controller reads its configuration."""
+    overcommit_configmap: Key = _OVERCOMMIT
+    """Where the controller of CPU overcommit reads factors and the table of processors."""
     scheduler_configs: tuple[str, ...] = (
         "volcano:volcano:0.0:0.6:false:2:100",
         "agent-scheduler:agent:0.7:1.0:true:2:100",

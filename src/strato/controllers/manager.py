@@ -23,6 +23,7 @@ from strato.controllers.gc import JobGarbageCollector
 from strato.controllers.job import JobController
 from strato.controllers.kube.registry import KUBE
 from strato.controllers.mail import MailController
+from strato.controllers.overcommit import CpuOvercommitController
 from strato.controllers.podgroup import PodGroupController
 from strato.controllers.queue import QueueController
 from strato.controllers.reconcile import Controller, Factory
@@ -54,6 +55,7 @@ VOLCANO: Mapping[str, Factory] = {
     "colocation-config-controller": ColocationController,
     "sharding-controller": ShardingController,
     "mail-controller": MailController,
+    "cpu-overcommit-controller": CpuOvercommitController,
     **{adapter.framework.controller: _training(adapter) for adapter in ADAPTERS.values()},
 }
 """Volcano's controllers by name, and ours for any cluster."""

@@ -12,6 +12,7 @@ import ipaddress
 import logging
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from strato.api.core import Node, Pod
 from strato.client.cluster import Cluster
@@ -34,6 +35,18 @@ _AT_ONCE = 64
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HollowOffer:
+    """What a hollow node shows of itself in the API."""
+
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    """Resource name → quantity, beside what every hollow node has (`CAPACITY`)."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Beside what a kubelet sets."""
+    cpu_overcommit_factor: float = 1.0
+    """By which its cpu is amplified. Range [1, 10]."""
+
+
 class HollowNodes:
     """A number of hollow nodes in one object.
 
@@ -41,8 +54,7 @@ class HollowNodes:
         informers: Shared informers; None makes and runs an own one.
         rng: Draws failures (annotation ``strato.dev/failure-probability``).
         names: Of the nodes.
-        capacity: Of each node, resource name → quantity, beside what every hollow node has (`CAPACITY`).
-        labels: Of every node, beside what a kubelet sets.
+        offer: What each of them offers.
         max_lease_rate: Lease renewals per second of all nodes together; 0 writes each lease once (`Heartbeats`).
     """
 
@@ -54,8 +66,7 @@ class HollowNodes:
         rng: random.Random,
         *,
         names: Sequence[str],
-        capacity: Mapping[str, str] | None = None,
-        labels: Mapping[str, str] | None = None,
+        offer: HollowOffer | None = None,
         max_lease_rate: float = 100.0,
     ) -> None:
         self._cluster = cluster
@@ -68,12 +79,14 @@ class HollowNodes:
         )
         self._node_informer = Informer(cluster, Node, clock, rng) if informers is None else informers.informer(Node)
         self._clock = clock
-        all_labels = {"node.kubernetes.io/instance-type": "hollow", **(labels or {})}
+        offer = offer if offer is not None else HollowOffer()
+        all_labels = {"node.kubernetes.io/instance-type": "hollow", **offer.labels}
         self._facts = {
             name: NodeFacts(
                 name=name,
                 address=str(ipaddress.IPv4Address(_FIRST_HOST + index)),
-                capacity={**CAPACITY, **(capacity or {})},
+                capacity={**CAPACITY, **offer.capacity},
+                cpu_overcommit_factor=offer.cpu_overcommit_factor,
                 labels=all_labels,
                 message="hollow node is posting ready status",
             )

@@ -1,7 +1,8 @@
-"""Keeps the Node objects of running nodes up to date: a condition that differs in the API is reported again.
+"""Keeps the Node objects of running nodes up to date: what differs in the API is reported again.
 
 A node that was paused for longer than its lease (a laptop's lid, SIGSTOP) finds itself marked Unknown, and one whose
-object somebody deleted finds itself gone. The watch says so, and the node registers or reports its status anew.
+object somebody deleted finds itself gone. The watch says so, and the node registers or reports its status anew. So it
+does when its cpu is to be amplified otherwise (`strato.api.amplification`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Final
 
+from strato.api.amplification import RATIO, RAW, amounts_changed
 from strato.api.core import Node
 from strato.api.meta import Key
 from strato.client.cluster import Cluster
@@ -16,7 +18,7 @@ from strato.client.informer import Change, Informer
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import Clock
 from strato.errors import NotFound
-from strato.node.registration import NodeFacts, condition_statuses, register_node, report_node
+from strato.node.registration import NodeFacts, condition_statuses, published_of, register_node, report_node
 
 _WORKERS: Final = 8
 _INTERVAL_SECONDS: Final = 5.0
@@ -95,7 +97,7 @@ class NodeSync:
             self._uids[name] = await register_node(self._cluster, facts, now)
         else:
             try:
-                await report_node(self._cluster, facts, now, node.status.conditions)
+                await report_node(self._cluster, facts, now, node)
             except NotFound:
                 return None  # its deletion is the next event
         if node is None or _status(node, "Ready") != "True":
@@ -103,11 +105,20 @@ class NodeSync:
         return None
 
     def _differs(self, node: Node) -> bool:
-        """Return whether a condition that the node reports has another status in the API."""
-        return any(
-            _status(node, kind) != status
-            for kind, status in condition_statuses(self._facts[node.metadata.name]).items()
+        """Return whether the API has another status of a condition than the node reports, or other amounts."""
+        facts = self._facts[node.metadata.name]
+        return any(_status(node, kind) != status for kind, status in condition_statuses(facts).items()) or (
+            _offers_differ(facts, node)
         )
+
+
+def _offers_differ(facts: NodeFacts, node: Node) -> bool:
+    """Return whether what is amplified in the API is not what the node is to offer; most nodes have no ratios."""
+    annotations = node.metadata.annotations
+    if not annotations or (RATIO not in annotations and RAW not in annotations):
+        return False
+    offer = published_of(facts, node)
+    return annotations.get(RAW) != offer.raw or amounts_changed(node.status.allocatable, offer.allocatable)
 
 
 def _status(node: Node, kind: str) -> str:

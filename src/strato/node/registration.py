@@ -7,8 +7,9 @@ import platform
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from strato.api import catalog
-from strato.api.core import NodeCondition
+from strato.api import amplification, catalog
+from strato.api.amplification import Published
+from strato.api.core import Node, NodeCondition
 from strato.api.meta import Json
 from strato.client.cluster import Cluster, PatchType
 from strato.errors import AlreadyExists, NotFound
@@ -34,7 +35,9 @@ class NodeFacts:
     address: str
     """Its InternalIP."""
     capacity: Mapping[str, str]
-    """Resource name → quantity; also the allocatable amounts."""
+    """Resource name → quantity; also the allocatable amounts, but for what is amplified."""
+    cpu_overcommit_factor: float = 1.0
+    """What the node was started with; the annotations of its object may say otherwise later."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """In addition to the ones every node carries."""
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -68,16 +71,50 @@ def node_body(facts: NodeFacts, now: float) -> Json:
         "kind": "Node",
         "metadata": {"name": facts.name, "labels": labels},
         "spec": {},
-        "status": node_status(facts, now),
+        "status": node_status(facts, first_published(facts).allocatable, now),
     }
-    if facts.annotations:
-        body["metadata"]["annotations"] = dict(facts.annotations)
+    annotations = {**facts.annotations, **_overcommit(facts), **_raw(first_published(facts))}
+    if annotations:
+        body["metadata"]["annotations"] = annotations
     if facts.taints:
         body["spec"]["taints"] = [dict(taint) for taint in facts.taints]
     return body
 
 
-def node_status(facts: NodeFacts, now: float, known: Sequence[NodeCondition] = ()) -> Json:
+def first_published(facts: NodeFacts) -> Published:
+    """Return what a node offers by the factor that it was started with."""
+    factor = facts.cpu_overcommit_factor
+    return amplification.published(facts.capacity, {"cpu": amplification.written_ratio(factor)} if factor > 1 else {})
+
+
+def published_of(facts: NodeFacts, node: Node) -> Published:
+    """Return what a node is to offer by the annotations of its object; ratios that cannot be read count as none."""
+    try:
+        ratios = amplification.read_ratios(node.metadata.annotation(amplification.RATIO))
+    except amplification.InvalidFactor:  # who wrote it is told by the controller
+        ratios = {}
+    return amplification.published(facts.capacity, ratios)
+
+
+def _overcommit(facts: NodeFacts) -> dict[str, str]:
+    """Return the annotations of the factor that a node was started with."""
+    factor = facts.cpu_overcommit_factor
+    if factor <= 1:
+        return {}
+    return {
+        amplification.STARTED_WITH: f"{factor:g}",
+        amplification.RATIO: amplification.ratios_text({"cpu": factor}),
+        amplification.SOURCE: amplification.STARTED_WITH,
+    }
+
+
+def _raw(offer: Published) -> dict[str, str]:
+    return {amplification.RAW: offer.raw} if offer.raw is not None else {}
+
+
+def node_status(
+    facts: NodeFacts, allocatable: Mapping[str, str], now: float, known: Sequence[NodeCondition] = ()
+) -> Json:
     """Return ``status`` of a node that works, whose conditions the API knows as they were."""
     info = {
         "architecture": machine_architecture(),
@@ -94,7 +131,7 @@ def node_status(facts: NodeFacts, now: float, known: Sequence[NodeCondition] = (
     }
     return {
         "capacity": dict(facts.capacity),
-        "allocatable": dict(facts.capacity),
+        "allocatable": dict(allocatable),
         "conditions": node_conditions(facts, now, known),
         "addresses": [{"type": "InternalIP", "address": facts.address}, {"type": "Hostname", "address": facts.name}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.kubelet_port}},
@@ -151,22 +188,32 @@ async def register_node(cluster: Cluster, facts: NodeFacts, now: float) -> str:
     try:
         created = await cluster.create(catalog.NODE, body)
     except AlreadyExists:
-        gone = dict.fromkeys(facts.outdated)
-        metadata = {"labels": {**gone, **body["metadata"]["labels"]}, "annotations": dict(facts.annotations)}
-        await cluster.patch(catalog.NODE, facts.name, "", {"metadata": metadata}, patch_type=PatchType.MERGE)
-        created = await report_node(cluster, facts, now)
+        known = await cluster.get(Node, facts.name)
+        annotations: dict[str, str | None] = {**facts.annotations, amplification.STARTED_WITH: None}
+        annotations |= _overcommit(facts)
+        if amplification.cpu_ratio(known) > facts.cpu_overcommit_factor:  # the controller lowers it as pods leave
+            for key in (amplification.RATIO, amplification.SOURCE):
+                annotations.pop(key, None)
+        labels = {**dict.fromkeys(facts.outdated), **body["metadata"]["labels"]}
+        metadata = {"labels": labels, "annotations": annotations}
+        patch = {"metadata": metadata}
+        known = await cluster.patch(Node, facts.name, "", patch, patch_type=PatchType.MERGE)
+        created = await report_node(cluster, facts, now, known)
     return str(created["metadata"]["uid"])
 
 
-async def report_node(cluster: Cluster, facts: NodeFacts, now: float, known: Sequence[NodeCondition] = ()) -> Json:
-    """Write the whole status of a Node that exists, with the conditions that are known of it; return the object.
+async def report_node(cluster: Cluster, facts: NodeFacts, now: float, known: Node) -> Json:
+    """Write the whole status of a Node, which exists and is known as it is now; return the object.
 
     Raises:
         ApiError: What the API answered.
     """
-    status, gone = node_status(facts, now, known), dict.fromkeys(facts.outdated)
+    offer = published_of(facts, known)
+    status, gone = node_status(facts, offer.allocatable, now, known.status.conditions), dict.fromkeys(facts.outdated)
     amounts = {name: {**gone, **status[name]} for name in ("capacity", "allocatable")}
-    body = {"status": {**status, **amounts}}
+    body: Json = {"status": {**status, **amounts}}
+    if known.metadata.annotation(amplification.RAW) != (offer.raw or ""):
+        body["metadata"] = {"annotations": {amplification.RAW: offer.raw}}
     return await cluster.patch(catalog.NODE, facts.name, "", body, patch_type=PatchType.STRATEGIC, subresource="status")
 
 

@@ -21,7 +21,7 @@ from strato.client.local import LocalCluster
 from strato.clock import Clock
 from strato.controllers.manager import DEFAULT, ControllerManager
 from strato.errors import AlreadyExists, InvariantError, StratoError
-from strato.node.hollow import HollowNodes
+from strato.node.hollow import HollowNodes, HollowOffer
 from strato.scheduler.cache.shards import NONE
 from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions
@@ -100,7 +100,7 @@ class SimulatedCluster:
                 self.clock,
                 _child(self._random),
                 names=[f"{'node' if number == 0 else f'node-{_letter(number)}'}-{i}" for i in range(shape.count)],
-                capacity=shape.resources,
+                offer=HollowOffer(capacity=shape.resources),
                 max_lease_rate=self.options.max_lease_rate,
             )
             for number, shape in enumerate(self.options.nodes)

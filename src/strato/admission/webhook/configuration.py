@@ -1,8 +1,8 @@
 """The webhook configurations: which requests a cluster sends us, and what it does when we do not answer.
 
 Requests about kinds of ours wait for an answer (``failurePolicy: Fail``, as in Volcano's chart). Requests about pods
-never do, and only pods that a rule of ours could refuse are sent at all. Updates that leave ``spec`` and the
-annotations of ours alone are not sent either: finalizers can be taken off while the webhook is down.
+and nodes never do, and only those that a rule of ours could change or refuse are sent at all. Updates that leave
+``spec`` and the annotations of ours alone are not sent either: finalizers can be taken off while the webhook is down.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from strato.admission.queues import HIERARCHY, WEIGHTS
 from strato.admission.request import Operation
 from strato.admission.webhook.services import SERVICES, Service
 from strato.api import catalog
+from strato.api.amplification import RATIO, RAW
 from strato.api.meta import Json
-
-TIMEOUT_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +79,14 @@ def _configuration(service: Service, hooks: Hooks, endpoint: Endpoint, ca_bundle
                 "operations": [operation.value for operation in service.operations],
                 "apiGroups": [kind.group],
                 "apiVersions": [kind.version],
-                "resources": [kind.plural],
+                "resources": [f"{kind.plural}/{service.subresource}" if service.subresource else kind.plural],
                 "scope": "Namespaced" if kind.namespaced else "Cluster",
             }
         ],
-        "failurePolicy": "Ignore" if kind is catalog.POD else hooks.failure_policy,
+        "failurePolicy": "Ignore" if kind in (catalog.POD, catalog.NODE) else hooks.failure_policy,
         "matchPolicy": "Equivalent",
         "sideEffects": "None",
-        "timeoutSeconds": TIMEOUT_SECONDS,
+        "timeoutSeconds": service.timeout_seconds,
         "admissionReviewVersions": ["v1"],
     }
     if kind.namespaced and hooks.excluded_namespaces:
@@ -124,6 +123,17 @@ def _conditions(service: Service, hooks: Hooks) -> dict[str, str]:
     if service.path == "/podgroups/mutate":  # a namespace says only where groups go that name no queue of their own
         unnamed = "!has(object.spec) || !has(object.spec.queue)"
         return {"names-no-queue-of-its-own": f'{unnamed} || object.spec.queue == "default"'}
+    if service.path == "/nodes/mutate":  # kubelets write every ten seconds
+        annotated = f"has(object.metadata.annotations) && ({_any_of((RATIO, RAW), 'object')})"
+        return {"is-amplified": annotated}
+    if service.path == "/nodes/validate":
+        metadata = ("annotations", "labels")
+        stays = " && ".join(
+            f"has(object.metadata.{one}) == has(oldObject.metadata.{one}) && "
+            f"(!has(object.metadata.{one}) || object.metadata.{one} == oldObject.metadata.{one})"
+            for one in metadata
+        )
+        return {"changes-what-is-judged": f'request.operation != "UPDATE" || !({stays})'}
     if Operation.UPDATE not in service.operations:
         return {}
     changed = "has(object.spec) != has(oldObject.spec) || (has(object.spec) && object.spec != oldObject.spec)"

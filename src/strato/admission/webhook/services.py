@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from strato.admission import trainingjobs
+from strato.admission import nodes, trainingjobs
 from strato.admission.request import Operation
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -22,6 +22,8 @@ class Service:
     webhook: str
     kind: Kind
     operations: tuple[Operation, ...]
+    subresource: str = ""
+    timeout_seconds: int = 10
 
     @property
     def mutates(self) -> bool:
@@ -48,6 +50,10 @@ SERVICES: dict[str, Service] = {
         Service("/hypernodes/validate", "validatehypernode.volcano.sh", catalog.HYPERNODE, (_CREATE, _UPDATE)),
         Service("/jobflows/validate", "validatejobflow.volcano.sh", catalog.JOBFLOW, (_CREATE, _UPDATE)),
         Service("/cronjobs/validate", "validatecronjob.volcano.sh", catalog.VCCRONJOB, (_CREATE, _UPDATE)),
+        Service(
+            "/nodes/mutate", "mutatenode.strato.dev", catalog.NODE, (_UPDATE,), subresource="status", timeout_seconds=2
+        ),
+        Service("/nodes/validate", nodes.WEBHOOK, catalog.NODE, (_CREATE, _UPDATE), timeout_seconds=2),
         *(
             Service(path, trainingjobs.webhook_of(framework), framework.kind, (_CREATE, _UPDATE))
             for path, framework in trainingjobs.SERVICES.items()

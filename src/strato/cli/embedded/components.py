@@ -130,7 +130,7 @@ def build(
     milestones: list[asyncio.Event] = []
     names: list[str] = []
     if options.hollow_nodes:
-        from strato.node.hollow import HollowNodes
+        from strato.node.hollow import HollowNodes, HollowOffer
 
         hollow = HollowNodes(
             client(bootstrap.HOLLOW_NODES),
@@ -138,8 +138,11 @@ def build(
             clock,
             random,
             names=[f"hollow-{number}" for number in range(options.hollow_nodes)],
-            capacity={"cpu": options.hollow_cpu, "memory": options.hollow_memory},
-            labels={OURS: ""},
+            offer=HollowOffer(
+                capacity={"cpu": options.hollow_cpu, "memory": options.hollow_memory},
+                labels={OURS: ""},
+                cpu_overcommit_factor=options.cpu_overcommit_factor,
+            ),
         )
         names.extend(hollow.names)
         members.append(("hollow nodes", hollow.run))
@@ -183,6 +186,7 @@ def _sandbox_node(
             name=name,
             cpus=options.sandbox_cpus,
             memory=options.sandbox_memory,
+            cpu_overcommit_factor=options.cpu_overcommit_factor,
             gpus=Offer(options.gpus),
             labels={OURS: ""},
         ),

@@ -36,6 +36,8 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_cpus: str
     sandbox_memory: str
     """Quantities; empty is what the machine has."""
+    cpu_overcommit_factor: float = 1.0
+    """Of every node; see ``strato up --help``."""
     images: ImageOptions
     pod_network: str
     """``nat``, ``isolated`` or ``host``; see ``strato up --help``."""

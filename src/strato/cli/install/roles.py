@@ -68,7 +68,8 @@ def controller_rules() -> list[Json]:
         _rule(_CRUD, "", "services", "configmaps", "secrets"),
         _rule(("list", "watch"), "", "services"),
         _rule(("get", "create"), "", "persistentvolumeclaims"),
-        _rule(_READ, "", "nodes"),
+        _rule((*_READ, "patch"), "", "nodes"),  # ratios of cpu overcommit
+        _rule(("patch",), "", "nodes/status"),
         _rule(("create", "patch"), "", "events"),
         _rule(_CRUD, "networking.k8s.io", "networkpolicies"),
         _rule(_READ, "scheduling.k8s.io", "priorityclasses"),

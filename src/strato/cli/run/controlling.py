@@ -102,6 +102,7 @@ def controllers_member(
         max_requeue=flags.max_requeue,
         topology_configmap=Key(here, defaults.topology_configmap.name),
         sharding_configmap=Key(flags.sharding_configmap_namespace or here, flags.sharding_configmap),
+        overcommit_configmap=Key(here, defaults.overcommit_configmap.name),
         scheduler_configs=flags.scheduler_configs or defaults.scheduler_configs,
         shard_sync_seconds=flags.shard_sync_seconds,
         shard_on_events=flags.shard_on_events,

@@ -63,6 +63,7 @@ def node(
     name: str,
     cpus: str,
     node_memory: str,
+    cpu_overcommit_factor: float,
     images: ImageOptions,
     pod_network: str,
     pod_users: str,
@@ -91,11 +92,12 @@ def node(
         cluster = connect(ctx)
         members = []  # no lease: every process has nodes of its own
         if count:
-            from strato.node.hollow import HollowNodes
+            from strato.node.hollow import HollowNodes, HollowOffer
 
             names = [f"{prefix}-{number}" for number in range(count)]
             capacity = {"cpu": cpu, "memory": memory}
-            hollow = HollowNodes(cluster, None, clock, random, names=names, capacity=capacity)
+            offered = HollowOffer(capacity=capacity, cpu_overcommit_factor=cpu_overcommit_factor)
+            hollow = HollowNodes(cluster, None, clock, random, names=names, offer=offered)
             members.append(Member(name="hollow nodes", work=hollow.run))
         if sandbox:
             from strato.client.informer import Informers
@@ -112,7 +114,12 @@ def node(
                 informers,
                 data_dir=directory,
                 offer=NodeOffer(
-                    name=node_name, cpus=cpus, memory=node_memory, gpus=Offer(gpus), kubelet_port=kubelet_port
+                    name=node_name,
+                    cpus=cpus,
+                    memory=node_memory,
+                    cpu_overcommit_factor=cpu_overcommit_factor,
+                    gpus=Offer(gpus),
+                    kubelet_port=kubelet_port,
                 ),
                 isolation=PodIsolation(
                     network=PodNetwork(pod_network),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from strato.api.core import Pod
 from strato.client.cluster import Cluster
@@ -39,7 +39,9 @@ class Machine:
         self.host_ip = machine_address()
         self.path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
         """``PATH`` of containers on the machine's own root: this Python's programs, then this process's PATH."""
-        self.allocatable = _capacity(_existing(directory), offer)
+        self.capacity = _capacity(_existing(directory), offer)
+        self.allocatable: Mapping[str, str] = self.capacity
+        """What pods are admitted by: the capacity, its cpu amplified where that is asked for."""
         self.bridge = ""
         """Empty: pods share the machine's network."""
         self.gateway = ""

@@ -23,7 +23,13 @@ from strato.node.heartbeats import Heartbeats
 from strato.node.images.store import ImageStore
 from strato.node.nodesync import NodeSync
 from strato.node.records import record_of
-from strato.node.registration import NodeFacts, pressure_reason, register_node
+from strato.node.registration import (
+    NodeFacts,
+    first_published,
+    pressure_reason,
+    published_of,
+    register_node,
+)
 from strato.node.removal import TreeRemover
 from strato.node.sandbox import linux
 from strato.node.sandbox.allocation import AllocationManager
@@ -189,6 +195,8 @@ class SandboxNode:
             self._evictions.update_conditions()
             facts = self._facts()
             uids = {self.name: await self._register(facts)}
+            self._machine.allocatable = first_published(facts).allocatable
+            self._node_informer.add_handler(partial(self._on_node, facts))
             heartbeats = Heartbeats(self._cluster, self._clock, uids)
             sync = NodeSync(
                 self._cluster,
@@ -263,7 +271,8 @@ class SandboxNode:
         return NodeFacts(
             name=self.name,
             address=self._machine.host_ip,
-            capacity=self._machine.allocatable,
+            capacity=self._machine.capacity,
+            cpu_overcommit_factor=self._offer.cpu_overcommit_factor,
             labels={"node.kubernetes.io/instance-type": "sandbox", **self._setup.gpu_labels, **self._offer.labels},
             info={
                 "bootID": linux.boot_id(),
@@ -285,6 +294,14 @@ class SandboxNode:
             except ApiError as err:
                 _log.warning("registering the node failed and is tried again: node=%s error=%s", self.name, err)
                 await self._clock.sleep(_RETRY_SECONDS)
+
+    def _on_node(self, facts: NodeFacts, change: Change[Node]) -> None:
+        """Admit pods by what the node offers, once its object says how far its cpu is amplified."""
+        if change.new is not None and change.key.name == self.name:
+            offered = published_of(facts, change.new).allocatable
+            if offered != self._machine.allocatable:
+                self._machine.allocatable = offered
+                self._allocations.retry()
 
     def _report_pods(self) -> None:
         for worker in self._workers.values():

@@ -32,6 +32,8 @@ class NodeOffer:
     cpus: str = ""
     memory: str = ""
     """Quantities; empty is what the machine has."""
+    cpu_overcommit_factor: float = 1.0
+    """By which its cpu is amplified. Range [1, 10]."""
     gpus: Offer = Offer.ALL
     gpu_root: str = "/"
     """Where GPUs are looked for; anything but ``/`` is for tests."""

@@ -112,7 +112,7 @@ class MachineSetup:
             self.warnings.append("GPUs are not shared: nobody says how much memory they have")
             return
         machine.gpus, machine.driver = GpuPool(found.gpus, offer), where
-        machine.allocatable = {**machine.allocatable, **offered}
+        machine.allocatable = machine.capacity = {**machine.capacity, **offered}
         self.gpu_labels = labels(found.gpus)
 
 

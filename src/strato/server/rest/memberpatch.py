@@ -121,7 +121,7 @@ def _member(state: State, served: Served, target: ResourcePath) -> bytes:
     if not served.is_stored_as_served or (served.is_custom and served.status is None):
         return b""
     if target.subresource == "status":
-        return b"" if kind in _RULED else STATUS
+        return b"" if kind in _RULED or state.admission.has_rules(kind, "UPDATE/status") else STATUS
     # Without the subresource a status counts as what is wanted, and makes a new generation; not a pod group's.
     is_group = kind is catalog.PODGROUP and not kind.has_status and not target.subresource
     return STATUS if is_group and not state.admission.has_rules(kind, "UPDATE") else b""
