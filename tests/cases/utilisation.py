@@ -14,7 +14,7 @@ from strato.agent.decisions.suppression import SuppressionOptions, choose_cuts
 from strato.agent.decisions.tokens import TokenBucket, capacity_of
 from strato.agent.events import ContainerEvent, Suppression, Workload
 from strato.agent.koordinator import besteffort, bursting, cpusets, evictions
-from tests.cases import adviceruns
+from tests.cases import adviceruns, overcommit
 
 Json = dict[str, Any]
 Check = Callable[[Json], Any]
@@ -320,6 +320,8 @@ CHECKS: dict[str, Check] = {
     "histogram": adviceruns.histogram,
     "container-state": adviceruns.container_state,
     "estimate": adviceruns.estimate,
+    "amplification": overcommit.amplification,
+    "strato/amplify": overcommit.amplify,
     "strato/suppress": _suppress,
     "strato/release": _release,
 }

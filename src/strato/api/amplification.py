@@ -217,20 +217,17 @@ def amplify_status(new: Json, old: Json | None) -> None:
     metadata = new["metadata"]
     annotations = metadata.get("annotations") or {}
     ratios = read_ratios(annotations.get(RATIO))
-    if not ratios:
-        if annotations.pop(RAW, None) is not None:
-            metadata["annotations"] = annotations
+    if not ratios and RAW not in annotations:
         return
     status = new.setdefault("status", {})
     allocatable = status.get("allocatable") or {}
     raw = _raw_amounts(annotations.get(RAW), allocatable, old)
-    for name in AMPLIFIED:
-        ratio = ratios.get(name, _NO_RATIO)
-        if ratio > 1 and name in raw:
-            allocatable[name] = str(amplify_amount(raw[name], name, ratio))
+    for name, amount in raw.items():
+        allocatable[name] = str(amplify_amount(amount, name, ratios.get(name, _NO_RATIO)))
     if allocatable:
         status["allocatable"] = allocatable
-    metadata["annotations"] = {**annotations, RAW: raw_text({name: str(amount) for name, amount in raw.items()})}
+    noted = {RAW: raw_text({name: str(amount) for name, amount in raw.items()})} if ratios else {}
+    metadata["annotations"] = {key: text for key, text in annotations.items() if key != RAW} | noted
 
 
 def _raw_amounts(noted: str | None, incoming: Mapping[str, Number], old: Json | None) -> dict[str, Quantity]:

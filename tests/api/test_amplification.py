@@ -1,0 +1,113 @@
+"""Amplified allocatable amounts, and the annotations that carry ratios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strato.api.amplification import (
+    FACTOR,
+    RATIO,
+    RAW,
+    InvalidFactor,
+    amplified,
+    amplify_status,
+    check_metadata,
+    published,
+    ratios_text,
+    read_factor,
+    written_ratio,
+)
+from strato.api.meta import ObjectMeta
+from strato.api.quantity import milli
+
+Json = dict[str, Any]
+
+
+def node(cpu: str, ratio: float | None = None, raw: str | None = None) -> Json:
+    annotations = {}
+    if ratio is not None:
+        annotations[RATIO] = ratios_text({"cpu": ratio})
+    if raw is not None:
+        annotations[RAW] = f'{{"cpu":"{raw}"}}'
+    return {"metadata": {"annotations": annotations}, "status": {"allocatable": {"cpu": cpu, "memory": "8Gi"}}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cpu", "raw"),
+    [
+        pytest.param(node("4"), node("4", 2), "8", "4", id="the first time everything is raw"),
+        pytest.param(node("8", 2, "4"), node("4", 2, "4"), "8", "4", id="the kubelet writes what it has"),
+        pytest.param(node("8", 2, "4"), node("8", 2, "4"), "8", "4", id="somebody echoes what is stored"),
+        pytest.param(node("8", 2, "4"), node("3", 2, "4"), "6", "3", id="the kubelet has less than before"),
+        pytest.param(node("8", 2, "4"), node("8", 3, "4"), "12", "4", id="another ratio and the old amount"),
+        pytest.param(node("8", 3, "4"), node("12", 3, "4"), "12", "4", id="the amplified amount is not raw"),
+        pytest.param(node("7", 2, "4"), node("8", 2), "8", "4", id="an echo that lost the annotation"),
+        pytest.param(node("8", 2, "4"), node("4", None, "4"), "4", None, id="no ratio any more"),
+        pytest.param(node("8", 2, "4"), node("8", None, "4"), "4", None, id="an echo when there is no ratio any more"),
+        pytest.param(node("8", 2, "4"), node("8", 1, "4"), "4", "4", id="an echo when the ratio is one"),
+    ],
+)
+def test_a_written_status_is_amplified(old: Json, new: Json, cpu: str, raw: str | None) -> None:
+    amplify_status(new, old)
+    assert new["status"]["allocatable"]["cpu"] == cpu
+    assert (RAW in new["metadata"]["annotations"]) == (raw is not None)
+    if raw is not None:
+        assert f'"cpu":"{raw}"' in new["metadata"]["annotations"][RAW]
+    assert new["status"]["allocatable"]["memory"] == "8Gi"
+
+
+@given(st.integers(1, 10**9), st.floats(1, 10), st.integers(1, 10**9))
+def test_amplifying_again_changes_nothing(raw: int, factor: float, other: int) -> None:
+    ratio, stored = written_ratio(factor), node(f"{other}m")
+    for cpu in (f"{raw}m", None, f"{raw}m"):
+        new = node(cpu or stored["status"]["allocatable"]["cpu"], ratio)
+        new["metadata"]["annotations"] |= {RAW: text} if (text := stored["metadata"]["annotations"].get(RAW)) else {}
+        amplify_status(new, stored)
+        assert milli(new["status"]["allocatable"]["cpu"]) == amplified(raw, ratio)
+        stored = new
+
+
+@given(st.integers(0, 10**12), st.floats(0.01, 10), st.floats(0.01, 10))
+def test_amplified_is_never_less_and_grows_with_the_factor(raw: int, low: float, high: float) -> None:
+    low, high = sorted((low, high))
+    assert raw <= amplified(raw, low) <= amplified(raw, high)
+
+
+def test_decimal_factors_are_taken_as_written() -> None:
+    assert amplified(1000, 1.1) == 1100
+    assert amplified(24000, 2.0, 1.0) == 48000
+    assert amplified(32000, 2.0, 1.5) == 96000
+
+
+def test_memory_stays_whole_bytes_and_other_resources_raw() -> None:
+    offer = published({"cpu": "4", "memory": "1001", "pods": "110"}, {"cpu": 1.5, "memory": 1.01, "pods": 2})
+    assert offer.allocatable == {"cpu": "6", "memory": "1012", "pods": "110"}
+    assert offer.raw == '{"cpu":"4","memory":"1001"}'
+
+
+@pytest.mark.parametrize(
+    "value", ["", "two", "0", "-1", "0.5", "10.01", "nan", "inf", None, True, [], "1e999", "9" * 5000]
+)
+def test_a_bad_factor_is_refused_with_its_place(value: object) -> None:
+    with pytest.raises(InvalidFactor, match=r"--here = .*must be a number from 1 to 10, for example 1.5") as caught:
+        read_factor(value, "--here")
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "place"),
+    [
+        ({FACTOR: "zero"}, {}, rf"metadata.labels\[{FACTOR}\] = 'zero'"),
+        ({}, {FACTOR: "0"}, rf"metadata.annotations\[{FACTOR}\] = '0'"),
+        ({}, {RATIO: "[1]"}, rf"metadata.annotations\[{RATIO}\]"),
+        ({}, {RATIO: '{"cpu":0.5}'}, rf"metadata.annotations\[{RATIO}\].cpu = 0.5"),
+        ({}, {RATIO: "{" * 10_000}, "must be a JSON object"),
+    ],
+)
+def test_metadata_of_nodes_is_checked(labels: dict[str, str], annotations: dict[str, str], place: str) -> None:
+    with pytest.raises(InvalidFactor, match=place):
+        check_metadata(ObjectMeta(name="n", labels=labels, annotations=annotations))
