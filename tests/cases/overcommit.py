@@ -1,9 +1,11 @@
-"""Asks what a node offers: the kinds ``amplification`` and ``strato/amplify`` of the utilisation cases."""
+"""Asks what a node offers: ``amplification``, ``strato/amplify`` and ``strato/pools`` of the cases."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+import numpy as np
 
 from strato.api.amplification import (
     RATIO,
@@ -18,6 +20,9 @@ from strato.api.amplification import (
     read_raw,
 )
 from strato.api.quantity import milli
+from strato.scheduler.model.queues import Queue
+from strato.scheduler.model.resources import Dimensions
+from strato.scheduler.plugins.waterfilling import Attributes, Pool, fill_pools
 
 Json = dict[str, Any]
 
@@ -65,3 +70,38 @@ def _webhook(given: Json) -> Json:
 def amplify(given: Json) -> Json:
     """Answer what so many milli-cpu count as."""
     return {"allocatableMilli": amplified(given["rawMilli"], given["overcommit"], given["normalisation"])}
+
+
+def pools(given: Json) -> Json:
+    """Answer what queues deserve of pools, all in one resource."""
+    totals = given["pools"]
+    if not isinstance(totals, dict):
+        totals = {one["name"]: one for one in totals}
+    amounts = {name: one if isinstance(one, int | float) else _pool_amount(one) for name, one in totals.items()}
+    whole = np.array([float(sum(amounts.values())), 0.0, 0.0])
+    zero = np.zeros(3, np.int64)
+    queues = {}
+    for one in given["queues"]:
+        request, cap = one.get("request", 10 * whole[0]), one.get("capability", whole[0])
+        queues[one["name"]] = Attributes(
+            queue=Queue(one["name"], Dimensions()),
+            weight=float(one.get("weight", 1)),
+            guarantee=np.array([float(one.get("guarantee", 0)), 0.0, 0.0]),
+            real_capability=np.minimum(whole, np.array([float(cap), 0.0, 0.0])),
+            request=np.array([float(request), 0.0, 0.0]),
+            inqueue=zero,
+            elastic=zero,
+        )
+    made = [
+        Pool(
+            total=np.array([float(amount), 0.0, 0.0]),
+            members=[one["name"] for one in given["queues"] if name in one.get("pools", amounts)],
+        )
+        for name, amount in amounts.items()
+    ]
+    fill_pools(queues, made)
+    return {"deserved": {name: float(one.deserved[0]) for name, one in queues.items()}}
+
+
+def _pool_amount(one: Json) -> float:
+    return float(one["total"] if "total" in one else one["nodes"] * one.get("perNode", one.get("size", 1)))

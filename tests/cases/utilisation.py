@@ -322,6 +322,7 @@ CHECKS: dict[str, Check] = {
     "estimate": adviceruns.estimate,
     "amplification": overcommit.amplification,
     "strato/amplify": overcommit.amplify,
+    "strato/pools": overcommit.pools,
     "strato/suppress": _suppress,
     "strato/release": _release,
 }

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from strato.scheduler.cache import kinds
+from strato.scheduler.cache.totals import Totals
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.cycle import run_cycle
@@ -133,6 +134,10 @@ def check_invariants(of: World) -> None:
     """No node over capacity in any dimension; sums equal what their parts say."""
     nodes = of.nodes
     assert np.array_equal(nodes.total, nodes.allocatable[: nodes.size].sum(axis=0))
+    fresh = Totals(nodes)
+    fresh.rule = of.totals.rule
+    fresh.foreign = {key: task for key, task in of.tasks.items() if not of.is_ours(task.pod)}
+    assert np.array_equal(of.totals.total, fresh.total)
     for name, row in nodes.row_of.items():
         if not nodes.present[row]:
             continue

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from strato.api import yamltext
+from strato.api.core import Toleration
 from strato.errors import InvalidInput, Problem, nearest, one_line
 from strato.scheduler.actions.preempt import PreemptArgs
+from strato.scheduler.cache.totals import TotalsRule
 from strato.scheduler.cache.usage import METRICS_TYPES
 from strato.scheduler.framework import plugincheck, thirdparty
 from strato.scheduler.framework.arguments import read_arguments
@@ -20,6 +24,9 @@ from strato.scheduler.framework.options import Config, PluginOption
 from strato.scheduler.framework.plugin import TOGGLES, Plugin
 from strato.scheduler.framework.thirdparty import PluginNotLoaded, installed
 from strato.scheduler.registry import ACTIONS, PLUGINS
+
+STRICT_TOTALS: Final = "strict-totals"
+TOTALS_TOLERATIONS: Final = "totals-tolerations"
 
 DEFAULT_TEXT = """\
 actions: "enqueue, allocate, backfill"
@@ -62,6 +69,8 @@ tiers:
   - name: nodeorder
 """
 """The configuration of a scheduler that serves the agent scheduler's pods alone (spec volcano-agent C1)."""
+
+_KEYS = ("actions", "tiers", "configurations", "metrics", STRICT_TOTALS, TOTALS_TOLERATIONS)
 
 
 def parse_config(text: str, where: str = "scheduler configuration", base: Path = Path()) -> Config:
@@ -152,21 +161,20 @@ def config_from(
     problems: list[Problem] = []
     if not isinstance(document, dict):
         raise InvalidInput(where, [Problem("", "the top level is not a mapping; expected keys: actions, tiers")])
-    for key in document:
-        if key not in ("actions", "tiers", "configurations", "metrics"):
-            known = ["actions", "tiers", "configurations", "metrics"]
-            problems.append(Problem(str(key), f"no such key{nearest(str(key), known)}"))
+    unknown = [str(key) for key in document if key not in _KEYS]
+    problems += [Problem(key, f"no such key{nearest(key, _KEYS)}") for key in unknown]
     actions = _actions(document.get("actions"), problems)
     tiers = _tiers(document.get("tiers"), base, problems)
     if combinations:
         problems += _contradictions(tiers)
     action_args = _configurations(document.get("configurations"), problems)
     metrics = _metrics(document.get("metrics"), problems)
+    totals = _totals(document, problems)
     if problems:
         raise InvalidInput(where, problems)
     preempt = action_args.get("preempt")
     aware = "preempt" in actions and isinstance(preempt, PreemptArgs) and preempt.topology_aware
-    return Config(actions, tiers, action_args, metrics, text, base, topology_aware=aware)
+    return Config(actions, tiers, action_args, metrics, text, base, topology_aware=aware, totals=totals)
 
 
 def _actions(value: Any, problems: list[Problem]) -> tuple[str, ...]:
@@ -293,6 +301,19 @@ def _configurations(value: Any, problems: list[Problem]) -> dict[str, Any]:
         args = _arguments(action.args_type, given, f"{where}.arguments", problems)
         out.setdefault(str(name), args)
     return out
+
+
+def _totals(document: Mapping[Any, Any], problems: list[Problem]) -> TotalsRule:
+    """Read which nodes count in what queues share; ours, not Volcano's."""
+    strict, given = document.get(STRICT_TOTALS, True), document.get(TOTALS_TOLERATIONS)
+    if not isinstance(strict, bool):
+        problems.append(Problem(STRICT_TOTALS, f"{strict!r} is not true or false"))
+    try:
+        tolerations = msgspec.convert(given, tuple[Toleration, ...] | None)
+    except msgspec.ValidationError as error:
+        problems.append(Problem(TOTALS_TOLERATIONS, f"not a list of tolerations as pods have them: {error}"))
+        tolerations = None
+    return TotalsRule(strict=strict is not False, tolerations=tolerations)
 
 
 def _metrics(value: Any, problems: list[Problem]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
 from strato.scheduler.cache.runtimes import RunTimes
 from strato.scheduler.cache.shards import Shards
+from strato.scheduler.cache.totals import Totals
 from strato.scheduler.cache.usage import Usages
 from strato.scheduler.claims.devices import Devices
 from strato.scheduler.claims.reservations import Reservations
@@ -60,6 +61,7 @@ class Accounts:
             wait for the group that a controller makes for them.
 
     Attributes:
+        totals: What there is for queues to share.
         with_pending: Jobs that have pending tasks.
         for_flow: Keys of the jobs whose pods name `FLOW_SCHEDULER`.
         flow_loaded: Whether the action `flow` may use its kernels; without them it leaves everything to `allocate`.
@@ -105,6 +107,7 @@ class Accounts:
         self.default_queue = default_queue
         self.dims = Dimensions()
         self.nodes = NodeTable(self.dims)
+        self.totals = Totals(self.nodes)
         self.tasks: dict[str, Task] = {}
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, Queue] = {}
@@ -205,6 +208,8 @@ class Accounts:
         for task in tasks:
             task.status = status
         self.version += 1
+        if job is None:
+            self.totals.forget()
         if job is None or old == status:
             return
         self._shift(job, tasks, old, status)

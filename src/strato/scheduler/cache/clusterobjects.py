@@ -10,6 +10,7 @@ from strato.api.volcano.shard import NodeShard
 from strato.api.volcano.topology import HyperNode
 from strato.scheduler.cache.accounts import Accounts, NamespaceQuotas
 from strato.scheduler.cache.neighbours import Neighbours
+from strato.scheduler.cache.totals import is_lost
 from strato.scheduler.model.resources import MOST
 
 
@@ -32,12 +33,15 @@ class ClusterObjects(Accounts):
         allocatable = self.dims.parse(node.status.allocatable)
         _oversubscribe(allocatable, node)
         self._fit_width()
-        self.nodes.set_node(node, allocatable)
+        self.totals.node_changed(self.nodes.set_node(node, allocatable))
         self._schedulable_changed()
 
     def remove_node(self, name: str) -> None:
         """Forget a node; pods on it keep their place until they go."""
+        row = self.nodes.row_of.get(name)
         self.nodes.remove_node(name)
+        if row is not None:
+            self.totals.node_changed(row)
         self._schedulable_changed()
 
     # -- claims, namespaces, and what only plugins look at -------------------------------------------------------------
@@ -131,6 +135,7 @@ def _same_to_us(old: Node, new: Node) -> bool:
         a.labels == b.labels
         and a.annotations == b.annotations
         and old.spec == new.spec
+        and is_lost(old) == is_lost(new)
         and old.status.allocatable == new.status.allocatable
         and old.status.images == new.status.images
         and a.uid == b.uid

@@ -162,6 +162,9 @@ class World(JobObjects):
         row = task.row = self._row_for(task, pod.spec.node_name, status)
         if row >= 0:
             self.nodes.restate(row, task, ABSENT, status)
+            if not self.is_ours(pod):
+                self.totals.foreign[key] = task
+                self.totals.forget()
         group = ingest.group_of(pod)
         if group:
             self._join(task, self._job(f"{task.namespace}/{group}"))
@@ -206,6 +209,8 @@ class World(JobObjects):
     def _drop_task(self, task: Task) -> None:
         key = task.key
         del self.tasks[key]
+        if self.totals.foreign.pop(key, None) is not None:
+            self.totals.forget()
         if task.row >= 0:
             self.nodes.restate(task.row, task, task.status, ABSENT)
         if task.cls.pairwise:

@@ -38,6 +38,7 @@ class CycleContext(ABC):
         nominated: By task key the row that an eviction makes room on.
         queue_facts: By queue what plugins found out about its share; for its status and metrics.
         search: Where the tasks at hand are being looked for a place; None for anywhere.
+        is_pooled: Whether queues are kept to groups of nodes, and share each group among those that may use it.
         nominations: By sub-job key, the domain that an action evicted for; allocate tries it first.
         promising: Whether what is looked for is a place for the time when everybody leaving has left.
     """
@@ -57,6 +58,7 @@ class CycleContext(ABC):
         self.queue_facts: dict[str, Any] = {}
         self.search: Search | None = None
         self.promising = False
+        self.is_pooled = False
         self.nominations: dict[str, int] = {}
         self._domains: Domains | None = None
 
@@ -64,8 +66,8 @@ class CycleContext(ABC):
 
     @property
     def total(self) -> Vector:
-        """Σ allocatable of all nodes."""
-        return self.world.nodes.total
+        """What there is for queues to share, by the configuration's rule (`strato.scheduler.cache.totals`)."""
+        return self.world.totals.total
 
     @property
     def domains(self) -> Domains:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from strato.scheduler.cache.totals import TotalsRule
 from strato.scheduler.framework.plugin import Plugin, points_of
 
 
@@ -45,6 +46,7 @@ class Config:
         metrics: Where node usage is read from; passed on as written.
         text: What it was read from, for comparison and display.
         base: The directory that relative paths in it start from.
+        totals: Which nodes count in what queues share.
         topology_aware: Whether preemption chooses nodes as kube-scheduler does.
     """
 
@@ -55,6 +57,7 @@ class Config:
     text: str = ""
     base: Path = Path()
     topology_aware: bool = False
+    totals: TotalsRule = field(default_factory=TotalsRule)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -65,3 +68,8 @@ class Config:
     def time_based(self) -> bool:
         """Whether a cycle can decide differently although nothing but time changed."""
         return any(option.plugin.time_based for tier in self.tiers for option in tier)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether queues are kept to groups of nodes, so that each group is shared by itself."""
+        return self.totals.strict and any(option.name == "nodegroup" for tier in self.tiers for option in tier)

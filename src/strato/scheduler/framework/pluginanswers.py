@@ -91,6 +91,8 @@ class PluginAnswers(CycleContext):
     def __init__(self, world: World, config: Config, *, now: float, rng: random.Random, uid: str) -> None:
         super().__init__(world, now=now, rng=rng, uid=uid)
         self.config = config
+        world.totals.rule = config.totals
+        self.is_pooled = config.is_pooled
         self.guard = Guard(self.plan.failures)
         self.plugins: list[Plugin] = []
         self.opened: list[tuple[str, float]] = []

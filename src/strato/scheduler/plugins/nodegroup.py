@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from strato.api.volcano.scheduling import NodeGroupAffinity, QueueAffinity
+from strato.scheduler.cache.totals import GROUP_LABEL
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
@@ -21,7 +22,6 @@ from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import Dimensions, Vector
 
-GROUP_LABEL: Final = "volcano.sh/nodegroup-name"
 LIMITS_ANNOTATION: Final = "volcano.sh/nodegroup-resource-limits"
 
 BAD_LIMITS = Reason("nodegroup", "node group resource limit annotation invalid", curable=False)
@@ -72,18 +72,8 @@ class NodeGroup(Plugin):
             limits = read_limits(queue.view.metadata.annotation(LIMITS_ANNOTATION), ssn.world.dims)
             if limits:
                 self._limits[queue.name] = limits
-            self._rules[queue.name] = Rule(self._affinity_of(queue), limits is not None)
-
-    def _affinity_of(self, queue: Queue) -> QueueAffinity | None:
-        """Return a queue's affinity; with a hierarchy, that of the nearest ancestor that has one."""
-        seen: set[str] = set()
-        at: Queue | None = queue
-        while at is not None and at.view is not None and at.name not in seen:
-            if at.view.spec.affinity is not None:
-                return at.view.spec.affinity
-            seen.add(at.name)
-            at = self._world.queues.get(at.parent or "root") if self.hierarchy else None
-        return None
+            affinity = affinity_of(queue, ssn.world.queues, hierarchy=self.hierarchy)
+            self._rules[queue.name] = Rule(affinity, limits is not None)
 
     def facet(self, task: Task) -> Hashable:
         """The rule of the task's queue."""
@@ -187,6 +177,26 @@ class NodeGroup(Plugin):
         """Count anew when next asked: where the tasks were is not known any more."""
         if job is not None:
             self._held.pop(job.queue_name, None)
+
+
+def may_use(affinity: QueueAffinity | None, group: str) -> bool:
+    """Whether a queue takes part in what a group of nodes has: what it requires, or all; never what it must avoid."""
+    towards = (affinity.node_group_affinity if affinity is not None else None) or _NONE
+    against = (affinity.node_group_anti_affinity if affinity is not None else None) or _NONE
+    wanted = not towards.required or group in towards.required or group in towards.preferred
+    return wanted and group not in against.required
+
+
+def affinity_of(queue: Queue, queues: Mapping[str, Queue], *, hierarchy: bool) -> QueueAffinity | None:
+    """Return a queue's affinity; with a hierarchy, that of the nearest ancestor that has one."""
+    seen: set[str] = set()
+    at: Queue | None = queue
+    while at is not None and at.view is not None and at.name not in seen:
+        if at.view.spec.affinity is not None:
+            return at.view.spec.affinity
+        seen.add(at.name)
+        at = queues.get(at.parent or "root") if hierarchy else None
+    return None
 
 
 def _meant(affinity: QueueAffinity | None) -> QueueAffinity | None:

@@ -39,8 +39,7 @@ class Overcommit(Plugin):
         if self._idle is None:
             world = self._ssn.world
             world.settle()
-            nodes = world.nodes
-            used = self._ssn.total - nodes.idle[: nodes.size].sum(axis=0)
+            used = self._ssn.total - world.totals.idle
             self._idle = self._ssn.total * float(self.args.factor) - used
             for queue in world.queues.values():
                 self._inqueue = self._inqueue + queue.inqueue

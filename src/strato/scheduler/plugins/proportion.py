@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,37 +14,9 @@ from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin, how_many_f
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, FloatArray, Vector, share
-
-
-@dataclass(slots=True)
-class Attributes:
-    """What one queue is entitled to, in internal units; vectors of the width of the world.
-
-    Attributes:
-        real_capability: The most it may hold.
-        deserved: What it gets of the cluster when all demand is served by weight.
-        inqueue: What admitted jobs may still claim.
-        elastic: What its jobs hold beyond their minima.
-    """
-
-    queue: Queue
-    weight: float
-    guarantee: FloatArray
-    real_capability: FloatArray
-    request: FloatArray
-    inqueue: Vector
-    elastic: Vector
-    deserved: FloatArray = field(default_factory=lambda: np.zeros(0))
-    _wanted: list[tuple[int, float]] | None = None
-
-    @property
-    def share(self) -> float:
-        """Return the largest used fraction of what it deserves."""
-        if self._wanted is None:  # asked for at every turn of a queue; what it deserves stays for the session
-            self._wanted = [(column, amount) for column, amount in enumerate(self.deserved.tolist()) if amount >= 0.1]
-        used = self.queue.used
-        return max([share(int(used[column]), amount) for column, amount in self._wanted], default=0.0)
+from strato.scheduler.model.resources import PODS, Dimensions, FloatArray, Vector
+from strato.scheduler.plugins.nodegroup import affinity_of, may_use
+from strato.scheduler.plugins.waterfilling import Attributes, Pool, attributes_of, fill_pools, water_fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +51,20 @@ class Proportion(Plugin):
         self._queues = {q.name: attributes_of(q, total, guaranteed, world.dims) for q in queues}
         if self.args.half_life_seconds:
             self._weigh_by_memory(total)
-        water_fill(list(self._queues.values()), total)
+        if ssn.is_pooled:
+            affinities = {
+                name: affinity_of(mine.queue, world.queues, hierarchy=False) for name, mine in self._queues.items()
+            }
+            pools = [
+                Pool(
+                    total=amounts.astype(np.float64),
+                    members=[n for n, one in affinities.items() if may_use(one, group)],
+                )
+                for group, amounts in world.totals.pools.items()
+            ]
+            fill_pools(self._queues, pools)
+        else:
+            water_fill(list(self._queues.values()), total)
 
     def _weigh_by_memory(self, total: FloatArray) -> None:
         """Let queues weigh more that held less than their part lately, and the others less."""
@@ -220,49 +205,3 @@ def quota_verdict(
     numbers = {f"wanted {n}": float(want[c]) for n, c in zip(names, lacking, strict=True)}
     numbers |= {f"capability {n}": float(limit[c]) for n, c in zip(names, lacking, strict=True)}
     return Verdict(plugin, "QueueQuota", text, numbers)
-
-
-def attributes_of(queue: Queue, total: FloatArray, guaranteed: FloatArray, dims: Dimensions) -> Attributes:
-    """Return a queue's attributes before water-filling (spec volcano-plugins 5.1)."""
-    guarantee = np.zeros(dims.width)
-    for column, amount in queue.guarantee.items():
-        guarantee[column] = amount
-    real = np.maximum(total - guaranteed, 0.0) + guarantee
-    for column, amount in queue.capability.items():
-        if amount > 0 or column not in (CPU, MEMORY):
-            real[column] = min(real[column], amount)
-    request = (queue.used + queue.pending_request).astype(np.float64)
-    return Attributes(queue, float(queue.weight), guarantee, real, request, queue.inqueue.copy(), queue.elastic.copy())
-
-
-def water_fill(queues: Sequence[Attributes], total: FloatArray) -> None:
-    """Set ``deserved`` of every queue: weighted parts, capped by demand and capability, the rest shared again.
-
-    Source: spec volcano-plugins 5.2.
-    """
-    remaining = total.copy()
-    for mine in queues:
-        mine.deserved = np.zeros_like(total)
-    met: set[int] = set()
-    while True:
-        weights = sum(mine.weight for i, mine in enumerate(queues) if i not in met)
-        if weights == 0:
-            return
-        before = remaining.copy()
-        grown, shrunk = np.zeros_like(total), np.zeros_like(total)
-        for i, mine in enumerate(queues):
-            if i in met:
-                continue
-            old = mine.deserved
-            new = np.minimum(old + remaining * (mine.weight / weights), mine.real_capability)
-            new = np.maximum(np.minimum(new, mine.request), mine.guarantee)
-            mine.deserved = new
-            if (mine.request <= new + 0.1).all() or np.array_equal(new, old):
-                met.add(i)
-            grown += np.maximum(new - old, 0.0)
-            shrunk += np.maximum(old - new, 0.0)
-        remaining = np.maximum(remaining + shrunk - grown, 0.0)
-        nothing = remaining < 0.1
-        nothing[PODS] = True
-        if nothing.all() or np.array_equal(remaining, before):
-            return

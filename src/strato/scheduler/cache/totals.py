@@ -1,0 +1,142 @@
+"""What there is for queues to share: countable nodes, less what pods hold that others placed (spec utilisation 7).
+
+Volcano counts every node it knows, with all that is on it. What queues deserve is then more than they can get, and
+nothing is reclaimed. Here a node counts while it is ready, not cordoned, and free of taints that keep jobs away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from strato.api.core import Node, Taint, Toleration
+from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.ledger import ON_NODE
+from strato.scheduler.model.nodes import Mask, NodeTable
+from strato.scheduler.model.resources import Vector, fit_width
+from strato.scheduler.model.selection import tolerates
+
+GROUP_LABEL: Final = "volcano.sh/nodegroup-name"
+_KEEPING_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
+_CLUSTERS_OWN: Final = ("node.kubernetes.io/", "node-role.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""How keys of taints begin that say how a node is, or that it runs the cluster: no job tolerates them."""
+
+
+def is_lost(node: Node) -> bool:
+    """Whether a node is said not to be ready; one that nothing is said of, as in files, is."""
+    ready = node.status.condition("Ready")
+    return ready is not None and ready.status != "True"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsRule:
+    """Which nodes count."""
+
+    strict: bool = True
+    """False counts every node with all that is on it, as Volcano does."""
+    tolerations: tuple[Toleration, ...] | None = None
+    """Of jobs. None: those that a cluster sets by itself are not tolerated, others are there for jobs that are."""
+
+    def counts(self, node: Node) -> bool:
+        """Whether queues may share the node."""
+        if not self.strict:
+            return True
+        if node.spec.unschedulable or is_lost(node):
+            return False
+        return not any(self._keeps_away(taint) for taint in node.spec.taints)
+
+    def _keeps_away(self, taint: Taint) -> bool:
+        if taint.effect not in _KEEPING_AWAY:
+            return False
+        if self.tolerations is None:
+            return taint.key.startswith(_CLUSTERS_OWN)
+        return not tolerates(self.tolerations, taint)
+
+
+class Totals:
+    """The sums over countable nodes, kept until a node or a pod of somebody else changes.
+
+    Attributes:
+        foreign: Tasks on nodes that other schedulers placed, by key.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self.rule = TotalsRule()
+        self.foreign: dict[str, Task] = {}
+        self._counted_by: TotalsRule | None = None
+        self._countable: Mask = np.zeros(0, np.bool_)
+        self._total: Vector | None = None
+        self._pools: Mapping[str, Vector] | None = None
+
+    def node_changed(self, row: int) -> None:
+        """Take note of a node object that came, went or changed."""
+        if row < len(self._countable):
+            self._countable[row] = self._counts(row)
+        self.forget()
+
+    def forget(self) -> None:
+        """Add up again when next asked."""
+        self._total = self._pools = None
+
+    def _counts(self, row: int) -> bool:
+        node = self._nodes.facts[row]
+        return node is not None and self.rule.counts(node)
+
+    @property
+    def countable(self) -> Mask:
+        """Return bool[rows]: the nodes that count."""
+        nodes, size = self._nodes, self._nodes.size
+        if self._counted_by != self.rule or len(self._countable) < size:
+            self._countable = np.zeros(nodes.capacity, np.bool_)
+            self._countable[:size] = [self._counts(row) for row in range(size)]
+            self._counted_by = self.rule
+            self.forget()
+        return self._countable[:size]
+
+    @property
+    def total(self) -> Vector:
+        """What there is, in internal units; not to be written into."""
+        if not self.rule.strict:
+            return self._nodes.total
+        countable = self.countable
+        if self._total is None or len(self._total) < self._nodes.dims.width:
+            self._total = self._sum(countable, self._held(countable))
+            self._total.flags.writeable = False
+        return self._total
+
+    @property
+    def idle(self) -> Vector:
+        """What of that no pod holds, not below what pods over their nodes' amounts make of it."""
+        idle = self._nodes.idle[: self._nodes.size]
+        amounts: Vector = (idle[self.countable] if self.rule.strict else idle).sum(axis=0)
+        return amounts
+
+    @property
+    def pools(self) -> Mapping[str, Vector]:
+        """What there is in each group of nodes; of nodes without a group under the empty name."""
+        countable = self.countable
+        if self._pools is None or any(len(one) < self._nodes.dims.width for one in self._pools.values()):
+            members: dict[str, Mask] = {}
+            for row in np.flatnonzero(countable).tolist():
+                node = self._nodes.facts[row]
+                group = node.metadata.label(GROUP_LABEL) if node is not None else ""
+                members.setdefault(group, np.zeros(len(countable), np.bool_))[row] = True
+            self._pools = {group: self._sum(mask, self._held(mask)) for group, mask in sorted(members.items())}
+        return self._pools
+
+    def _sum(self, mask: Mask, held: Vector) -> Vector:
+        whole: Vector = self._nodes.allocatable[: self._nodes.size][mask].sum(axis=0)
+        left: Vector = np.maximum(whole - held, 0)
+        return left
+
+    def _held(self, mask: Mask) -> Vector:
+        """Return what pods of others hold on some nodes."""
+        held = self._nodes.dims.zeros()
+        for task in self.foreign.values():
+            if task.row >= 0 and ON_NODE[task.status] and mask[task.row]:
+                held += fit_width(task.cls.request, len(held))
+        return held

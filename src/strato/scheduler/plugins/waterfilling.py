@@ -1,0 +1,141 @@
+"""What queues deserve by weight: water-filling of the cluster, or of each group of nodes by itself.
+
+Source: spec volcano-plugins 5, spec utilisation 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from strato.scheduler.model.queues import Queue
+from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, FloatArray, Vector, share
+
+_ROUNDS: Final = 8
+"""Of sharing out what pools have left; each serves demand that the one before could not, and most need two."""
+
+
+@dataclass(slots=True)
+class Attributes:
+    """What one queue is entitled to, in internal units; vectors of the width of the world.
+
+    Attributes:
+        real_capability: The most it may hold.
+        deserved: What it gets of the cluster when all demand is served by weight.
+        inqueue: What admitted jobs may still claim.
+        elastic: What its jobs hold beyond their minima.
+    """
+
+    queue: Queue
+    weight: float
+    guarantee: FloatArray
+    real_capability: FloatArray
+    request: FloatArray
+    inqueue: Vector
+    elastic: Vector
+    deserved: FloatArray = field(default_factory=lambda: np.zeros(0))
+    _wanted: list[tuple[int, float]] | None = None
+
+    @property
+    def share(self) -> float:
+        """Return the largest used fraction of what it deserves."""
+        if self._wanted is None:  # asked for at every turn of a queue; what it deserves stays for the session
+            self._wanted = [(column, amount) for column, amount in enumerate(self.deserved.tolist()) if amount >= 0.1]
+        used = self.queue.used
+        return max([share(int(used[column]), amount) for column, amount in self._wanted], default=0.0)
+
+
+def attributes_of(queue: Queue, total: FloatArray, guaranteed: FloatArray, dims: Dimensions) -> Attributes:
+    """Return a queue's attributes before water-filling (spec volcano-plugins 5.1)."""
+    guarantee = np.zeros(dims.width)
+    for column, amount in queue.guarantee.items():
+        guarantee[column] = amount
+    real = np.maximum(total - guaranteed, 0.0) + guarantee
+    for column, amount in queue.capability.items():
+        if amount > 0 or column not in (CPU, MEMORY):
+            real[column] = min(real[column], amount)
+    request = (queue.used + queue.pending_request).astype(np.float64)
+    return Attributes(queue, float(queue.weight), guarantee, real, request, queue.inqueue.copy(), queue.elastic.copy())
+
+
+def water_fill(queues: Sequence[Attributes], total: FloatArray) -> None:
+    """Set ``deserved`` of every queue: weighted parts, capped by demand and capability, the rest shared again.
+
+    Source: spec volcano-plugins 5.2.
+    """
+    remaining = total.copy()
+    for mine in queues:
+        mine.deserved = np.zeros_like(total)
+    met: set[int] = set()
+    while True:
+        weights = sum(mine.weight for i, mine in enumerate(queues) if i not in met)
+        if weights == 0:
+            return
+        before = remaining.copy()
+        grown, shrunk = np.zeros_like(total), np.zeros_like(total)
+        for i, mine in enumerate(queues):
+            if i in met:
+                continue
+            old = mine.deserved
+            new = np.minimum(old + remaining * (mine.weight / weights), mine.real_capability)
+            new = np.maximum(np.minimum(new, mine.request), mine.guarantee)
+            mine.deserved = new
+            if (mine.request <= new + 0.1).all() or np.array_equal(new, old):
+                met.add(i)
+            grown += np.maximum(new - old, 0.0)
+            shrunk += np.maximum(old - new, 0.0)
+        remaining = np.maximum(remaining + shrunk - grown, 0.0)
+        nothing = remaining < 0.1
+        nothing[PODS] = True
+        if nothing.all() or np.array_equal(remaining, before):
+            return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """A group of nodes that some queues share."""
+
+    total: FloatArray
+    """What it has."""
+    members: Sequence[str]
+    """Names of the queues that may use it."""
+
+
+def fill_pools(queues: Mapping[str, Attributes], pools: Sequence[Pool]) -> None:
+    """Set ``deserved`` of every queue: the sum of its weighted parts of the pools that it may use.
+
+    What a queue asks for is split over its pools in proportion to what is left there; what one pool cannot give is
+    asked of the others in the next round.
+    """
+    left = [pool.total.copy() for pool in pools]
+    for mine in queues.values():
+        mine.deserved = np.zeros(len(left[0]) if left else 0)
+    for _ in range(_ROUNDS):
+        room = {name: sum(left[i] for i, pool in enumerate(pools) if name in pool.members) for name in queues}
+        given: dict[str, FloatArray] = {}
+        for i, pool in enumerate(pools):
+            parts = {name: _part(queues[name], left[i], np.asarray(room[name])) for name in pool.members}
+            water_fill(list(parts.values()), left[i])
+            for name, part in parts.items():
+                given[name] = given.get(name, np.zeros_like(part.deserved)) + part.deserved
+            left[i] = np.maximum(left[i] - sum(part.deserved for part in parts.values()), 0.0)
+        for name, amount in given.items():
+            queues[name].deserved = queues[name].deserved + amount
+        if all((amount < 0.1).all() for amount in given.values()):
+            break
+    for mine in queues.values():
+        mine.deserved = np.maximum(mine.deserved, mine.guarantee)
+
+
+def _part(mine: Attributes, left: FloatArray, room: FloatArray) -> Attributes:
+    """Return a queue as one pool sees it: what it still lacks, as far as the pool has its part of the queue's room."""
+    ratio = np.divide(left, room, out=np.zeros_like(left), where=room > 0)
+    return replace(
+        mine,
+        request=np.maximum(mine.request - mine.deserved, 0.0) * ratio,
+        real_capability=np.maximum(mine.real_capability - mine.deserved, 0.0) * ratio,
+        guarantee=np.maximum(mine.guarantee - mine.deserved, 0.0) * ratio,
+    )
