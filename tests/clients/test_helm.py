@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.gobuild import built
+from tests.clients.helmprogram import SOURCES, Helm, helm_of
 from tests.e2e.worlds import EmbeddedWorld
 
-SOURCES = Path(__file__).parent / "helm"
 CHART = str(SOURCES / "chart")
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(1800)]
 
-Helm = Callable[..., str]
-
 
 @pytest.fixture(params=[3, 4])
 def helm(request: pytest.FixtureRequest, sandbox: EmbeddedWorld, namespace: str, tmp_path: Path) -> Helm:
-    """Return what runs Helm of one version in a namespace; the first build takes minutes."""
-    version = request.param
-    program = built(SOURCES / f"v{version}", f"clients/helm-{version}", [f"helm.sh/helm/v{version}/cmd/helm"]) / "helm"
-    own = {f"HELM_{name}_HOME": str(tmp_path / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
-
-    def run(*args: str) -> str:
-        done = subprocess.run(
-            [str(program), "--namespace", namespace, *args],
-            env={**os.environ, **own, "KUBECONFIG": str(sandbox.kubeconfig)},
-            capture_output=True,
-            text=True,
-            timeout=400,
-            check=False,
-        )
-        assert done.returncode == 0, f"helm {' '.join(args)}: {done.stdout}{done.stderr}"
-        return done.stdout
-
-    return run
+    """Return what runs Helm of one version in a namespace."""
+    return helm_of(request.param, sandbox, namespace, tmp_path)
 
 
 def test_a_release_lives(sandbox: EmbeddedWorld, namespace: str, helm: Helm) -> None:
