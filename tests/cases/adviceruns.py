@@ -16,6 +16,9 @@ from strato.advice.estimators import (
 from strato.advice.histogram import Checkpoint, Histogram, InvalidCheckpoint, Layout
 from strato.advice.use import Aggregation, ContainerUse, UseHistograms
 from strato.api import quantity
+from strato.history import statistics
+from strato.history.rows import COMPLETED, Host, Run
+from strato.history.statistics import Period
 
 Json = dict[str, Any]
 
@@ -185,3 +188,52 @@ def _estimator(given: Json) -> Json:
         "cpuCores": answer.cpu_millicores / 1000,
         "confidence": confidence,
     }
+
+
+def stats(given: Json) -> Json:
+    whole = Period(given.get("since", 0.0), given.get("until", 1e18))
+    runs = [_run(number, fields) for number, fields in enumerate(given.get("runs", ()))]
+    of_runs = statistics.of_runs(runs, whole)
+    hosts = statistics.of_hosts(_hosts(given.get("hosts", ())), whole, fewest_samples=0)
+    wait, length, startup = of_runs.mean_wait, of_runs.mean_run, of_runs.mean_startup
+    return {
+        "runs": of_runs.runs,
+        "runsPerDay": of_runs.runs,
+        "meanWait": wait,
+        "meanWaitSeconds": wait,
+        "meanRunTime": length,
+        "meanRunSeconds": length,
+        "meanRunTimeSeconds": length,
+        "meanRun": length,
+        "meanStartup": startup,
+        "meanStartupSeconds": startup,
+        "hostCpuMean": hosts.mean,
+        "hostCpuP90": hosts.p90,
+        "p90Hosts": hosts.p90_hosts,
+        "p90Time": hosts.p90_time,
+        "mean": hosts.mean,
+        "p90": hosts.p90,
+        "coverage": hosts.coverage,
+    }
+
+
+def _run(number: int, fields: Json) -> Run:
+    times = {name: fields.get(name) for name in ("ready", "started", "ended", "inqueue")}
+    known = {"run_id": f"{number}", "job_uid": f"{number}", "namespace": "n", "job": "j", "kind": "k", "template": "j"}
+    phase = fields.get("phase", COMPLETED)
+    return Run(**known, queue=fields.get("queue", "q"), submitted=fields["submitted"], phase=phase, **times)
+
+
+def _hosts(found: Any) -> list[Host]:
+    """Read hosts with their shares of use every five minutes."""
+    rows = []
+    for number, one in enumerate(found):
+        cores = next(one[name] for name in ("cores", "capacityCores", "cpuCapacity", "capacity") if name in one)
+        shares = next(one[name] for name in ("u", "cpu", "shares", "samples", "utilisation") if name in one)
+        name = one.get("node", one.get("name", str(number)))
+        rows += [
+            Host(ts=300.0 * step, node=name, cpu_capacity=cores, cpu_used=cores * share)
+            for step, share in enumerate(shares)
+            if share is not None
+        ]
+    return rows

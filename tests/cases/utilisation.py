@@ -325,5 +325,6 @@ CHECKS: dict[str, Check] = {
     "strato/pools": overcommit.pools,
     "strato/suppress": _suppress,
     "strato/release": _release,
+    "strato/stats": adviceruns.stats,
 }
 """By the file's kind; of kind ``strato``, by what the case is to ``do``."""

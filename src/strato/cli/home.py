@@ -80,6 +80,11 @@ class Home:
         return self.path / "volumes"
 
     @property
+    def history(self) -> Path:
+        """What is recorded of runs of jobs."""
+        return self.path / "history.db"
+
+    @property
     def pki(self) -> Path:
         """The cluster's certificates and keys."""
         return self.path / "pki"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from strato.api.wire import User
 from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
+from strato.cli.history import history_member
 from strato.cli.home import node_name
 from strato.cli.servicenetwork import ANY_HOST, api_address
 from strato.client.cluster import Cluster
@@ -155,6 +156,9 @@ def build(
         names.append(node.name)
         members.append(("sandbox node", machine.run))
         milestones.append(node.registered)
+    if options.records_history:
+        recording = history_member(options.home.history, client(bootstrap.CONTROLLERS), informers, clock, metrics)
+        members.append(("history", recording))
     members.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), clock, names)))
     milestones.append(scheduler.ready)
     return Components(informers, members, milestones, machine)

@@ -65,6 +65,11 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
         """The cluster's directory."""
         return Home(Path(self.home_path))
 
+    @property
+    def records_history(self) -> bool:
+        """Return whether runs of jobs are recorded: where pods are real, and what is known outlives the server."""
+        return self.sandbox and not self.in_memory
+
 
 _FLAGS = {
     "hollow_cpu": "cpu",

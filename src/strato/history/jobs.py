@@ -1,0 +1,65 @@
+"""What the history has to know of a job, whatever its kind."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from strato.advice.roles import template_of
+from strato.api import catalog, frameworks
+from strato.api.kubeflow import TrainingJob
+from strato.api.meta import Object
+from strato.api.volcano.batch import Job
+from strato.clock import parse_time
+from strato.history.rows import ABORTED, COMPLETED, FAILED, TEMPLATE_LABEL
+
+_VOLCANO_ENDS: Final = {"Completed": COMPLETED, "Failed": FAILED, "Aborted": ABORTED, "Terminated": ABORTED}
+_TRAINING_ENDS: Final = {"Succeeded": COMPLETED, "Failed": FAILED}
+_DEFAULT_QUEUE: Final = "default"
+_KINDS: Final = (catalog.VCJOB, *(one.kind for one in frameworks.FRAMEWORKS))
+_NAMES: Final = {kind.view: f"{kind.api_version}/{kind.name}" for kind in _KINDS}
+KINDS: Final[tuple[type[Object], ...]] = tuple(_NAMES)
+"""Views of the kinds whose runs are recorded."""
+
+
+class JobFacts(NamedTuple):
+    """See the module."""
+
+    uid: str
+    namespace: str
+    name: str
+    kind: str
+    """Group, version and kind."""
+    template: str
+    queue: str
+    submitted: float
+    attempt: int
+    min_available: int
+    """Pods it needs to start."""
+    phase: str
+    """How it ended; empty while it goes on."""
+    ended: float | None
+
+
+def facts_of(job: Object) -> JobFacts:
+    """Return the facts of a job of one of `KINDS`."""
+    meta = job.metadata
+    template = meta.label(TEMPLATE_LABEL) or template_of(meta.name)
+    submitted = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
+    if isinstance(job, Job):
+        state = job.status.state
+        phase = _VOLCANO_ENDS.get(state.phase, "")
+        ended = parse_time(state.last_transition_time) if phase and state.last_transition_time else None
+        queue, attempt, least = job.spec.queue, job.status.retry_count, job.spec.min_available
+    else:
+        assert isinstance(job, TrainingJob)
+        phase, ended = "", None
+        for condition in job.status.conditions:
+            if condition.type in _TRAINING_ENDS and condition.status == "True":
+                phase = _TRAINING_ENDS[condition.type]
+                ended = parse_time(condition.last_transition_time) if condition.last_transition_time else None
+        policy = job.spec.run_policy.scheduling_policy
+        total = sum(role.replicas or 1 for role in job.spec.replica_specs.values() if role is not None)
+        asked = policy.min_available if policy is not None else None
+        queue, attempt, least = policy.queue if policy is not None else "", 0, asked or total
+    names = (meta.uid, meta.namespace, meta.name, _NAMES[type(job)], template, queue or _DEFAULT_QUEUE)
+    return JobFacts(*names, submitted, attempt, least, phase, ended)

@@ -1,0 +1,229 @@
+"""Watches jobs, pods and nodes of a cluster and appends what happens to them to the store.
+
+Handlers only note which objects changed, so that they cost next to nothing where thousands of pods change a second; all
+else is done once a second, in slices. What pods use is asked of metrics.k8s.io once a minute, what nodes use on a grid
+of five minutes. A cluster without that API has no use recorded, which is logged once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from strato.api.core import Node, Pod
+from strato.api.meta import Key
+from strato.api.metrics import NodeMetrics, PodMetrics
+from strato.api.volcano.scheduling import PodGroup
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informer, Informers
+from strato.clock import Clock
+from strato.errors import ApiError
+from strato.history.jobs import KINDS, facts_of
+from strato.history.rows import COMPLETED, Host, Replica, Run
+from strato.history.statistics import GRID_SECONDS, is_ended
+from strato.history.store import HistoryError, HistoryStore
+from strato.history.tracker import Tracker, measured_amounts
+from strato.metrics import Registry, Sample
+
+SAMPLE_SECONDS: Final = 60.0
+KEPT_SECONDS: Final = 90 * 86_400.0
+_TICK_SECONDS: Final = 1.0
+_SLICE: Final = 200
+"""Pods looked at between two turns of the loop, about 4 ms."""
+_BUCKETS: Final = (1, 5, 10, 20, 40, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 43_200, 86_400)
+_QUEUED: Final = ("", "Pending")
+"""Phases of a pod group that is not let into its queue."""
+
+_log = logging.getLogger(__name__)
+
+
+class Recorder:
+    """See the module.
+
+    Args:
+        cluster: Asked for metrics.
+        informers: Of jobs, pods, pod groups and nodes.
+        clock: Gives the instants that objects do not carry.
+        store: Appended to; whoever made it closes it.
+        metrics: Get waits and lengths of runs by queue, and how busy nodes are.
+        selects: Returns whether a node counts in statistics.
+        sample_seconds: How often pods are measured.
+        offload: Awaits a call of the store; a thread by default, as disks are slow.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        clock: Clock,
+        store: HistoryStore,
+        *,
+        metrics: Registry | None = None,
+        selects: Callable[[Node], bool] = lambda _: True,
+        sample_seconds: float = SAMPLE_SECONDS,
+        offload: Callable[..., Awaitable[Any]] = asyncio.to_thread,
+    ) -> None:
+        self._cluster, self._clock, self._store = cluster, clock, store
+        self._selects, self._sample_seconds, self._offload = selects, sample_seconds, offload
+        self._tracker = Tracker()
+        self._jobs: dict[str, Change[Any]] = {}
+        self._changed_pods: dict[str, Change[Pod]] = {}
+        self._let_in: dict[str, float] = {}
+        self._hosts: dict[str, list[tuple[float, float]]] = {}
+        self._busy: dict[str, float] = {}
+        self._is_unmeasured = False
+        self._pods = informers.informer(Pod)
+        self._nodes = informers.informer(Node)
+        groups = informers.informer(PodGroup)
+        jobs: list[Informer[Any]] = [informers.informer(view) for view in KINDS]
+        self._informers: list[Informer[Any]] = [self._pods, self._nodes, groups, *jobs]
+        self._pods.add_batch_handler(self._on_pods)
+        groups.add_handler(self._on_group)
+        for informer in jobs:
+            informer.add_handler(self._on_job)
+        registry = metrics if metrics is not None else Registry()
+        labels = ("queue",)
+        text = "Time between submission of a job and enough of its pods being bound."
+        self._waits = registry.histograms("strato_job_wait_seconds", text, labels, _BUCKETS)
+        self._lengths = registry.histograms("strato_job_run_seconds", "Time that completed jobs ran.", labels, _BUCKETS)
+        registry.collect_gauges(self._gauges)
+
+    def _gauges(self) -> Iterable[Sample]:
+        return [Sample("strato_host_cpu_utilisation", {"node": node}, ratio) for node, ratio in self._busy.items()]
+
+    def _on_job(self, change: Change[Any]) -> None:
+        self._jobs[change.object.metadata.uid] = change
+
+    def _on_pods(self, changes: Sequence[Change[Pod]]) -> None:
+        for change in changes:
+            self._changed_pods[change.object.metadata.uid] = change
+
+    def _on_group(self, change: Change[PodGroup]) -> None:
+        group = change.new
+        if group is not None and group.status.phase not in _QUEUED and (owner := group.metadata.controller):
+            self._let_in.setdefault(owner.uid, self._clock.now())
+
+    async def run(self) -> None:
+        """Record until cancelled; what is known then is saved.
+
+        Raises:
+            HistoryError: What an earlier process recorded cannot be read.
+        """
+        for informer in self._informers:
+            await informer.wait_synced()
+        await self._restore()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._every(_TICK_SECONDS, self._tick))
+                group.create_task(self._every(self._sample_seconds, self._sample))
+                group.create_task(self._every(GRID_SECONDS, self._write_hosts))
+                group.create_task(self._every(KEPT_SECONDS / 90, self._forget))
+        finally:
+            self._tracker.save_all(self._clock.now())
+            self._append(self._tracker.take_rows())
+
+    async def _restore(self) -> None:
+        now = self._clock.now()
+        runs = await self._offload(self._store.runs)
+        kept = [run for run in runs if run.job_uid in self._jobs or not is_ended(run)]
+        first = min((run.submitted for run in kept), default=now)
+        self._tracker.restore(kept, await self._offload(self._store.replicas, first), now)
+        for uid in {run.job_uid for run in kept} - self._jobs.keys():
+            self._tracker.forget_job(uid, now)
+
+    async def _every(self, seconds: float, work: Callable[[], Any]) -> None:
+        while True:
+            await self._clock.sleep(seconds)
+            try:
+                await work()
+            except HistoryError as error:
+                _log.warning("history is not recorded: error=%s", error)
+
+    async def _tick(self) -> None:
+        now = self._clock.now()
+        jobs, self._jobs = self._jobs, {}
+        for uid, change in jobs.items():
+            self._tracker.see_job(facts_of(change.object), now)
+            if change.new is None:
+                self._tracker.forget_job(uid, now)
+        let_in, self._let_in = self._let_in, {}
+        for uid, at in let_in.items():
+            self._tracker.see_group(uid, at)
+        pods, self._changed_pods = self._changed_pods, {}
+        for number, change in enumerate(pods.values()):
+            self._tracker.see_pod(change.object, is_gone=change.new is None, now=now)
+            if number % _SLICE == _SLICE - 1:
+                await self._clock.sleep(0)
+        rows = self._tracker.take_rows()
+        if rows:
+            try:
+                await self._offload(self._append, rows)
+            except HistoryError:
+                self._tracker.put_back(rows)
+                raise
+            self._observe(rows)
+
+    def _append(self, rows: Sequence[Run | Replica]) -> None:
+        if rows:
+            self._store.append(rows)
+
+    def _observe(self, rows: Iterable[Run | Replica]) -> None:
+        for row in rows:
+            if not isinstance(row, Run) or row.phase != COMPLETED or row.ended is None:
+                continue
+            if row.ready is not None:
+                self._waits.of(row.queue).observe(max(row.ready - row.submitted, 0.0))
+            if row.started is not None:
+                self._lengths.of(row.queue).observe(max(row.ended - row.started, 0.0))
+
+    async def _sample(self) -> None:
+        try:
+            pods = (await self._cluster.list(PodMetrics)).items
+            nodes = (await self._cluster.list(NodeMetrics)).items
+        except ApiError as error:
+            if not self._is_unmeasured:
+                _log.warning("what pods and nodes use is not recorded: metrics.k8s.io error=%s", error)
+            self._is_unmeasured = True
+            return
+        self._is_unmeasured = False
+        now = self._clock.now()
+        for start in range(0, len(pods), _SLICE):
+            known = [(found, one) for one in pods[start : start + _SLICE] if (found := self._pods.get(one.key))]
+            self._tracker.sample(known, self._sample_seconds, now)
+            await self._clock.sleep(0)
+        for node in nodes:
+            cpu, memory = measured_amounts(node.usage)
+            self._hosts.setdefault(node.metadata.name, []).append((cpu, memory))
+
+    async def _write_hosts(self) -> None:
+        samples, self._hosts = self._hosts, {}
+        start = self._clock.now() // GRID_SECONDS * GRID_SECONDS
+        rows = []
+        for name, found in samples.items():
+            node = self._nodes.get(Key("", name))
+            if node is None:
+                continue
+            cpu_capacity, memory_capacity = measured_amounts(node.status.capacity)
+            cpu, memory = (sum(amounts) / len(found) for amounts in zip(*found, strict=True))
+            self._busy[name] = cpu / cpu_capacity if cpu_capacity else 0.0
+            rows.append(
+                Host(
+                    ts=start,
+                    node=name,
+                    selected=self._selects(node),
+                    cpu_capacity=cpu_capacity,
+                    cpu_used=cpu,
+                    mem_capacity=memory_capacity,
+                    mem_used=memory,
+                )
+            )
+        for gone in self._busy.keys() - samples.keys():
+            del self._busy[gone]
+        if rows:
+            await self._offload(self._store.append, rows)
+
+    async def _forget(self) -> None:
+        await self._offload(partial(self._store.forget, self._clock.now() - KEPT_SECONDS))

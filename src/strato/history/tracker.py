@@ -1,0 +1,290 @@
+"""What is known of runs and replicas that live, from jobs, pods and measurements; gives rows when something changed.
+
+Pure but for its own memory: whoever watches the cluster calls it, with the present instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from strato.advice.histogram import CPU
+from strato.advice.roles import START_SECONDS
+from strato.api.core import Container, Pod
+from strato.api.metrics import PodMetrics
+from strato.api.quantity import NANO, InvalidQuantity, milli, parse, value
+from strato.clock import parse_time
+from strato.history.jobs import JobFacts
+from strato.history.rows import ABORTED, FAILED, RUNNING, Replica, Run
+from strato.history.statistics import is_ended
+
+ROLE_LABELS: Final = ("volcano.sh/task-spec", "training.kubeflow.org/replica-type")
+INDEX_LABELS: Final = ("volcano.sh/task-index", "training.kubeflow.org/replica-index")
+SUPPRESSED: Final = "strato.io/suppressed"
+"""Annotation of pods with containers whose limit is lowered for now: what they use says nothing of what they need."""
+_SAVED_SECONDS: Final = 1800.0
+"""Live replicas are saved so often, beside when something happens to them."""
+_Place = tuple[str, str]
+"""Uid of a pod, and a container of it."""
+
+
+class Tracker:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Run] = {}
+        """By the job's uid: its newest attempt."""
+        self._pods: dict[str, dict[str, _Times]] = {}
+        """By the job's uid: its pods of this attempt."""
+        self._replicas: dict[_Place, Replica] = {}
+        self._attempts: dict[tuple[str, str, str], list[str]] = {}
+        """By run, role and index: uids of the pods that had this place."""
+        self._least: dict[str, int] = {}
+        """By the job's uid: pods it needs to start."""
+        self._rows: dict[Any, Run | Replica] = {}
+        self._saved: dict[_Place, float] = {}
+
+    def restore(self, runs: Iterable[Run], replicas: Iterable[Replica], now: float) -> None:
+        """Go on with what an earlier process had saved; what it knows of no more was deleted meanwhile.
+
+        Args:
+            runs: Those of jobs that are there, and those that had not ended.
+            replicas: Theirs.
+            now: The present instant.
+        """
+        for run in runs:
+            self._runs[run.job_uid] = run
+            self._pods[run.job_uid] = {}
+        known = {run.run_id for run in self._runs.values()}
+        for one in replicas:
+            place = (one.pod, one.container)
+            if one.run_id in known:
+                self._saved[place] = now
+                self._take_place(one.run_id, one.role, one.index, one.pod)
+                if one.ended is None:
+                    self._replicas[place] = one
+
+    def see_job(self, job: JobFacts, now: float) -> None:
+        """Take what a job says; a new attempt ends the one before."""
+        run_id = f"{job.uid}/{job.attempt}"
+        before = self._runs.get(job.uid)
+        if before is not None and before.run_id != run_id and not is_ended(before):
+            self._set(msgspec.structs.replace(before, ended=now, phase=FAILED))
+        if before is None or before.run_id != run_id:
+            self._pods[job.uid] = {}
+            before = Run(
+                run_id=run_id,
+                job_uid=job.uid,
+                namespace=job.namespace,
+                job=job.name,
+                kind=job.kind,
+                template=job.template,
+                queue=job.queue,
+                submitted=job.submitted if not job.attempt else now,
+            )
+            self._set(before)
+        self._least[job.uid] = job.min_available
+        if job.phase and not is_ended(before):
+            self._set(msgspec.structs.replace(before, phase=job.phase, ended=job.ended or now))
+
+    def see_group(self, job_uid: str, at: float) -> None:
+        """Take that the pod group of a job was let into its queue."""
+        run = self._runs.get(job_uid)
+        if run is not None and run.inqueue is None and not is_ended(run):
+            self._set(msgspec.structs.replace(run, inqueue=max(at, run.submitted)))
+
+    def forget_job(self, uid: str, now: float) -> None:
+        """Take that a job is gone; one that had not ended was aborted."""
+        run = self._runs.pop(uid, None)
+        if run is not None and not is_ended(run):
+            self._rows[_key(run)] = msgspec.structs.replace(run, ended=now, phase=ABORTED)
+        self._pods.pop(uid, None)
+        self._least.pop(uid, None)
+
+    def knows(self, uid: str) -> bool:
+        """Return whether a job is known."""
+        return uid in self._runs
+
+    def see_pod(self, pod: Pod, *, is_gone: bool, now: float) -> None:
+        """Take what a pod says: when it was bound, ran and ended."""
+        owner = pod.metadata.controller
+        run = self._runs.get(owner.uid) if owner is not None else None
+        if run is None:
+            return
+        times = _Times.of(pod, is_gone=is_gone, now=now)
+        self._pods.setdefault(run.job_uid, {})[pod.metadata.uid] = times
+        self._advance(run)
+        if times.bound is None:
+            return
+        role, index = _label(pod, ROLE_LABELS), _label(pod, INDEX_LABELS)
+        for container in pod.spec.containers:
+            place = (pod.metadata.uid, container.name)
+            one = self._replicas.get(place)
+            if one is None:
+                if place in self._saved and place not in self._replicas:
+                    continue  # it has ended, and its row is written
+                one = Replica(
+                    run_id=run.run_id,
+                    role=role,
+                    index=index,
+                    pod=pod.metadata.uid,
+                    container=container.name,
+                    containers=len(pod.spec.containers),
+                    attempt=self._take_place(run.run_id, role, index, pod.metadata.uid),
+                    cpu_req=milli(_request(container, "cpu")),
+                    mem_req=value(_request(container, "memory")),
+                )
+            changed = msgspec.structs.replace(
+                one,
+                node=pod.spec.node_name,
+                bound=times.bound,
+                started=times.started,
+                ended=times.ended,
+                seen=max(one.seen, times.ended or 0.0),
+                **_ending(pod, container.name, one),
+            )
+            if changed != one or place not in self._replicas:
+                self._save(place, changed, now)
+
+    def sample(self, pods: Iterable[tuple[Pod, PodMetrics]], seconds: float, now: float) -> None:
+        """Take what containers used in the last so many seconds."""
+        for pod, metrics in pods:
+            for measured in metrics.containers:
+                place = (pod.metadata.uid, measured.name)
+                one = self._replicas.get(place)
+                if one is None or one.started is None:
+                    continue
+                cores, used_bytes = measured_amounts(measured.usage)
+                samples = one.cpu_samples
+                if now - one.started >= START_SECONDS and measured.name not in pod.metadata.annotation(SUPPRESSED):
+                    bucket = CPU.find(cores)
+                    samples = {**samples, bucket: samples.get(bucket, 0) + 1}
+                self._replicas[place] = one = msgspec.structs.replace(
+                    one,
+                    cpu_samples=samples,
+                    cpu_core_s=one.cpu_core_s + cores * seconds,
+                    mem_peak=max(one.mem_peak, used_bytes),
+                    seen=now,
+                )
+                if now - self._saved.get(place, now) >= _SAVED_SECONDS:
+                    self._save(place, one, now)
+
+    def take_rows(self) -> list[Run | Replica]:
+        """Return the rows of what changed since the last call."""
+        rows, self._rows = self._rows, {}
+        for one in rows.values():
+            if isinstance(one, Replica) and one.ended is not None:
+                self._replicas.pop((one.pod, one.container), None)
+        return list(rows.values())
+
+    def put_back(self, rows: Iterable[Run | Replica]) -> None:
+        """Take rows back that could not be written; newer ones of the same things stay."""
+        self._rows = {_key(row): row for row in rows} | self._rows
+
+    def save_all(self, now: float) -> None:
+        """Make rows of all live replicas, before the process ends."""
+        for place, one in self._replicas.items():
+            self._save(place, one, now)
+
+    def _set(self, run: Run) -> Run:
+        self._runs[run.job_uid] = run
+        self._rows[_key(run)] = run
+        return run
+
+    def _save(self, place: _Place, one: Replica, now: float) -> None:
+        self._replicas[place] = one
+        self._saved[place] = now
+        self._rows[_key(one)] = one
+
+    def _take_place(self, run_id: str, role: str, index: str, pod: str) -> int:
+        uids = self._attempts.setdefault((run_id, role, index), [])
+        if pod not in uids:
+            uids.append(pod)
+        return uids.index(pod)
+
+    def _advance(self, run: Run) -> None:
+        """Set when a run was ready and started: as soon as enough pods are that are not of an attempt before."""
+        if is_ended(run) and run.started is not None:
+            return
+        least = max(self._least.get(run.job_uid, 1), 1)
+        pods = [pod for pod in self._pods[run.job_uid].values() if pod.bound is not None and pod.bound >= run.submitted]
+        changed = run
+        if run.ready is None:
+            changed = msgspec.structs.replace(changed, ready=_nth(least, (pod.bound for pod in pods)))
+        if run.started is None:
+            changed = msgspec.structs.replace(changed, started=_nth(least, (pod.started for pod in pods)))
+        if changed.started is not None and not is_ended(changed):
+            changed = msgspec.structs.replace(changed, phase=RUNNING)
+        if changed != run:
+            self._set(changed)
+
+
+class _Times(msgspec.Struct, frozen=True):
+    """Of a pod."""
+
+    bound: float | None
+    started: float | None
+    ended: float | None
+
+    @classmethod
+    def of(cls, pod: Pod, *, is_gone: bool, now: float) -> _Times:
+        states = [status.state for status in pod.status.container_statuses]
+        ended = [state.terminated for state in states if state.terminated is not None]
+        begun = [state.running.started_at for state in states if state.running is not None]
+        started = [_instant(text) for text in (*begun, *(end.started_at for end in ended)) if text]
+        scheduled = pod.status.condition("PodScheduled")
+        bound = _instant(scheduled.last_transition_time) if scheduled is not None else None
+        finish = None
+        if is_gone or pod.status.phase in ("Succeeded", "Failed"):
+            finished = [_instant(end.finished_at) for end in ended if end.finished_at]
+            finish = max(finished) if finished else now
+        if not pod.spec.node_name:
+            return cls(None, None, None)
+        has_run = pod.status.phase in ("Running", "Succeeded", "Failed") and started
+        return cls(bound if bound is not None else now, max(started) if has_run else None, finish)
+
+
+def _instant(text: str | None) -> float:
+    try:
+        return parse_time(text or "")
+    except ValueError:
+        return 0.0
+
+
+def _nth(count: int, instants: Iterable[float | None]) -> float | None:
+    known = sorted(instant for instant in instants if instant is not None)
+    return known[count - 1] if len(known) >= count else None
+
+
+def _key(row: Run | Replica) -> Any:
+    return row.run_id if isinstance(row, Run) else (row.pod, row.container)
+
+
+def _label(pod: Pod, names: Iterable[str]) -> str:
+    return next((found for name in names if (found := pod.metadata.label(name))), "")
+
+
+def _request(container: Container, name: str) -> str | int | float:
+    resources = container.resources
+    return resources.requests.get(name, resources.limits.get(name, 0))
+
+
+def _ending(pod: Pod, container: str, before: Replica) -> dict[str, int | None]:
+    for status in pod.status.container_statuses:
+        if status.name != container:
+            continue
+        states = (status.state.terminated, status.last_state.terminated)
+        killed = sum(one is not None and one.reason == "OOMKilled" for one in states)
+        code = status.state.terminated.exit_code if status.state.terminated is not None else before.exit
+        return {"exit": code, "oom": max(before.oom, min(killed, 1) * max(status.restart_count, 1))}
+    return {}
+
+
+def measured_amounts(usage: Mapping[str, str | int | float]) -> tuple[float, float]:
+    """Return cores and bytes; what cannot be read counts as nothing."""
+    try:
+        return parse(usage.get("cpu", "0")).nanos / NANO, float(value(usage.get("memory", "0")))
+    except InvalidQuantity:
+        return 0.0, 0.0
