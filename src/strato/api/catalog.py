@@ -25,6 +25,7 @@ from strato.api import (
     scheduling,
     storage,
     unread,
+    verticalautoscaling,
 )
 from strato.api.kinds import Column, Kind
 from strato.api.meta import Object
@@ -344,7 +345,9 @@ JAXJOB = _training(kubeflow.JAXJob, "jaxReplicaSpecs")
 TRAINING: tuple[Kind, ...] = (TFJOB, PYTORCHJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB)
 """Kubeflow's training jobs."""
 
-CUSTOM: tuple[Kind, ...] = VOLCANO + TRAINING
+VERTICALPODAUTOSCALER, VERTICALPODAUTOSCALERCHECKPOINT = verticalautoscaling.KINDS
+
+CUSTOM: tuple[Kind, ...] = VOLCANO + TRAINING + verticalautoscaling.KINDS
 """Kinds that we bring the definitions of."""
 
 BUILTIN: tuple[Kind, ...] = (

@@ -53,6 +53,9 @@ class ControllerSettings:
     """``HOST:PORT`` of the relay that takes mail about jobs; empty sends none."""
     mail_from: str = ""
     """Who that mail is from; empty is ``strato@`` and this machine's name."""
+    recommender_names: tuple[str, ...] = ("strato",)
+    """Names of recommenders that vertical autoscalers ask for and ours answers to; ``default`` is of those that name
+    none."""
     training: PodOptions = field(default_factory=PodOptions)
     """Of the pods of training jobs."""
 

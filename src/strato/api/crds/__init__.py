@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from strato.api import catalog
-from strato.api.crds import infrastructure, jobrules, jobs, scheduling, training
+from strato.api.crds import infrastructure, jobrules, jobs, scheduling, training, verticalautoscaling
 from strato.api.crds.rules import Rule, add, all_rules
 from strato.api.crds.schema import Schema, text
 from strato.api.kinds import Column, Kind
@@ -35,6 +35,12 @@ _MEMBERS: dict[Kind, tuple[Callable[[], dict[str, Schema]], tuple[str, ...], str
     catalog.XGBOOSTJOB: (training.xgboost, (), "Distributed training with XGBoost."),
     catalog.PADDLEJOB: (training.paddle, (), "Distributed training with PaddlePaddle."),
     catalog.JAXJOB: (training.jax, (), "Distributed training with JAX."),
+    catalog.VERTICALPODAUTOSCALER: (
+        verticalautoscaling.autoscaler,
+        ("spec",),
+        "What the containers of a workload shall request.",
+    ),
+    catalog.VERTICALPODAUTOSCALERCHECKPOINT: (verticalautoscaling.checkpoint, (), "What is kept of a container's use."),
 }
 
 

@@ -124,6 +124,7 @@ def build(
             signing_folder=options.home.pki,
             smtp_server=options.mail.smtp_server,
             mail_from=options.mail.mail_from,
+            recommender_names=("strato", "default"),
             training=PodOptions(init_image=HOST_IMAGE, init_lookup="getent hosts"),
         ),
     )

@@ -63,7 +63,12 @@ def controller_rules() -> list[Json]:
         _rule((*_READ, "create", "patch", "delete"), "shard.volcano.sh", "nodeshards"),
         _rule((*_READ, "create", "patch", "delete"), "topology.volcano.sh", "hypernodes"),
         _rule(("patch",), "topology.volcano.sh", "hypernodes/status"),
+        _rule(_READ, "autoscaling.k8s.io", "verticalpodautoscalers"),
+        _rule(("patch",), "autoscaling.k8s.io", "verticalpodautoscalers/status"),
+        _rule((*_READ, "create", "patch"), "autoscaling.k8s.io", "verticalpodautoscalercheckpoints"),
+        _rule(("list",), "metrics.k8s.io", "pods"),
         _rule((*_READ, "create", "patch", "delete"), "", "pods"),
+        _rule(("patch",), "", "pods/resize"),  # of pods whose vertical autoscaler says so
         _rule(("patch",), "", "pods/status"),
         _rule(_CRUD, "", "services", "configmaps", "secrets"),
         _rule(("list", "watch"), "", "services"),
@@ -111,7 +116,7 @@ def user_roles() -> list[Json]:
     from strato.api import catalog
 
     training = [kind.plural for kind in catalog.TRAINING]
-    groups = ["batch.volcano.sh", "flow.volcano.sh", "kubeflow.org"]
+    groups = ["autoscaling.k8s.io", "batch.volcano.sh", "flow.volcano.sh", "kubeflow.org"]
     edits = ["create", "delete", "deletecollection", "patch", "update"]
     viewer = [
         {"apiGroups": groups, "resources": ["*"], "verbs": list(_READ)},
@@ -120,6 +125,7 @@ def user_roles() -> list[Json]:
     editor = [
         {"apiGroups": groups, "resources": ["jobs", "cronjobs", "jobflows", "jobtemplates"], "verbs": edits},
         _rule(edits, "kubeflow.org", *training),
+        _rule(edits, "autoscaling.k8s.io", "verticalpodautoscalers"),
         _rule(("patch", "update"), "kubeflow.org", *(f"{kind}/scale" for kind in training)),
         _rule(edits, "scheduling.volcano.sh", "podgroups"),
         _rule(("create", "delete"), "bus.volcano.sh", "commands"),

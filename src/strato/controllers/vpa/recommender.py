@@ -1,0 +1,204 @@
+"""Once a minute: asks what pods use, recommends requests, and resizes running pods whose autoscaler says so.
+
+Only autoscalers are touched whose ``spec.recommenders`` names one of ours. A container's histograms are kept as a
+checkpoint, written every ten minutes and read at the start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import ClassVar, Final
+
+from strato.advice.estimators import Rules, estimate_pod
+from strato.advice.histogram import InvalidCheckpoint
+from strato.advice.use import Aggregation, ContainerUse, UseHistograms
+from strato.api import catalog
+from strato.api.apps import ReplicaSet
+from strato.api.core import Pod
+from strato.api.meta import Key, OwnerReference
+from strato.api.metrics import PodMetrics
+from strato.api.quantity import NANO, InvalidQuantity, parse, value
+from strato.api.verticalautoscaling import (
+    VerticalPodAutoscaler,
+    VerticalPodAutoscalerCheckpoint,
+)
+from strato.client.cluster import PatchType
+from strato.clock import parse_time
+from strato.controllers.context import ControllerContext
+from strato.controllers.vpa import checkpoints, recommendations
+from strato.controllers.vpa.targets import pods_of
+from strato.errors import AlreadyExists, ApiError, NotFound
+
+PERIOD_SECONDS: Final = 60.0
+_SAVE_SECONDS: Final = 600.0
+_log = logging.getLogger(__name__)
+
+_Container = tuple[Key, str]
+"""An autoscaler and a container."""
+
+
+class VerticalAutoscalerController:
+    """See the module."""
+
+    name: ClassVar[str] = "vpa-recommender"
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._cluster, self._clock, self._recorder = context.cluster, context.clock, context.recorder
+        self._names = frozenset(context.settings.recommender_names)
+        self._autoscalers = context.informers.informer(VerticalPodAutoscaler)
+        self._pods = context.informers.informer(Pod)
+        self._sets = context.informers.informer(ReplicaSet)
+        self._uses: dict[_Container, UseHistograms] = {}
+        self._containers: dict[tuple[_Container, str], ContainerUse] = {}
+        """Also by the pod's uid."""
+        self._ooms: set[tuple[str, str, int]] = set()
+        self._options = Aggregation()
+        self._saved_at = context.clock.monotonic()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._load()
+        while True:
+            await self._clock.sleep(PERIOD_SECONDS)
+            with suppress(ApiError):  # said where it matters: no metrics, no recommendation; tried again
+                await self._round()
+
+    def _ours(self) -> list[VerticalPodAutoscaler]:
+        return [one for one in self._autoscalers.list() if self._is_ours(one)]
+
+    def _is_ours(self, autoscaler: VerticalPodAutoscaler) -> bool:
+        named = {one.name for one in autoscaler.spec.recommenders} or {"default"}
+        return bool(named & self._names)
+
+    async def _load(self) -> None:
+        try:
+            saved = (await self._cluster.list(VerticalPodAutoscalerCheckpoint)).items
+        except ApiError as error:
+            _log.warning("checkpoints of vertical autoscalers cannot be read: %s", error)
+            return
+        for one in saved:
+            autoscaler = self._autoscalers.get(Key(one.metadata.namespace, one.spec.vpa_object_name))
+            if autoscaler is None or not self._is_ours(autoscaler):
+                continue
+            try:
+                self._uses[autoscaler.key, one.spec.container_name] = checkpoints.use_of(one.status)
+            except (InvalidCheckpoint, ValueError) as error:
+                _log.warning("checkpoint cannot be used: name=%s error=%s", one.key, error)
+
+    async def _round(self) -> None:
+        ours = self._ours()
+        if not ours:
+            self._uses.clear()
+            return
+        measured = {one.key: one for one in (await self._cluster.list(PodMetrics)).items}
+        now = self._clock.now()
+        live: set[str] = set()
+        for autoscaler in ours:
+            target, namespace = autoscaler.spec.target_ref, autoscaler.metadata.namespace
+            pods = pods_of(target, namespace, self._pods.list(), self._manager)
+            for pod in pods:
+                live.add(pod.metadata.uid)
+                metrics = measured.get(pod.key)
+                self._take(autoscaler.key, pod, metrics, now)
+            await self._recommend(autoscaler, pods, now)
+        self._forget({one.key for one in ours}, live, now)
+        if self._clock.monotonic() - self._saved_at >= _SAVE_SECONDS:
+            self._saved_at = self._clock.monotonic()
+            await self._save(ours, now)
+
+    def _manager(self, key: Key) -> OwnerReference | None:
+        owner = self._sets.get(key)
+        return owner.metadata.controller if owner is not None else None
+
+    def _take(self, autoscaler: Key, pod: Pod, metrics: PodMetrics | None, now: float) -> None:
+        """Add the samples of a pod, and what its containers were killed for."""
+        for measured in metrics.containers if metrics is not None else ():
+            use, state = self._state(autoscaler, pod, measured.name)
+            try:
+                cores = parse(measured.usage.get("cpu", "0")).nanos / NANO
+                used_bytes = value(measured.usage.get("memory", "0"))
+            except InvalidQuantity:
+                continue
+            if state.add_cpu(now, cores):
+                use.count_sample(now)
+            state.add_memory(now, used_bytes)
+        requests = {container.name: container.resources.requests for container in pod.spec.containers}
+        for status in pod.status.container_statuses:
+            ended = status.last_state.terminated
+            event = (pod.metadata.uid, status.name, status.restart_count)
+            if ended is None or ended.reason != "OOMKilled" or event in self._ooms:
+                continue
+            self._ooms.add(event)
+            at = parse_time(ended.finished_at) if ended.finished_at else now
+            _, state = self._state(autoscaler, pod, status.name)
+            state.add_oom(at, value(requests.get(status.name, {}).get("memory", 0)))
+
+    def _state(self, autoscaler: Key, pod: Pod, container: str) -> tuple[UseHistograms, ContainerUse]:
+        place = (autoscaler, container)
+        use = self._uses.get(place)
+        if use is None:
+            use = self._uses[place] = UseHistograms(self._options)
+        key = (place, pod.metadata.uid)
+        state = self._containers.get(key)
+        if state is None:
+            state = self._containers[key] = ContainerUse(cpu=use.cpu, memory=use.memory, options=self._options)
+        return use, state
+
+    async def _recommend(self, autoscaler: VerticalPodAutoscaler, pods: Sequence[Pod], now: float) -> None:
+        uses = {name: use for (key, name), use in self._uses.items() if key == autoscaler.key and use.samples}
+        found = recommendations.recommend(autoscaler, estimate_pod(uses, Rules()))
+        status = recommendations.status_of(autoscaler, found, has_pods=bool(pods), now=now)
+        meta = autoscaler.metadata
+        with suppress(NotFound):
+            changed = await self._cluster.patch(
+                VerticalPodAutoscaler, meta.name, meta.namespace, {"status": status}, subresource="status"
+            )
+            if autoscaler.spec.update_policy.update_mode in recommendations.IN_PLACE:
+                await self._resize(changed, pods)
+
+    async def _resize(self, autoscaler: VerticalPodAutoscaler, pods: Sequence[Pod]) -> None:
+        advice = autoscaler.status.recommendation
+        for pod in pods:
+            if advice is None or pod.status.phase != "Running" or pod.metadata.deletion_timestamp:
+                continue
+            body = recommendations.resize_of(pod, autoscaler, advice.container_recommendations)
+            if body is None:
+                continue
+            try:
+                await self._cluster.patch(
+                    catalog.POD,
+                    pod.metadata.name,
+                    pod.metadata.namespace,
+                    body,
+                    subresource="resize",
+                    patch_type=PatchType.STRATEGIC,
+                )
+                self._recorder.event(pod, "Normal", "ResizedInPlace", f"Requests as {autoscaler.key} recommends")
+            except ApiError as error:
+                self._recorder.event(pod, "Warning", "ResizeRefused", f"Cannot be resized in place: {error}")
+
+    def _forget(self, known: set[Key], live: set[str], now: float) -> None:
+        """Forget what went: autoscalers, pods, and histograms that got no samples for eight days."""
+        kept = self._options.kept_seconds
+        for place, use in list(self._uses.items()):
+            if place[0] not in known or (use.samples and now - use.last_sample >= kept):
+                del self._uses[place]
+        self._containers = {
+            key: state for key, state in self._containers.items() if key[1] in live and key[0] in self._uses
+        }
+        self._ooms = {event for event in self._ooms if event[0] in live}
+
+    async def _save(self, ours: Sequence[VerticalPodAutoscaler], now: float) -> None:
+        by_key = {one.key: one for one in ours}
+        for (key, container), use in list(self._uses.items()):
+            if not use.samples:
+                continue
+            body = checkpoints.body_of(by_key[key], container, use, now)
+            kind = catalog.VERTICALPODAUTOSCALERCHECKPOINT
+            try:
+                await self._cluster.create(kind, body, key.namespace)
+            except AlreadyExists:
+                changes = {"spec": body["spec"], "status": body["status"]}
+                await self._cluster.patch(kind, body["metadata"]["name"], key.namespace, changes)
