@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
 
-.PHONY: demo test test-pythons test-long dist lint e2e e2e-kube e2e-clients e2e-clients-slice e2e-cluster e2e-debian conformance conformance-slice attack attack-slice mutate audit lock chart docs bench bench-kube clean
+.PHONY: demo test test-pythons test-long dist lint e2e e2e-kube e2e-clients e2e-clients-slice e2e-cluster e2e-debian conformance conformance-slice differential attack attack-slice mutate audit lock chart docs bench bench-kube clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -71,6 +71,9 @@ e2e-cluster: $(VENV)/.dev ## Run the end-to-end tests on the cluster of KUBECONF
 
 e2e-debian: ## Type README and the pages on a Debian 12 with nothing else on it (needs root and debootstrap).
 	tests/e2e/bare_debian.sh
+
+differential: $(VENV)/.dev ## Send 10,000 generated requests to strato's API server and a real one, and compare the answers (needs Go).
+	tests/e2e/kube/controlplane/build.sh && $(BIN)/python -m tests.differential $(DIFFERENTIAL)
 
 conformance: $(VENV)/.dev ## Run Kubernetes' conformance suite against strato up and write docs/conformance.md (needs root, Go).
 	$(BIN)/python -m tests.conformance $(CONFORMANCE)

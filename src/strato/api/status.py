@@ -93,7 +93,7 @@ def to_status(error: ApiError) -> dict[str, Any]:
         "metadata": {},
         "status": "Failure",
         "message": error.message,
-        "reason": error.reason,
+        **({"reason": error.reason} if error.reason else {}),
         "code": error.code,
     }
     if details or error.code in _ALWAYS_DETAILED:

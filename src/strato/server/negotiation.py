@@ -12,8 +12,9 @@ from typing import NamedTuple
 from strato.lru import memoised
 
 JSON, PROTOBUF = "application/json", "application/vnd.kubernetes.protobuf"
-TABLE, METADATA = "Table", "PartialObjectMetadata"
-_META_GROUP, _META_VERSIONS = "meta.k8s.io", ("v1", "v1beta1")
+TABLE, METADATA, METADATA_LIST = "Table", "PartialObjectMetadata", "PartialObjectMetadataList"
+_TARGETS = (TABLE, METADATA, METADATA_LIST)
+_META_GROUP, _VERSIONS = "meta.k8s.io", ("v1", "v1beta1")
 _PLAIN = frozenset(("", JSON, "*/*", f"{JSON}, */*", f"{JSON},*/*"))
 _CLAUSES_MAX = 64
 """Clauses that are looked at; no client sends ten."""
@@ -24,7 +25,7 @@ class Accepted(NamedTuple):
 
     media: str = JSON
     target: str = ""
-    """`TABLE` or `METADATA`; empty is the object itself."""
+    """`TABLE`, `METADATA` or `METADATA_LIST`; empty is the object itself."""
     version: str = "v1"
     """Version of the target."""
 
@@ -80,12 +81,10 @@ def _of_clause(clause: _Clause) -> Iterator[Accepted]:
     if given.get("stream", "watch") not in ("", "watch") or given.get("sv", "v1") not in ("", "v1"):
         return
     version = given.get("v", "")
-    kind = given.get("as", "").removesuffix("List") if given.get("as") == f"{METADATA}List" else given.get("as", "")
-    target = ""
-    if kind or version or "g" in given:
-        if kind not in (TABLE, METADATA) or given.get("g") != _META_GROUP or version not in _META_VERSIONS:
-            return
-        target = kind
+    target = given.get("as", "")
+    is_plain_object = not (target or version or "g" in given)
+    if not is_plain_object and (target not in _TARGETS or given.get("g") != _META_GROUP or version not in _VERSIONS):
+        return
     for served in (JSON, PROTOBUF):
         if media in (served, "*/*", "application/*") and not (served == PROTOBUF and target == TABLE):
             yield Accepted(served, target, version or "v1")

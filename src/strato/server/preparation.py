@@ -393,4 +393,7 @@ _ABOUT_STATUS = frozenset(("apiVersion", "kind", "metadata", "status"))
 def _desired(kind: Kind, obj: Json) -> Json:
     """Return the part of an object whose change makes a new generation."""
     ignored = ("metadata", "status") if kind.has_status or kind.plural == "podgroups" else ("metadata",)
-    return {name: value for name, value in obj.items() if name not in ignored}
+    wanted = {name: value for name, value in obj.items() if name not in ignored}
+    if kind is catalog.ENDPOINTSLICE:  # which selects by labels what it is a part of
+        wanted["labels"] = obj["metadata"].get("labels")
+    return wanted

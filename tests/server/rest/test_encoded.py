@@ -76,7 +76,7 @@ def _event(data: bytes) -> tuple[str, bytes]:
         (f"{PROTOBUF};stream=watch,{JSON}", Accepted(PROTOBUF)),
         (f"{PROTOBUF};stream=other,{JSON}", Accepted()),
         (f"{PROTOBUF};as=Table;{META},{JSON};as=Table;{META},{JSON}", Accepted(JSON, "Table")),
-        (f"{PROTOBUF};as=PartialObjectMetadataList;{META}", Accepted(PROTOBUF, "PartialObjectMetadata")),
+        (f"{PROTOBUF};as=PartialObjectMetadataList;{META}", Accepted(PROTOBUF, "PartialObjectMetadataList")),
         (f"{JSON};as=Table;g=other;v=v1", None),
         (f"{JSON};as=Chair;{META},{PROTOBUF}", Accepted(PROTOBUF)),
         ("text/html", None),
@@ -146,10 +146,10 @@ async def test_what_has_no_protobuf_stays_json_or_is_refused_before_anything_is_
     assert json.loads(listed)["items"] == []
     status, media, _ = await asked(session, things, f"{PROTOBUF},{JSON}", "POST", thing)
     assert (status, media) == (201, JSON)
-    for path in (things, f"{things}/a"):
+    for path, suffix in ((things, "List"), (f"{things}/a", "")):
         status, media, _ = await asked(session, path, f"{PROTOBUF},{JSON}")
         assert (status, media) == (200, JSON)
-        status, media, packed = await asked(session, path, f"{PROTOBUF};as=PartialObjectMetadata;{META}")
+        status, media, packed = await asked(session, path, f"{PROTOBUF};as=PartialObjectMetadata{suffix};{META}")
         assert (status, media) == (200, PROTOBUF)
         found = protobuf.decode(packed)
         assert [one["metadata"]["name"] for one in found.get("items", [found])] == ["a"]

@@ -33,7 +33,7 @@ from strato.api.defaults.others import (
     default_webhooks,
 )
 from strato.api.defaults.pod import default_pod, default_pod_template, dict_qos_class
-from strato.api.defaults.service import default_endpoints, default_service
+from strato.api.defaults.service import default_endpoint_slice, default_endpoints, default_service
 from strato.api.defaults.workloads import (
     default_cron_job,
     default_daemon_set,
@@ -54,6 +54,7 @@ _DEFAULTS: dict[Kind, Default] = {
     catalog.PODTEMPLATE: default_pod_template,
     catalog.SERVICE: default_service,
     catalog.ENDPOINTS: default_endpoints,
+    catalog.ENDPOINTSLICE: default_endpoint_slice,
     catalog.NAMESPACE: default_namespace,
     catalog.NODE: default_node,
     catalog.LEASE: default_lease,
@@ -112,7 +113,7 @@ _INITIAL_STATUS: dict[Kind, dict[str, Any]] = {
     catalog.FLOWSCHEMA: {},
     catalog.PRIORITYLEVELCONFIGURATION: {},
     catalog.VOLUMEATTACHMENT: {"attached": False},
-    catalog.HORIZONTALPODAUTOSCALER: {"currentReplicas": 0, "desiredReplicas": 0},
+    catalog.HORIZONTALPODAUTOSCALER: {"desiredReplicas": 0},
     catalog.INGRESS: {"loadBalancer": {}},
     catalog.PODDISRUPTIONBUDGET: {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
 }

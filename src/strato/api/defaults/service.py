@@ -72,6 +72,15 @@ def needs_node_ports(spec: Json) -> bool:
     )
 
 
+def default_endpoint_slice(obj: Json) -> None:
+    """Default a slice of endpoints."""
+    for endpoint in obj.get("endpoints") or ():
+        endpoint.setdefault("conditions", {})
+    for port in obj.get("ports") or ():
+        fill_empty(port, {"protocol": "TCP"})
+        port.setdefault("name", "")
+
+
 def default_endpoints(obj: Json) -> None:
     """Default endpoints."""
     for subset in obj.get("subsets") or ():

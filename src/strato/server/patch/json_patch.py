@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from strato.errors import BadRequest, Cause, Invalid, TooLarge
+from strato.errors import BadRequest, Invalid, TooLarge
 
 _MAX_OPERATIONS = 10_000
 _MAX_COPIED_BYTES = 3 * 1024 * 1024
@@ -45,7 +45,7 @@ def apply_json_patch(target: Any, operations: Any) -> Any:
         except (LookupError, ValueError, TypeError) as error:
             reason = f"the server rejected our request due to an error in our request: operation {index}: {error}"
             kind = PatchTestFailed if isinstance(error, _OtherValue) else Invalid
-            raise kind(reason, causes=[Cause("FieldValueInvalid", str(error), f"[{index}]")]) from error
+            raise kind(reason) from error
     return target
 
 

@@ -33,6 +33,7 @@ from strato.server.strategies import strategy_of, strategy_of_kind
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
+_DELETE_OPTIONS = frozenset(("dryRun", "gracePeriodSeconds", "propagationPolicy", "orphanDependents"))
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 FINISHED = ("Succeeded", "Failed")
 """Phases of pods that run no more."""
@@ -234,6 +235,8 @@ def _read_options(request: Request) -> tuple[Request, Json]:
     if not isinstance(read, dict):
         raise BadRequest("couldn't get version/kind; json parse error: delete options must be an object")
     options: Json = read
+    if request.body:  # the query is not looked at
+        request.query = {name: values for name, values in request.query.items() if name not in _DELETE_OPTIONS}
     for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents"):
         text = request.param(name)
         if text and name not in options:

@@ -51,6 +51,10 @@ class Reader:
 
     def list(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Answer a collection, whole or in pages; a large one is looked through, and written, in slices."""
+        list_limit(request)
+        labels = request.param("labelSelector")
+        if "resourceVersionMatch" in request.query and len(labels) <= SHORT_SELECTOR:
+            Filter(served.asked, labels, "")  # what is wrong with labels is said before, with fields after the options
         check_list_options(request)
         return filtered(self._state, request, served.asked, partial(self._list, request, target, served))
 
@@ -243,18 +247,17 @@ def check_list_options(request: Request) -> None:
             if request.flag("sendInitialEvents") and not request.flag("allowWatchBookmarks"):
                 text = "sendInitialEvents is forbidden for watch unless allowWatchBookmarks is set"
                 causes += [] if causes else [forbidden_field("sendInitialEvents", text)]
-    elif has_initial:
-        causes.append(forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    elif not revision:
-        causes.append(forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided"))
-        if request.param("continue"):
-            causes.append(forbidden_field(field, f"{field} is forbidden for continue"))
-    elif request.param("continue"):
-        causes.append(forbidden_field(field, f"{field} is forbidden for continue"))
-    elif match not in ("Exact", "NotOlderThan"):
-        causes.append(not_supported(field, match, ["Exact", "NotOlderThan", ""]))
-    elif match == "Exact" and revision == "0":
-        causes.append(forbidden_field(field, f'{field} "exact" is forbidden for resourceVersion "0"'))
+    else:
+        if match and not revision:
+            causes.append(forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided"))
+        if match and request.param("continue"):
+            causes.append(forbidden_field(field, f"{field} is forbidden when continue is provided"))
+        if match not in ("", "Exact", "NotOlderThan"):
+            causes.append(not_supported(field, match, ["Exact", "NotOlderThan", ""]))
+        if match == "Exact" and revision == "0":
+            causes.append(forbidden_field(field, f'{field} "exact" is forbidden for resourceVersion "0"'))
+        if has_initial:
+            causes.append(forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if causes:
         raise invalid_options("ListOptions", causes)
 

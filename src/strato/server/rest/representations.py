@@ -19,7 +19,7 @@ from strato.errors import BadRequest, NotAcceptable
 from strato.server import negotiation, protobuf
 from strato.server.flowcontrol.dispatch import Steps, at_once
 from strato.server.jsonbodies import stored_steps
-from strato.server.negotiation import JSON, METADATA, PROTOBUF, TABLE, Accepted
+from strato.server.negotiation import JSON, METADATA, METADATA_LIST, PROTOBUF, TABLE, Accepted
 from strato.server.preparation import encode
 from strato.server.registry import Served
 from strato.server.rest import encoded
@@ -72,6 +72,8 @@ def shown(request: Request, served: Served, body: bytes, *, now: float, status: 
         return Response(status, _row(request, served, body, now))
     if target == METADATA:
         return Response(status, metadata_alone(body))
+    if target == METADATA_LIST:
+        raise NotAcceptable(f"you requested {target}, but the requested object is not a list")
     return Response(status, body if served.form is None else _formed(served.form)(body))
 
 
@@ -85,7 +87,7 @@ def rendering(request: Request, served: Served, clock: Clock) -> Callable[[bytes
     target = wanted(request, served).target
     if target == TABLE:
         return lambda body: _row(request, served, body, clock.now())
-    if target == METADATA:
+    if target in (METADATA, METADATA_LIST):
         return metadata_alone
     return None if served.form is None else _formed(served.form)
 
@@ -93,7 +95,8 @@ def rendering(request: Request, served: Served, clock: Clock) -> Callable[[bytes
 def row_steps(request: Request, served: Served, body: bytes, now: float) -> Steps[bytes]:
     """Return one stored object as a table of one row, in steps where it is large."""
     obj = yield from stored_steps(body)
-    metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+    revision = obj["metadata"].get("resourceVersion")  # a dry run has none
+    metadata = {"resourceVersion": revision} if revision else {}
     answer = yield lambda: table(request, served, [obj], metadata, now)
     body_of_table: bytes = answer.body
     return body_of_table
@@ -136,7 +139,9 @@ def list_text(
         BadRequest: ``includeObject`` is something unknown.
     """
     kind, (media, target, _) = served.kind, wanted(request, served)
-    as_rows, described = target == TABLE, target == METADATA
+    as_rows, described = target == TABLE, target == METADATA_LIST
+    if target == METADATA:
+        raise NotAcceptable(f"you requested {target}, but the requested object is a list")
     if token or (served.is_custom and not (as_rows or described)):  # as a real server writes it
         metadata["continue"] = token
     if as_rows:

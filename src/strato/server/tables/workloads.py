@@ -207,7 +207,7 @@ FORMATS: Mapping[str, TableFormat] = {
         "Name|Min Available|Max Unavailable|#Allowed Disruptions|Age", _disruption_budget
     ),
     "horizontalpodautoscalers.autoscaling": table_format(
-        "Name|Reference|Targets|MinPods|#MaxPods|#Replicas|Age", _autoscaler
+        "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age", _autoscaler
     ),
 }
 """By ``plural.group``."""

@@ -1,0 +1,54 @@
+"""Differences that are known: by request and by what differs, with the reason (docs/compatibility.md)."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tests.differential.comparison import Difference
+
+
+class Known(NamedTuple):
+    """A known difference."""
+
+    request: str
+    """A pattern of method, path and query."""
+    line: str
+    """A pattern of what differs, or of what the real server says."""
+    reason: str
+
+
+_PARTLY_CHECKED = (
+    "/(endpoints|ingresses|ingressclasses|networkpolicies|storageclasses|csidrivers|controllerrevisions|podtemplates|"
+    "replicationcontrollers|horizontalpodautoscalers|poddisruptionbudgets|runtimeclasses|rolebindings|"
+    "clusterrolebindings|endpointslices|events|persistentvolumes)"
+)
+KNOWN = (
+    Known("/endpoints", "v1 Endpoints is deprecated", "nobody is warned of Endpoints"),
+    Known("/daemonsets", "deprecated.daemonset.template.generation", "an annotation nothing reads any more"),
+    Known("/horizontalpodautoscalers", "currentMetrics", "null and missing say the same"),
+    Known("/persistentvolumes", "lastPhaseTransitionTime", "is not written"),
+    Known("fieldSelector=(%3D|=)", ".", "a selector of nothing is refused"),
+    Known("/scale", ".", "the kind of what is sent as a scale is not looked at"),
+    Known("/status", ".", "labels and finalizers of a status written to workloads are not kept"),
+    Known(_PARTLY_CHECKED, "should be (4..|.*FieldValue|.*unknown field)|causes", "kinds that are checked in part"),
+    Known("/events", "cells", "an event about nothing has a slash"),
+    Known("limit=", "remainingItemCount", "said also of lists at resourceVersion 0"),
+    Known(".", r"(\[\]|\{\}), should not be there|missing, should be \{\}", "empty lists and maps stay as sent"),
+    Known(".", "hides previous definition", "nobody is warned of a variable of a pod that hides another"),
+    Known("DELETE .*/jobs", "child pods are preserved", "nobody is warned where other options are sent"),
+    Known(".", r"'', should not be there", "empty texts stay as sent"),
+    Known("/roles", "rules: missing, should be None", "null and missing say the same"),
+    Known(".", "spec.selector", "an empty selector is refused as a missing one"),
+    Known("PATCH", "code: 400, should be 500", "a patch that does not fit is the client's mistake"),
+    Known("/(deployments|statefulsets|daemonsets|cronjobs|jobs)", "Probe|valueFrom|restartPolicy", "checked in part"),
+    Known("/persistentvolumeclaims", "storageClassName", "checked in part"),
+    Known("DELETE", "dryRun", "of several wrong options the first is named"),
+)
+
+
+def reason_for(difference: Difference) -> str:
+    """Return why an answer is known to differ; empty where it is not."""
+    step = difference.step
+    request, text = f"{step.method} {step.path}?{step.query}", "\n".join(difference.lines)
+    return next((one.reason for one in KNOWN if re.search(one.request, request) and re.search(one.line, text)), "")
