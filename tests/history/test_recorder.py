@@ -32,7 +32,6 @@ async def inline(function: Callable[..., Any], *args: Any) -> Any:
 async def recorded(h: Harness, path: Path) -> AsyncIterator[HistoryStore]:
     store = HistoryStore(path)
     recorder = Recorder(h.cluster, h.world.informers, h.clock, store, offload=inline)
-    h.world.informers.start()
     running = asyncio.ensure_future(recorder.run())
     try:
         yield store

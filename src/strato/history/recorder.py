@@ -77,6 +77,7 @@ class Recorder:
         self._is_unmeasured = False
         self._pods = informers.informer(Pod)
         self._nodes = informers.informer(Node)
+        self._start = informers.start
         groups = informers.informer(PodGroup)
         jobs: list[Informer[Any]] = [informers.informer(view) for view in KINDS]
         self._informers: list[Informer[Any]] = [self._pods, self._nodes, groups, *jobs]
@@ -112,6 +113,7 @@ class Recorder:
         Raises:
             HistoryError: What an earlier process recorded cannot be read.
         """
+        self._start()
         for informer in self._informers:
             await informer.wait_synced()
         await self._restore()
