@@ -556,3 +556,17 @@ def test_a_server_that_does_not_answer_is_named_with_what_to_do(
     assert caught.value.code == 1
     assert "Failed to list job: the server http://127.0.0.1:1 cannot be reached" in told
     assert f"named by {config}); is it up? Another one is named by --master URL or --kubeconfig FILE" in told
+
+
+def test_what_queues_share_is_shown_by_group_of_nodes(shell: Shell) -> None:
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    for name, group in (("a", "train"), ("b", "")):
+        labels = {"volcano.sh/nodegroup-name": group} if group else {}
+        shell.create(
+            catalog.NODE, name, metadata={"labels": labels}, status={"capacity": amounts, "allocatable": amounts}
+        )
+    rows = [line.split() for line in shell.strato("queue", "list", "--totals").splitlines()]
+    assert rows[0] == ["Pool", "Resource", "Total"]
+    assert ["all", "cpu", "8"] in rows
+    assert ["train", "cpu", "4"] in rows
+    assert ["<none>", "memory", "8Gi"] in rows

@@ -83,10 +83,24 @@ def operate(ctx: click.Context, name: str, action: str, weight: int) -> None:
 
 @queue.command(name="list")
 @listing_options
+@click.option("--totals", "of_totals", is_flag=True, help="Show what queues share instead: nodes that count, by group.")
+@click.option(
+    "--scheduler-name", "names", multiple=True, help="With --totals: whose pods share; others' are taken off."
+)
 @click.pass_context
-def list_queues(ctx: click.Context, output: str, watching: bool) -> None:
+def list_queues(ctx: click.Context, output: str, watching: bool, of_totals: bool, names: tuple[str, ...]) -> None:
     """List all queues."""
-    show_list(ctx, QUEUES, output, watching=watching)
+    if not of_totals:
+        show_list(ctx, QUEUES, output, watching=watching)
+        return
+    if watching or output != "table":
+        raise UsageError("--totals is a table of this moment; leave out -w and -o")
+    from strato.cli.totals import HEADERS as TOTALS
+    from strato.cli.totals import totals
+    from strato.scheduler.options import SchedulerOptions
+
+    rows = with_cluster(ctx, lambda cluster: totals(cluster, names or SchedulerOptions().names))
+    click.echo("\n".join("".join(f"{cell!s:<20}" for cell in row).rstrip() for row in (TOTALS, *rows)))
 
 
 @queue.command()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
 
+from strato.api.amplification import CPU_INFO
 from strato.api.core import Pod
 from strato.client.cluster import Cluster
 from strato.node.images.store import ImageStore
@@ -21,6 +23,8 @@ from strato.node.sandbox.runtime import Runtime
 from strato.node.sandbox.settings import NodeOffer, PodIsolation
 
 _MAX_PODS = "110"
+_LONGEST_FILE = 1 << 14
+"""Characters read of a file about the processor: the first one is described at its beginning."""
 
 
 class Machine:
@@ -102,6 +106,30 @@ def _capacity(directory: str, offer: NodeOffer) -> dict[str, str]:
         "pods": _MAX_PODS,
         "ephemeral-storage": f"{shutil.disk_usage(directory).total // 1024}Ki",
     }
+
+
+def cpu_info(root: str = "/") -> dict[str, str]:
+    """Return the annotation that says which processor the machine has; empty where it cannot be told.
+
+    Args:
+        root: Where ``proc`` and ``sys`` are; anything but ``/`` is for tests.
+    """
+    lines = _read(f"{root}proc/cpuinfo").splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    if not model:
+        return {}
+    devices = f"{root}sys/devices/system/cpu/"
+    turbo = _read(f"{devices}intel_pstate/no_turbo") == "0" or _read(f"{devices}cpufreq/boost") == "1"
+    info = {"cpuModel": model, "hyperThreadEnabled": _read(f"{devices}smt/active") == "1", "turboEnabled": turbo}
+    return {CPU_INFO: json.dumps(info, separators=(",", ":"))}
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read(_LONGEST_FILE).strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _existing(directory: str) -> str:

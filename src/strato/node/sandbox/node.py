@@ -23,13 +23,7 @@ from strato.node.heartbeats import Heartbeats
 from strato.node.images.store import ImageStore
 from strato.node.nodesync import NodeSync
 from strato.node.records import record_of
-from strato.node.registration import (
-    NodeFacts,
-    first_published,
-    pressure_reason,
-    published_of,
-    register_node,
-)
+from strato.node.registration import NodeFacts, first_published, pressure_reason, published_of, register_node
 from strato.node.removal import TreeRemover
 from strato.node.sandbox import linux
 from strato.node.sandbox.allocation import AllocationManager
@@ -41,7 +35,7 @@ from strato.node.sandbox.hostsfiles import HostsFiles
 from strato.node.sandbox.imagegc import ImageCollector
 from strato.node.sandbox.imagemanager import ImageManager
 from strato.node.sandbox.logs import DiskLogs
-from strato.node.sandbox.machine import Machine
+from strato.node.sandbox.machine import Machine, cpu_info
 from strato.node.sandbox.paths import NodePaths
 from strato.node.sandbox.podworker import PodWorker
 from strato.node.sandbox.runtime import Runtime
@@ -273,6 +267,7 @@ class SandboxNode:
             address=self._machine.host_ip,
             capacity=self._machine.capacity,
             cpu_overcommit_factor=self._offer.cpu_overcommit_factor,
+            annotations=cpu_info(),
             labels={"node.kubernetes.io/instance-type": "sandbox", **self._setup.gpu_labels, **self._offer.labels},
             info={
                 "bootID": linux.boot_id(),

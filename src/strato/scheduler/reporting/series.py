@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from strato.api.quantity import NANO, parse
 from strato.clock import parse_time
 from strato.metrics import Registry, Sample
 from strato.scheduler.cache.world import World
@@ -86,6 +87,10 @@ class Series:
             if queue is not None and queue.view is not None:
                 yield from self._of_queue(queue, status)
         total = self._world.nodes.allocatable[: self._world.nodes.size].sum(axis=0).tolist()
+        for pool, amounts in self._world.totals.pools.items():
+            for resource, text in self._world.dims.to_wire(amounts.tolist()).items():
+                labels = {"resource": resource, "pool": pool}
+                yield Sample("strato_scheduler_total_resource", labels, parse(text).nanos / NANO)
         self._forget()
         waiting: Counter[str] = Counter()
         for job in self._world.jobs.values():
