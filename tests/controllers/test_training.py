@@ -14,8 +14,10 @@ from strato.api.kubeflow import TFJob, TrainingJob
 from strato.api.volcano.scheduling import PodGroup
 from strato.api.wire import Request, Response
 from strato.clock import VirtualClock, run_virtual
+from strato.controllers.context import ControllerSettings
 from strato.controllers.kube.garbage import GarbageCollector
 from strato.controllers.training.adapters import ADAPTERS
+from strato.controllers.trainingoptions import PodOptions
 from strato.errors import ApiError, NotFound
 from tests.controllers.world import ADMIN, DyingCluster, MeddlingCluster, World, play
 
@@ -119,6 +121,50 @@ def test_pods_wait_for_the_group() -> None:
         assert len(await world.pods()) == 2
 
     play(scenario, enabled=ENABLED, admit=False)
+
+
+@pytest.mark.parametrize("enforced", [True, False])
+def test_a_job_that_is_not_admitted_in_time_fails_where_that_is_asked_for(enforced: bool) -> None:
+    async def scenario(world: World) -> None:
+        await create(world, tfjob(policy={"schedulingPolicy": {"scheduleTimeoutSeconds": 30}}, Worker=role(2)))
+        await world.clock.sleep(29)
+        assert state(await get(world)) == "Created"
+        await world.clock.sleep(10)
+        await world.settle()
+        job = await get(world)
+        if not enforced:
+            assert state(job) == "Created"
+            return
+        assert state(job) == "Failed"
+        assert job.status.conditions[-1].message.endswith("spec.runPolicy.schedulingPolicy.scheduleTimeoutSeconds")
+        with pytest.raises(NotFound):
+            await world.cluster.get(PodGroup, "j", "default")
+
+    settings = ControllerSettings(training=PodOptions(enforces_schedule_timeout=enforced))
+    play(scenario, enabled=ENABLED, admit=False, settings=settings)
+
+
+def test_each_job_is_counted_once_for_what_became_of_it() -> None:
+    async def scenario(world: World) -> None:
+        await create(world, tfjob("good", Chief=role(seconds=5), Worker=role()))
+        await create(world, tfjob("bad", Worker=role(seconds=3, code=137, restartPolicy="ExitCode"), PS=role()))
+        await until(world, "Succeeded", "good")
+        await until(world, "Running", "bad")
+        await world.clock.sleep(20)
+        await world.cluster.patch(TFJob, "bad", "default", {"spec": {"runPolicy": {"activeDeadlineSeconds": 1}}})
+        await until(world, "Failed", "bad")
+        await world.cluster.delete(catalog.TFJOB, "good", "default")
+        await world.settle()
+        text = world.metrics.render().decode()
+
+        def count(what: str) -> float:
+            name = f'training_operator_jobs_{what}_total{{framework="tensorflow",job_namespace="default"}} '
+            return float(next(line for line in text.splitlines() if line.startswith(name)).removeprefix(name))
+
+        assert [count(what) for what in ("created", "successful", "failed", "deleted")] == [2, 1, 1, 1]
+        assert count("restarted") >= 1
+
+    play(scenario, enabled=ENABLED)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from strato.clock import Clock, VirtualClock, format_time, run_virtual
 from strato.controllers import EMBEDDED, ControllerManager, ControllerSettings
 from strato.controllers.kube.daemonsets import node_of
 from strato.errors import NotFound, StratoError
+from strato.metrics import Registry
 from strato.server import strategies
 from strato.server.embedded import in_memory_server
 from strato.testing.faults import Faults, FaultyCluster
@@ -51,6 +52,7 @@ class World:
         settings: ControllerSettings | None = None,
     ) -> None:
         self.settings = settings
+        self.metrics = Registry()
         self.clock = clock
         self.server = in_memory_server(clock, Random(1), chain=Chain(admission or ChainOptions()))
         self.cluster: Cluster = LocalCluster(self.server, ADMIN)
@@ -84,7 +86,13 @@ class World:
         informers = Informers(cluster, self.clock, Random(3))
         self._manager_informers = informers
         self.manager = ControllerManager(
-            cluster, informers, self.clock, Random(4), enabled=self.enabled, settings=self.settings
+            cluster,
+            informers,
+            self.clock,
+            Random(4),
+            enabled=self.enabled,
+            metrics=self.metrics,
+            settings=self.settings,
         )
         self._manager_task = asyncio.create_task(self.manager.run())
 

@@ -18,6 +18,7 @@ from strato.cli.machine import machine_options
 from strato.cli.mailing import MailOptions, mail_options
 from strato.cli.quantities import QUANTITY
 from strato.cli.storage import StorageOptions, storage_options
+from strato.cli.training import TrainingOptions, training_options
 from strato.errors import UsageError
 
 
@@ -38,6 +39,7 @@ from strato.errors import UsageError
 @storage_options
 @audit_options
 @mail_options
+@training_options
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
 @click.option(
     "--scheduler-sharding-mode",
@@ -76,6 +78,7 @@ def up(
     storage: StorageOptions,
     audit: AuditOptions,
     mail: MailOptions,
+    training: TrainingOptions,
     config: Path | None,
     shard_mode: str,
     processes: int | None,
@@ -115,6 +118,7 @@ def up(
         storage=storage,
         audit=audit,
         mail=mail,
+        training=training,
         scheduler_config=str(config.absolute()) if config is not None else "",
         shard_mode=shard_mode,
         processes=processes or default_processes(),

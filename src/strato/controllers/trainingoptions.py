@@ -19,3 +19,5 @@ class PodOptions:
     """Its command that fails until a name resolves."""
     init_tries: int = 100
     """How often it looks, every 2 seconds."""
+    enforces_schedule_timeout: bool = False
+    """Whether a job fails that has waited for its PodGroup for its ``scheduleTimeoutSeconds``."""

@@ -125,7 +125,7 @@ def build(
             smtp_server=options.mail.smtp_server,
             mail_from=options.mail.mail_from,
             recommender_names=("strato", "default"),
-            training=PodOptions(init_image=HOST_IMAGE, init_lookup="getent hosts"),
+            training=options.training.over(PodOptions(init_image=HOST_IMAGE, init_lookup="getent hosts")),
         ),
     )
     members: list[Part] = [("controllers", manager.run)]

@@ -14,6 +14,7 @@ from strato.cli.home import Home, Stop
 from strato.cli.imageoptions import ImageOptions
 from strato.cli.mailing import MailOptions
 from strato.cli.storage import StorageOptions
+from strato.cli.training import TrainingOptions
 
 Part = tuple[str, Callable[[], Awaitable[object]]]
 """Something that runs until it is cancelled: what it is called when it stops by itself, and how it runs."""
@@ -53,6 +54,7 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     storage: StorageOptions
     audit: AuditOptions = AuditOptions()
     mail: MailOptions = MailOptions()
+    training: TrainingOptions = TrainingOptions()
     scheduler_config: str
     """A file; empty is the built-in configuration."""
     shard_mode: str = "none"
@@ -72,6 +74,9 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FLAGS = {
+    "init_image": "pytorch-init-container-image",
+    "init_tries": "pytorch-init-container-max-tries",
+    "enforces_schedule_timeout": "enforce-schedule-timeout",
     "hollow_cpu": "cpu",
     "hollow_memory": "memory",
     "sandbox_cpus": "cpus",

@@ -14,6 +14,7 @@ from strato.cli.mailing import MailOptions, mail_options
 from strato.cli.optiongroups import option_group
 from strato.cli.run.common import DURATION, Common, Member
 from strato.cli.run.ignoredflags import CONTROLLERS, foreign_options
+from strato.cli.training import TrainingOptions, training_options
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
@@ -41,6 +42,7 @@ class ControllerFlags:
     sharding_configmap_namespace: str
     """Empty is the namespace of the leases."""
     mail: MailOptions
+    training: TrainingOptions
 
 
 def _controller_flags(*, chosen: tuple[str, ...], scheduler_configs: tuple[str, ...], **others: Any) -> ControllerFlags:
@@ -69,7 +71,9 @@ _OPTIONS = (
                  help="Configuration of the sharding controller."),
     click.option("--sharding-configmap-namespace", default="", help="Its namespace; that of the leases without."),
 )  # fmt: skip
-_GROUP = option_group("controllers", _controller_flags, _OPTIONS, inner={"mail": mail_options})
+_GROUP = option_group(
+    "controllers", _controller_flags, _OPTIONS, inner={"mail": mail_options, "training": training_options}
+)
 
 
 def controller_options(command: Callable[..., None]) -> Any:
@@ -109,6 +113,7 @@ def controllers_member(
         inherit_owner_annotations=flags.inherit_owner_annotations,
         smtp_server=flags.mail.smtp_server,
         mail_from=flags.mail.mail_from,
+        training=flags.training.over(defaults.training),
     )
     manager = ControllerManager(
         cluster, informers, clock, random, enabled=choose_controllers(flags.chosen), metrics=metrics, settings=settings

@@ -30,6 +30,7 @@ from strato.controllers.training.foreign import wait_for_no_operator
 from strato.controllers.training.plan import plan
 from strato.controllers.training.record import Gang, Replica, TrainingPlan, TrainingRecord
 from strato.controllers.training.services import OwnedServices
+from strato.controllers.training.telemetry import TrainingMetrics
 from strato.errors import AlreadyExists, NotFound, StratoError
 
 _log = logging.getLogger(__name__)
@@ -58,7 +59,15 @@ class TrainingController:
         self._framework = adapter.framework
         self._cluster, self._clock, self._recorder = context.cluster, context.clock, context.recorder
         self._renderer = adapter.renderer(context.settings.training)
-        self._scheduler = context.settings.training.scheduler
+        options = context.settings.training
+        self._scheduler = options.scheduler
+        gangs = Gang(
+            scheduler=options.scheduler,
+            priority_of=self._priority_of,
+            enforces_timeout=options.enforces_schedule_timeout,
+        )
+        self._gang = gangs if options.scheduler else None
+        self._metrics = TrainingMetrics(context.metrics, adapter.framework)
         kind, informers = adapter.framework.kind, context.informers
         self._queue: WorkQueue[Key] = WorkQueue(context.clock)
         self._jobs = informers.informer(kind.view)
@@ -89,6 +98,7 @@ class TrainingController:
             self._queue.add(change.key)
             return
         uid = change.object.metadata.uid
+        self._metrics.deleted(change.key.namespace)
         self._written.forget(change.key)
         self._decided.pop(change.key, None)
         self._reported.pop(uid, None)
@@ -127,7 +137,7 @@ class TrainingController:
             terminating=frozenset(pod.metadata.uid for pod in pods if self._pods.is_terminating(pod)),
             services=self._services.all_of(uid),
             group=group,
-            gang=Gang(scheduler=self._scheduler, priority_of=self._priority_of) if self._scheduler else None,
+            gang=self._gang,
             now=self._clock.now(),
         )
 
@@ -142,6 +152,7 @@ class TrainingController:
             await self._ensure_group(record, planned.group)
         if planned.status is not None:
             await self._write_status(job, planned.status)
+            self._metrics.written(meta.namespace, job.status, planned.status)
         for event in planned.events:
             self._recorder.event(job, event.type, event.reason, event.message)
         reported = self._reported.setdefault(meta.uid, set())

@@ -50,6 +50,20 @@ def seconds_to_deadline(job: TrainingJob, now: float) -> float | None:
     return parse_time(started) + deadline - now
 
 
+def seconds_to_schedule(shape: JobShape, since: str | None, now: float) -> float | None:
+    """Return for how long the job may still wait for its PodGroup; None when for ever.
+
+    Args:
+        shape: The job.
+        since: When it began to wait; None while it does not.
+        now: Seconds since the epoch.
+    """
+    policy = shape.spec.run_policy.scheduling_policy
+    if since is None or policy is None or policy.schedule_timeout_seconds is None:
+        return None
+    return parse_time(since) + policy.schedule_timeout_seconds - now
+
+
 def check(draft: StatusDraft, job: TrainingJob, pods: Sequence[Pod], now: float) -> bool:
     """Fail the job when it is over one of its limits; returns whether it is."""
     left = seconds_to_deadline(job, now)

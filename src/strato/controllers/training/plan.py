@@ -16,6 +16,7 @@ from strato.controllers.training.record import Replica, TrainingPlan, TrainingRe
 from strato.controllers.training.verdicts import Evidence
 
 _WAITING = "WaitingForPodGroup"
+_TIMED_OUT = "its PodGroup was not admitted within spec.runPolicy.schedulingPolicy.scheduleTimeoutSeconds"
 _FOREIGN = JobEvent(
     "Warning",
     "SetPodTemplateSchedulerName",
@@ -68,6 +69,9 @@ def _advance(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) 
                 phase = record.group.status.phase if record.group is not None else ""
                 text = f"no pods are made while the PodGroup {shape.name} is {phase or 'Pending'}"
                 planned.events.append(JobEvent("Normal", _WAITING, text))
+            left = limits.seconds_to_schedule(shape, draft.last_reconcile_time, record.now)
+            if record.gang.enforces_timeout and left is not None and left <= 0:
+                draft.finish("Failed", f"Job {shape.name} has failed because {_TIMED_OUT}")
             return
     draft.last_reconcile_time = None
     present = {pod.metadata.uid for pod in record.pods}
@@ -190,4 +194,7 @@ def _wake(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) -> 
         planned.again_seconds = left
     elif not draft.conditions.is_finished and not record.shape.spec.run_policy.suspend:
         started = msgspec.structs.replace(record.job, status=status)
-        planned.again_seconds = limits.seconds_to_deadline(started, record.now)
+        due = [limits.seconds_to_deadline(started, record.now)]
+        if record.gang is not None and record.gang.enforces_timeout:
+            due.append(limits.seconds_to_schedule(record.shape, status.last_reconcile_time, record.now))
+        planned.again_seconds = min((left for left in due if left is not None), default=None)

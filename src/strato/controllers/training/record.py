@@ -21,6 +21,8 @@ class Gang:
     """Name of the scheduler: pods that name none get it."""
     priority_of: Callable[[str], int]
     """Returns the value of a priority class."""
+    enforces_timeout: bool = False
+    """Whether a job fails that waits for longer than its ``scheduleTimeoutSeconds``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,85 @@
+"""Options of training jobs: those of Kubeflow's training operator, by its names where it has them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from strato.cli.optiongroups import option_group
+
+if TYPE_CHECKING:
+    from strato.controllers.trainingoptions import PodOptions
+
+_DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+
+
+class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How training jobs run."""
+
+    init_image: str = ""
+    """Empty leaves it to the composition root."""
+    init_tries: int = 100
+    cluster_domain: str = ""
+    enforces_schedule_timeout: bool = False
+
+    def over(self, defaults: PodOptions) -> PodOptions:
+        """Return what controllers are told; an image that is not named is that of ``defaults``."""
+        from dataclasses import replace
+
+        return replace(
+            defaults,
+            init_image=self.init_image or defaults.init_image,
+            init_tries=self.init_tries,
+            cluster_domain=self.cluster_domain,
+            enforces_schedule_timeout=self.enforces_schedule_timeout,
+        )
+
+
+class _DomainType(click.ParamType[str]):
+    name = "domain"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the text."""
+        if value and (len(value) > 253 or not _DOMAIN.fullmatch(value)):
+            self.fail(f"{value!r} is no domain; write for example cluster.local", param, ctx)
+        return value
+
+
+training_options = option_group(
+    "training",
+    TrainingOptions,
+    (
+        click.option(
+            "--pytorch-init-container-image",
+            "init_image",
+            default="",
+            metavar="IMAGE",
+            help="Image in which workers of PyTorchJobs wait for their master; alpine:3.10 on a cluster.",
+        ),
+        click.option(
+            "--pytorch-init-container-max-tries",
+            "init_tries",
+            default=100,
+            show_default=True,
+            type=click.IntRange(1, 1_000_000),
+            help="How often they look for it, every 2 seconds.",
+        ),
+        click.option(
+            "--cluster-domain",
+            default="",
+            type=_DomainType(),
+            metavar="DOMAIN",
+            help="End of the names in TF_CONFIG; without it the pods' resolvers add it.",
+        ),
+        click.option(
+            "--enforce-schedule-timeout",
+            "enforces_schedule_timeout",
+            is_flag=True,
+            help="Training jobs that wait for longer than their scheduleTimeoutSeconds fail.",
+        ),
+    ),
+)
+"""Adds the options to a command, which takes them as ``training``."""

@@ -1,0 +1,47 @@
+"""Metrics of training jobs, by the names of Kubeflow's operator (spec training J2)."""
+
+from __future__ import annotations
+
+from strato.api.frameworks import Framework
+from strato.api.kubeflow import TrainingJobStatus
+from strato.metrics import Registry
+
+
+class TrainingMetrics:
+    """Counts what became of the jobs of one kind; each once, however often its status is written.
+
+    Args:
+        registry: Where the counters are.
+        framework: The kind.
+    """
+
+    def __init__(self, registry: Registry, framework: Framework) -> None:
+        labels = ("job_namespace", "framework")
+        self._framework = framework.container
+        self._counters = {
+            what: registry.counter(f"training_operator_jobs_{what}", f"Training jobs {what}", labels)
+            for what in ("created", "deleted", "successful", "failed", "restarted")
+        }
+
+    def written(self, namespace: str, old: TrainingJobStatus, new: TrainingJobStatus) -> None:
+        """Count what a status says that the one before it did not."""
+        for type_, what in (("Created", "created"), ("Succeeded", "successful"), ("Failed", "failed")):
+            if _holds(new, type_) and not _holds(old, type_):
+                self._count(what, namespace)
+        if _replaced(new) > _replaced(old):
+            self._count("restarted", namespace)
+
+    def deleted(self, namespace: str) -> None:
+        """Count a job that is gone."""
+        self._count("deleted", namespace)
+
+    def _count(self, what: str, namespace: str) -> None:
+        self._counters[what].labels(namespace, self._framework).inc()
+
+
+def _holds(status: TrainingJobStatus, type_: str) -> bool:
+    return any(one.type == type_ and one.status == "True" for one in status.conditions)
+
+
+def _replaced(status: TrainingJobStatus) -> int:
+    return status.replaced_pods.count if status.replaced_pods is not None else 0
