@@ -57,3 +57,27 @@ def test_twice_the_cpus_are_placed_and_run_and_a_lower_factor_evicts_nobody(lapt
     eventually(lambda: allocatable(world, node) == "3", what="the factor is lowered as pods have left")
     refused = world.kubectl_process("annotate", "node", node, f"{FACTOR}=0", "--overwrite", check=False).stderr
     assert "must be a number from 1 to 10" in refused
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(300)
+def test_what_a_kubelet_writes_is_amplified(world: World) -> None:
+    """Beside Kubernetes by the webhook on nodes/status; the kubelet here is kubectl."""
+    name = "overcommitted"
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"unschedulable": True}}
+    status = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
+    world.kubectl("create", "-f", "-", stdin=json.dumps(node))
+    try:
+        world.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", status)
+        assert allocatable(world, name) == "4"
+        world.kubectl("annotate", "node", name, f"{FACTOR}=2.5")
+        eventually(lambda: allocatable(world, name) == "10", what="the node is amplified")
+        world.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", status)
+        assert allocatable(world, name) == "10"
+        world.kubectl("annotate", "node", name, f"{FACTOR}-")
+        eventually(lambda: allocatable(world, name) == "4", what="the node is as it was")
+        found = json.loads(world.kubectl("get", "node", name, "-o", "json"))
+        assert not [key for key in found["metadata"].get("annotations", {}) if "koordinator" in key]
+    finally:
+        world.kubectl("delete", "node", name)

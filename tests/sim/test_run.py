@@ -44,6 +44,14 @@ def test_gangs_wait_for_room_and_run_one_after_another(tmp_path: Path) -> None:
     assert report.utilisation["cpu"] == pytest.approx(4 / 6, abs=0.02)
 
 
+def test_overcommitted_nodes_run_more_at_once(tmp_path: Path) -> None:
+    trace = write(tmp_path / "t.csv", "0,100,4,1,,", "1,100,4,1,,", "2,100,4,1,,")
+    report = simulate(SimulationOptions(trace=trace, nodes="2x3cpu,16Gi,overcommit=2"))
+    starts = sorted(job.start_seconds or 0.0 for job in report.job_list)
+    assert starts == pytest.approx([0, 0, 0], abs=3), "twelve pods of one cpu on twice six"
+    assert report.utilisation["cpu"] == pytest.approx(1, abs=0.05), "of what nodes offer"
+
+
 def test_job_that_never_fits_does_not_hold_up_the_end(tmp_path: Path) -> None:
     trace = write(tmp_path / "t.csv", "0,100,1,1,,", "0,100,9,1,,")
     report = simulate(SimulationOptions(trace=trace, nodes="2x4cpu,16Gi"))

@@ -115,6 +115,9 @@ def test_node_shapes_are_read_with_defaults() -> None:
         (100, {"cpu": "32", "memory": "256Gi", "pods": "110"}),
         (2, {"cpu": "64", "memory": "512Gi", GPU: "8", "example.com/fpga": "2", "pods": "110"}),
     ]
+    (overcommitted,) = parse_nodes("3x2cpu,overcommit=1.5")
+    assert (overcommitted.cpu_overcommit_factor, overcommitted.resources["cpu"]) == (1.5, "2")
+    assert total_capacity((overcommitted,))["cpu"] == 9000
     assert total_capacity(parse_nodes("3x2cpu")) == {"cpu": 6000, "memory": 3 * 8 * 2**30, "pods": 330}
 
 
@@ -128,6 +131,8 @@ def test_node_shapes_are_read_with_defaults() -> None:
         pytest.param("2x4cpu,8cpu", id="cpu twice"),
         pytest.param("2x4cpu,-1Gi", id="negative memory"),
         pytest.param("2x4cpu+", id="empty shape"),
+        pytest.param("2x4cpu,overcommit=0.5", id="a factor below one"),
+        pytest.param("2x4cpu,overcommit=x", id="a factor that is none"),
     ],
 )
 def test_bad_node_shape_is_refused_with_an_example(text: str) -> None:

@@ -26,7 +26,9 @@ def sim() -> None:
 
 @sim.command()
 @click.argument("trace", type=INPUT_FILE)
-@click.option("--nodes", default="100x32cpu,256Gi", show_default=True, help="Shapes: COUNTxCPUcpu,MEMORY[,Ngpu]+…")
+@click.option(
+    "--nodes", default="100x32cpu,256Gi", show_default=True, help="Shapes: COUNTxCPUcpu,MEMORY[,Ngpu][,overcommit=F]+…"
+)
 @click.option("--config", type=INPUT_FILE, default=None, help="The scheduler's configuration file.")
 @click.option("--queues", type=INPUT_FILE, default=None, help="YAML file with Queue manifests.")
 @click.option("--queue-by", type=click.Choice(["queue", "user", "group"]), default=None, help="Queues of an SWF log.")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from strato.api.core import Node, Pod
+from strato.api.quantity import resource_text
 from strato.client.cluster import Cluster
 
 HEADERS = ("Pool", "Resource", "Total")
@@ -30,7 +31,7 @@ async def totals(cluster: Cluster, scheduler_names: Sequence[str]) -> list[list[
     if set(world.totals.pools) - {""}:
         pools |= {group or "<none>": amounts for group, amounts in world.totals.pools.items()}
     return [
-        [pool, resource, amount]
+        [pool, resource, resource_text(resource, amount)]
         for pool, vector in pools.items()
         for resource, amount in world.dims.to_wire(vector.tolist()).items()
     ]

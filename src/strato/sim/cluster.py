@@ -100,7 +100,7 @@ class SimulatedCluster:
                 self.clock,
                 _child(self._random),
                 names=[f"{'node' if number == 0 else f'node-{_letter(number)}'}-{i}" for i in range(shape.count)],
-                offer=HollowOffer(capacity=shape.resources),
+                offer=HollowOffer(capacity=shape.resources, cpu_overcommit_factor=shape.cpu_overcommit_factor),
                 max_lease_rate=self.options.max_lease_rate,
             )
             for number, shape in enumerate(self.options.nodes)

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strato.api import quantity
+from strato.api.amplification import InvalidFactor, amplified, read_factor, written_ratio
 from strato.errors import InvalidInput, Problem
 
 GPU = "nvidia.com/gpu"
+_OVERCOMMIT = "overcommit"
 _SHAPE = re.compile(r"\s*(\d+)\s*x\s*(.+)", re.IGNORECASE)
 _ALIASES = {"cpu": "cpu", "cpus": "cpu", "gpu": GPU, "gpus": GPU, "pods": "pods"}
 _COUNTED = re.compile(r"(\d+(?:\.\d+)?)(cpus?|gpus?|pods)", re.IGNORECASE)
@@ -22,13 +24,15 @@ class NodeShape:
     count: int
     resources: Mapping[str, str]
     """Capacity of each, resource → quantity; always with cpu, memory and pods."""
+    cpu_overcommit_factor: float = 1.0
+    """By which the cpu that each offers is more than it has."""
 
 
 def parse_nodes(text: str) -> tuple[NodeShape, ...]:
     """Read node shapes: ``COUNTxITEM,ITEM,…`` joined by ``+``.
 
-    An item is ``32cpu``, ``8gpu``, ``200pods``, a memory size (``256Gi``) or ``resource=quantity``. Cpu is 1, memory
-    4 GiB per cpu and 110 pods by default.
+    An item is ``32cpu``, ``8gpu``, ``200pods``, a memory size (``256Gi``), ``resource=quantity`` or ``overcommit=2``,
+    a factor of the cpu offered. Cpu is 1, memory 4 GiB per cpu and 110 pods by default.
 
     Raises:
         InvalidInput: What is wrong with which shape.
@@ -41,11 +45,12 @@ def parse_nodes(text: str) -> tuple[NodeShape, ...]:
 
 
 def total_capacity(shapes: tuple[NodeShape, ...]) -> dict[str, int]:
-    """Return what all nodes have together: cpu in millicores, everything else in units."""
+    """Return what all nodes offer together: cpu in millicores, everything else in units."""
     total: dict[str, int] = {}
     for shape in shapes:
         for name, amount in shape.resources.items():
-            each = quantity.milli(amount) if name == "cpu" else quantity.value(amount)
+            whole = quantity.milli(amount) if name == "cpu" else quantity.value(amount)
+            each = amplified(whole, shape.cpu_overcommit_factor) if name == "cpu" else whole
             total[name] = total.get(name, 0) + each * shape.count
     return total
 
@@ -57,8 +62,15 @@ def _shape(text: str, problems: list[Problem]) -> NodeShape:
         problems.append(Problem(where, "is no shape; write for example 100x32cpu,256Gi or 8x64cpu,512Gi,8gpu"))
         return NodeShape(0, {})
     resources: dict[str, str] = {}
+    factor = 1.0
     for item in match[2].split(","):
         name, amount = _item(item.strip())
+        if name == _OVERCOMMIT:
+            try:
+                factor = written_ratio(read_factor(amount, _OVERCOMMIT))
+            except InvalidFactor as error:
+                problems.append(Problem(where, str(error)))
+            continue
         if not _is_amount(amount):
             problems.append(
                 Problem(where, f"{item.strip()!r} is no resource; write 32cpu, 256Gi, 8gpu or name=quantity")
@@ -70,7 +82,7 @@ def _shape(text: str, problems: list[Problem]) -> NodeShape:
         resources.setdefault("cpu", "1")
         resources.setdefault("memory", f"{4 * max(1, quantity.milli(resources['cpu']) // 1000)}Gi")
         resources.setdefault("pods", "110")
-    return NodeShape(int(match[1]), resources)
+    return NodeShape(int(match[1]), resources, factor)
 
 
 def _item(item: str) -> tuple[str, str]:
