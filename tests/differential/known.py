@@ -41,8 +41,15 @@ KNOWN = (
     Known("/roles", "rules: missing, should be None", "null and missing say the same"),
     Known(".", "spec.selector", "an empty selector is refused as a missing one"),
     Known("PATCH", "code: 400, should be 500", "a patch that does not fit is the client's mistake"),
-    Known("/(deployments|statefulsets|daemonsets|cronjobs|jobs)", "Probe|valueFrom|restartPolicy", "checked in part"),
+    Known(
+        "/(deployments|replicasets|statefulsets|daemonsets|cronjobs|jobs)",
+        "Probe|valueFrom|restartPolicy",
+        "checked in part",
+    ),
     Known("/persistentvolumeclaims", "storageClassName", "checked in part"),
+    Known("POST .*/services", "clusterIP", "each server chooses addresses of its range"),
+    Known("PUT .*dryRun=All", "resourceVersion: missing", "an object that a dry run of an update makes has no version"),
+    Known("PATCH .*/poddisruptionbudgets", "generation", "counted also where a patch changes nothing but order"),
     Known("DELETE", "dryRun", "of several wrong options the first is named"),
 )
 

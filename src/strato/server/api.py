@@ -281,7 +281,7 @@ class ApiServer(Handler):
                     if served_there.versions is not None and served_there.versions.webhook is not None:
                         action = self._conversions.around(action)
                     subresource = path.subresource  # one that there is
-                    if subresource not in _RAW:
+                    if subresource not in _RAW and "accept" in request.headers:
                         wanted(request, served_there, has_table=not self._reviews.answers(served_there.kind))
                     self._note(request, path, served_there, verb, action)
                     answer = action(request, path, served_there)

@@ -30,6 +30,10 @@ class Accepted(NamedTuple):
     """Version of the target."""
 
 
+PLAIN_JSON = Accepted()
+"""What nearly all are answered."""
+
+
 class _Clause(NamedTuple):
     media: str
     weight: float
@@ -50,7 +54,7 @@ def accepted(accept: str, *, in_protobuf: bool = True, as_table: bool = True) ->
         as_table: Whether they have one as rows of a table.
     """
     if accept in _PLAIN:
-        return Accepted()
+        return PLAIN_JSON
     for choice in _choices(accept):
         is_whole_protobuf = choice.media == PROTOBUF and not choice.target
         if (in_protobuf or not is_whole_protobuf) and (as_table or choice.target != TABLE):

@@ -367,6 +367,8 @@ def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) ->
 
 def count_generation(kind: Kind, obj: Json, old: Json) -> None:
     """Count a new generation when something else is wanted, once admission has filled in what it fills in."""
+    if kind is catalog.PRIORITYCLASS:  # of which only the creation is counted
+        return
     if "generation" in old["metadata"] and _desired(kind, obj) != _desired(kind, old):
         obj["metadata"]["generation"] = old["metadata"]["generation"] + 1
 

@@ -19,7 +19,7 @@ from strato.errors import BadRequest, NotAcceptable
 from strato.server import negotiation, protobuf
 from strato.server.flowcontrol.dispatch import Steps, at_once
 from strato.server.jsonbodies import stored_steps
-from strato.server.negotiation import JSON, METADATA, METADATA_LIST, PROTOBUF, TABLE, Accepted
+from strato.server.negotiation import JSON, METADATA, METADATA_LIST, PLAIN_JSON, PROTOBUF, TABLE, Accepted
 from strato.server.preparation import encode
 from strato.server.registry import Served
 from strato.server.rest import encoded
@@ -51,7 +51,7 @@ def wanted(request: Request, served: Served, *, has_table: bool = True) -> Accep
     """
     accept = request.headers.get("accept", "")
     if negotiation.is_plain(accept):
-        return Accepted()
+        return PLAIN_JSON
     in_protobuf = protobuf.encoder(served.asked.api_version, served.kind.name) is not None
     found = negotiation.accepted(accept, in_protobuf=in_protobuf, as_table=has_table)
     if found is None:
