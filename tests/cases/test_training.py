@@ -9,22 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-pytest.register_assert_rewrite("tests.cases.training", "tests.cases.trainingrules")
-from tests.cases import training, trainingrules  # noqa: E402 (their asserts are shown in full)
+pytest.register_assert_rewrite("tests.cases.training", "tests.cases.trainingrules", "tests.cases.mpi")
+from tests.cases import mpi, training, trainingrules  # noqa: E402 (their asserts are shown in full)
 
 _FOLDER = Path(os.environ.get("STRATO_CASES") or Path(__file__).parents[2] / ".." / "shared" / "cases") / "training"
 FILES = sorted(_FOLDER.glob("*.json"))
 
-NOT_SERVED = ("MPIJob/v1", "MPIJob/v2beta1")
-"""Kinds that are not run yet, and have no definition."""
-
 
 def _cases() -> list[Any]:
-    found = []
+    found: list[Any] = []
     for path in FILES:
-        for case in msgspec.json.decode(path.read_bytes()).get("cases", ()):
-            marks = [pytest.mark.skip(reason="the kind is not served")] if case["kind"] in NOT_SERVED else []
-            found.append(pytest.param(path.stem, case, id=case["id"], marks=marks))
+        cases = msgspec.json.decode(path.read_bytes()).get("cases", ())
+        found += [pytest.param(path.stem, case, id=case["id"]) for case in cases]
     return found
 
 
@@ -42,6 +38,8 @@ def test_training_case(table: str, case: dict[str, Any]) -> None:
         trainingrules.check_defaults(case)
     elif kind.endswith("/admission"):
         trainingrules.check_admission(case)
+    elif kind.startswith("MPIJob/"):
+        mpi.check(table, case)
     else:
         outcome = training.run(case)
         training.check_asserted(case, outcome)

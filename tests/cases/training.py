@@ -26,7 +26,7 @@ from strato.controllers.trainingoptions import PodOptions
 
 Json = dict[str, Any]
 NOW = 1_767_225_600.0
-KINDS = {kind.name: kind for kind in catalog.TRAINING}
+KINDS = {kind.name: kind for kind in catalog.TRAINING if kind.version == "v1"}
 
 
 class Sync:

@@ -9,7 +9,7 @@ import msgspec
 
 from strato.api import catalog
 from strato.api.core import Pod, Service
-from strato.api.frameworks import BY_KIND, JobShape, is_ours, object_name
+from strato.api.frameworks import BY_KIND, JobShape, is_ours
 from strato.api.kubeflow import TFJob, TrainingCondition
 from strato.api.validation import trainingjobs
 from strato.clock import format_time
@@ -124,7 +124,7 @@ def _managed_by(case: Json) -> None:
 
 def _name(case: Json) -> None:
     given = case["given"]["job"]
-    made = object_name(given["jobName"], given["replicaType"], given["index"])
+    made = TENSORFLOW.object_name(given["jobName"], given["replicaType"], given["index"])
     assert made == case["expect"]["asserted"]["name"]
 
 

@@ -103,7 +103,7 @@ WORKLOADS: list[Json] = [
             },
         },
     },
-    {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": "t"}},
+    {"apiVersion": "kubeflow.org/v1", "kind": "MXJob", "metadata": {"name": "t"}},
     {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}},
 ]
 
@@ -117,8 +117,8 @@ def test_workloads_are_decided_on_as_their_controllers_make_them(state: Path, tm
     result = run("-f", state, "-f", folder, "--save", saved, "-o", "json")
     assert result.exit_code == 0
     assert result.stderr.splitlines() == [
-        "note: 1 of kind MPIJob (kubeflow.org/v1) passed over: the kind is not served, nothing makes pods of it; write "
-        "a Job (batch.volcano.sh/v1alpha1) with the plugin mpi",
+        "note: 1 of kind MXJob (kubeflow.org/v1) passed over: the kind is not served, nothing makes pods of it; give "
+        "the pods it stands for, or write it as a Job or a Deployment",
         "note: 1 of kind ConfigMap passed over; the scheduler does not read it",
     ]
     bound = [bind["pod"].rpartition("-")[0] for bind in json.loads(result.stdout)["cycles"][0]["binds"]]

@@ -35,7 +35,9 @@ SAVED = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = re.compile(r"\*Not run by the tests: (.+?)\.?\*", re.DOTALL)
 SERVICE = re.compile(r"strato (run \w+|flow serve|up .*--foreground|.* --foreground up)\b")
 """Commands that run until they are told to stop: they are at the end of the session."""
-ROOT_ONLY = frozenset(("examples/mpi/README.md", "examples/distcc/README.md", "docs/training.md"))
+ROOT_ONLY = frozenset(
+    ("examples/mpi/README.md", "examples/mpijob/README.md", "examples/distcc/README.md", "docs/training.md")
+)
 """Pages that say they need root: their pods listen on one port, each in a network of its own, or ask for services."""
 COMMAND_SECONDS = 600.0
 SERVICE_SECONDS = 5.0

@@ -23,6 +23,7 @@ ORDINARY = 42420
 """A user id that nobody has."""
 NEEDS = {
     "examples/mpi/README.md": ("mpirun", "sshd"),
+    "examples/mpijob/README.md": ("mpirun", "sshd"),
     "examples/distcc/README.md": ("distccd", "gcc"),
     "examples/parameter-server/README.md": (),
 }

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from strato.api.frameworks import FRAMEWORKS, Framework
+from strato.api import catalog
+from strato.api.frameworks import BY_KIND, FRAMEWORKS, Framework
 from strato.sim.expansion import WORKLOADS, Expansion, expand
 from strato.testing import manifests
 
@@ -44,7 +45,7 @@ def of_kind(found: Expansion, kind: str) -> list[Json]:
 
 def training(framework: Framework) -> Json:
     """A training job with two pods: its leader, if it needs one, and workers."""
-    container = {"name": framework.container, "image": "i"}
+    container = {"name": framework.container or "c", "image": "i"}
     replica = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
     roles = {framework.leaders[0]: replica, "Worker": replica} if framework.leader_required else {}
     spec = {framework.replica_map: roles or {"Worker": {**replica, "replicas": 2}}}
@@ -86,7 +87,12 @@ KINDS: list[tuple[list[Json], Counter[str]]] = [
     ),
     ([sets("StatefulSet", replicas=3, serviceName="s")], Counter(Pod=3, StatefulSet=1)),
     ([*NODES, sets("DaemonSet")], Counter(Pod=3, Node=3, DaemonSet=1)),
-    *(([training(framework)], Counter({"Pod": 2, "PodGroup": 1, framework.kind.name: 1})) for framework in FRAMEWORKS),
+    *(
+        ([training(framework)], Counter({"Pod": 2, "PodGroup": 1, framework.kind.name: 1}))
+        for framework in FRAMEWORKS
+        if framework.kind is not catalog.MPIJOB
+    ),
+    ([training(BY_KIND[catalog.MPIJOB])], Counter(Pod=2, PodGroup=1, MPIJob=1, Job=1)),
 ]  # fmt: skip -- a table
 
 
@@ -198,7 +204,7 @@ def test_what_has_been_expanded_or_is_over_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("api_version", "kind", "instead"),
     [
-        ("kubeflow.org/v1", "MPIJob", "write a Job (batch.volcano.sh/v1alpha1) with the plugin mpi"),
+        ("kubeflow.org/v1", "MXJob", "give the pods it stands for, or write it as a Job or a Deployment"),
         ("training.volcano.sh/v1alpha1", "HyperJob", "write a Job (batch.volcano.sh/v1alpha1) for each of its parts"),
         ("example.com/v1", "Widget", "give the pods it stands for, or write it as a Job or a Deployment"),
     ],

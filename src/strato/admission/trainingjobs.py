@@ -7,8 +7,9 @@ import msgspec
 from strato.admission.queue_reads import queue_problem
 from strato.admission.request import AdmissionReader, AdmissionRequest, Denied
 from strato.admission.templates import template_causes
+from strato.api import catalog, mpioperator
 from strato.api.frameworks import BY_KIND, Framework
-from strato.api.validation import trainingjobs
+from strato.api.validation import mpijobs, trainingjobs
 
 
 def webhook_of(framework: Framework) -> str:
@@ -18,7 +19,8 @@ def webhook_of(framework: Framework) -> str:
 
 def path_of(framework: Framework) -> str:
     """Return the path of the service that judges jobs of a framework."""
-    return f"/{framework.kind.plural}/validate"
+    version = "" if framework.kind.version == "v1" else f"/{framework.kind.version}"
+    return f"/{framework.kind.plural}{version}/validate"
 
 
 SERVICES = {path_of(framework): framework for framework in BY_KIND.values()}
@@ -31,7 +33,13 @@ def validate(request: AdmissionRequest, reader: AdmissionReader) -> None:
     framework = BY_KIND[request.kind]
     job, old = request.object, request.old_object
     spec = job.get("spec") or {}
-    causes = trainingjobs.validate(framework, job, old)
+    if framework.kind.name == catalog.MPIJOB.name:  # either version may show a job of the other
+        framework = BY_KIND[catalog.MPIJOB if spec.get("sshAuthMountPath") else catalog.MPIJOB_V1]
+    if framework.kind is catalog.MPIJOB:
+        causes = mpijobs.validate(job["metadata"].get("name") or "", mpioperator.with_defaults(spec))
+        causes += trainingjobs.kept_manager(spec, old)
+    else:
+        causes = trainingjobs.validate(framework, job, old)
     problems = [f"{cause.field}: {cause.message}" for cause in causes]
     if not problems and (old is None or spec != old.get("spec")):
         for role, replica in sorted((spec.get(framework.replica_map) or {}).items()):

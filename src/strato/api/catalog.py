@@ -20,6 +20,7 @@ from strato.api import (
     discovery,
     kubeflow,
     metrics,
+    mpioperator,
     policy,
     resource,
     scheduling,
@@ -327,22 +328,24 @@ VOLCANO: tuple[Kind, ...] = (
 _STATE = (Column("State", ".status.conditions[-1:].type"), _AGE)
 
 
-def _training(view: type[Object], replica_map: str) -> Kind:
+def _training(view: type[Object], replica_map: str = "", columns: tuple[Column, ...] = _STATE) -> Kind:
     """Spell a kind of training job; with a map of replicas its workers can be scaled."""
-    options: _Options = {"has_status": True, "columns": _STATE}
+    options: _Options = {"has_status": True, "columns": columns}
     worker = ".status.replicaStatuses.Worker"
     if replica_map:
         options["scale_paths"] = (f".spec.{replica_map}.Worker.replicas", f"{worker}.active", f"{worker}.selector")
     return _kind("kubeflow.org", "v1", view, **options)
 
 
-TFJOB = _training(kubeflow.TFJob, "")
+TFJOB = _training(kubeflow.TFJob)
 PYTORCHJOB = _training(kubeflow.PyTorchJob, "pytorchReplicaSpecs")
-XGBOOSTJOB = _training(kubeflow.XGBoostJob, "")
+XGBOOSTJOB = _training(kubeflow.XGBoostJob)
 PADDLEJOB = _training(kubeflow.PaddleJob, "paddleReplicaSpecs")
 JAXJOB = _training(kubeflow.JAXJob, "jaxReplicaSpecs")
+MPIJOB_V1 = _training(kubeflow.MPIJob, columns=_STATE[::-1])
+MPIJOB = _kind("kubeflow.org", "v2beta1", mpioperator.MPIJob, has_status=True)
 
-TRAINING: tuple[Kind, ...] = (TFJOB, PYTORCHJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB)
+TRAINING: tuple[Kind, ...] = (TFJOB, PYTORCHJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB, MPIJOB_V1, MPIJOB)
 """Kubeflow's training jobs."""
 
 VERTICALPODAUTOSCALER, VERTICALPODAUTOSCALERCHECKPOINT = verticalautoscaling.KINDS

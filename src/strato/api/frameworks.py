@@ -20,7 +20,9 @@ MASTER: Final = "Master"
 OPERATOR: Final = "kubeflow.org/training-operator"
 """Who manages a job that names nobody."""
 
+MPI_OPERATOR: Final = "kubeflow.org/mpi-operator"
 OTHER_OPERATORS: Final = ("kueue.x-k8s.io/multikueue",)
+LAUNCHER: Final = "Launcher"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +36,15 @@ class Framework:
     """Those that lead first, then by name: the order in which they are looked at."""
     leaders: tuple[str, ...]
     """Roles whose pods decide whether the job succeeds, where one of them is there."""
-    container: str
-    """The container that trains."""
-    port_name: str
-    port: int
+    container: str = ""
+    """The container that trains; empty: the first."""
+    port_name: str = ""
+    """Empty: the pods need no port of theirs."""
+    port: int = 0
     restart_policy: str
+    leader_restart_policy: str = ""
+    """Where it differs from that of the others."""
+    default_workers: int = 1
     worker_leads: bool = False
     """Whether worker 0 is labelled as the master where there is no leader."""
     leader_required: bool = False
@@ -51,11 +57,24 @@ class Framework:
     """Whether messages name a job with its namespace although it has a leader."""
     writes_selector: bool = False
     """Whether the status says what selects the pods of a role."""
+    has_services: bool = True
+    """Whether pods are found by services of their own."""
+    unnumbered: frozenset[str] = frozenset()
+    """Roles of one pod, which has no index."""
+    manager: str = OPERATOR
+    """Who manages jobs that name nobody."""
+    operator: str = ""
+    """Value of the label of that name, where it is not made of the kind's."""
 
     @property
     def controller(self) -> str:
         """Name of the controller: in labels, and as the source of events."""
-        return f"{self.kind.singular}-controller"
+        return self.operator or f"{self.kind.singular}-controller"
+
+    def object_name(self, job: str, role: str, index: int | str) -> str:
+        """Return the name of a replica's pod and service."""
+        number = "" if role in self.unnumbered else f"-{index}"
+        return f"{job}-{role.lower()}{number}".replace("/", "-")
 
 
 FRAMEWORKS: Final[tuple[Framework, ...]] = (
@@ -122,19 +141,46 @@ FRAMEWORKS: Final[tuple[Framework, ...]] = (
         worker_leads=True,
         writes_selector=True,
     ),
+    Framework(
+        kind=catalog.MPIJOB_V1,
+        replica_map="mpiReplicaSpecs",
+        roles=(LAUNCHER, WORKER),
+        leaders=(LAUNCHER,),
+        restart_policy="Never",
+        default_workers=0,
+        leader_required=True,
+        has_services=False,
+        unnumbered=frozenset({LAUNCHER}),
+    ),
+    Framework(
+        kind=catalog.MPIJOB,
+        replica_map="mpiReplicaSpecs",
+        roles=(LAUNCHER, WORKER),
+        leaders=(LAUNCHER,),
+        restart_policy="Never",
+        leader_restart_policy="OnFailure",
+        default_workers=0,
+        leader_required=True,
+        has_services=False,
+        unnumbered=frozenset({LAUNCHER}),
+        manager=MPI_OPERATOR,
+        operator="mpi-operator",
+    ),
 )
 
 BY_KIND: Final[Mapping[Kind, Framework]] = {framework.kind: framework for framework in FRAMEWORKS}
 
 
-def is_ours(managed_by: str | None) -> bool:
+def is_ours(managed_by: str | None, manager: str = OPERATOR) -> bool:
     """Return whether a job with this ``managedBy`` is ours to run."""
-    return managed_by is None or managed_by == OPERATOR
+    return managed_by is None or managed_by == manager
 
 
-def object_name(job: str, role: str, index: int | str) -> str:
-    """Return the name of a replica's pod and service."""
-    return f"{job}-{role.lower()}-{index}".replace("/", "-")
+def is_run_as(framework: Framework, job: TrainingJob) -> bool:
+    """Return whether a job is one of this kind: both versions of an MPIJob show those of the other."""
+    if framework.kind not in (catalog.MPIJOB_V1, catalog.MPIJOB):
+        return True
+    return bool(job.spec.ssh_auth_mount_path) == (framework.kind is catalog.MPIJOB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +218,16 @@ class JobShape:
         return sum(map(self.count, self.roles))
 
     @property
+    def clean_pod_policy(self) -> str:
+        """Which pods go when the job ends."""
+        return self.spec.run_policy.clean_pod_policy or self.spec.clean_pod_policy or "None"
+
+    @property
+    def slots(self) -> int:
+        """Ranks of a worker of an MPI job."""
+        return 1 if self.spec.slots_per_worker is None else self.spec.slots_per_worker
+
+    @property
     def nproc_per_node(self) -> str:
         """``nprocPerNode``; empty where the elastic policy says it."""
         policy = self.spec.elastic_policy
@@ -194,11 +250,18 @@ class JobShape:
         spec = self.roles.get(role)
         if spec is None:
             return 0
-        return 1 if spec.replicas is None else max(0, spec.replicas)
+        by_default = self.framework.default_workers if role == WORKER else 1
+        return by_default if spec.replicas is None else max(0, spec.replicas)
+
+    def object_name(self, role: str, index: int) -> str:
+        """Return the name of a replica's pod and service."""
+        return self.framework.object_name(self.name, role, index)
 
     def restart_policy(self, role: str) -> str:
         """Return what happens to failed pods of a role."""
-        return self.roles[role].restart_policy or self.framework.restart_policy
+        framework = self.framework
+        by_default = (role in framework.leaders and framework.leader_restart_policy) or framework.restart_policy
+        return self.roles[role].restart_policy or by_default
 
     def is_master(self, role: str, index: int) -> bool:
         """Return whether a replica is labelled as the master."""
@@ -210,7 +273,7 @@ class JobShape:
         """Return the ports of the training container of a role, the default one added where it is missing."""
         trainer = self.trainer(role)
         ports = trainer.ports if trainer is not None else ()
-        if any(port.name == self.framework.port_name for port in ports):
+        if not self.framework.port_name or any(port.name == self.framework.port_name for port in ports):
             return ports
         return (*ports, ContainerPort(name=self.framework.port_name, container_port=self.framework.port))
 

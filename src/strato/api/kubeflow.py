@@ -79,6 +79,16 @@ class TrainingJobSpec(View, frozen=True, kw_only=True):
     enable_dynamic_worker: bool = False
     nproc_per_node: str | None = None
     elastic_policy: ElasticPolicy | None = None
+    slots_per_worker: int | None = None
+    clean_pod_policy: str | None = None
+    """Of an MPIJob v1; ``runPolicy`` goes first."""
+    main_container: str = ""
+    """Of an MPIJob v1: the container in which ranks are started."""
+    run_launcher_as_worker: bool = False
+    ssh_auth_mount_path: str = ""
+    """Set in every MPIJob that was created as v2beta1, by the default of its definition, and in no other."""
+    launcher_creation_policy: str = ""
+    mpi_implementation: str = ""
 
 
 class TrainingCondition(Condition, frozen=True, kw_only=True):
@@ -172,3 +182,13 @@ class JAXJob(TrainingJob, frozen=True, kw_only=True):
     """A JAX job."""
 
     spec: _JAXSpec = _JAXSpec()
+
+
+class _MPISpec(TrainingJobSpec, frozen=True, kw_only=True):
+    replica_specs: Mapping[str, ReplicaSpec | None] = msgspec.field(default=EMPTY, name="mpiReplicaSpecs")
+
+
+class MPIJob(TrainingJob, frozen=True, kw_only=True):
+    """An MPI job: a launcher that starts ranks on workers, through the API server (v1) or by ssh (v2beta1)."""
+
+    spec: _MPISpec = _MPISpec()

@@ -40,6 +40,7 @@ _ALIASES = {
     "xgboostjob": ("xgboostjobs",),
     "paddlejob": ("paddlejobs",),
     "jaxjob": ("jaxjobs",),
+    "mpijob": ("mpijobs",),
 }
 _KINDS = {word: kind for kind, aliases in _ALIASES.items() for word in (kind, *aliases)}
 

@@ -21,3 +21,7 @@ class PodOptions:
     """How often it looks, every 2 seconds."""
     enforces_schedule_timeout: bool = False
     """Whether a job fails that has waited for its PodGroup for its ``scheduleTimeoutSeconds``."""
+    kubectl_image: str = "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest"
+    """Image of the container that brings kubectl to the launcher of an MPIJob v1, and waits for the workers."""
+    kubectl_command: tuple[str, ...] = ()
+    """Its command; empty is that of the image."""

@@ -299,6 +299,9 @@ def _component_roles() -> list[Json]:
                 ),
             ),
             _rule(("create",), "", ("pods/eviction", "serviceaccounts/token")),
+            # MPI jobs of v1 start ranks by commands in their workers; who grants that right has to have it
+            _rule(("create",), "", "pods/exec"),
+            _rule(("create",), _RBAC, ("roles", "rolebindings")),
             _rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
             _rule(("approve", "sign"), "certificates.k8s.io", "signers"),
             _rule(("create",), ("apps", "autoscaling.k8s.io", "batch", "discovery.k8s.io", "networking.k8s.io"), "*"),

@@ -20,6 +20,7 @@ import msgspec
 
 from strato.api import catalog
 from strato.api.core import Pod
+from strato.api.frameworks import BY_KIND
 from strato.api.kinds import Kind
 from strato.api.meta import Json, ObjectMeta
 from strato.api.volcano.scheduling import PodGroup
@@ -45,7 +46,8 @@ WORKLOADS: Final[Mapping[Kind, tuple[str, ...]]] = {
     catalog.REPLICATIONCONTROLLER: ("kube-replicationcontroller-controller",),
     catalog.STATEFULSET: ("kube-statefulset-controller",),
     catalog.DAEMONSET: ("kube-daemonset-controller",),
-    **{kind: (f"{kind.singular}-controller",) for kind in catalog.TRAINING},
+    **{kind: (BY_KIND[kind].controller,) for kind in catalog.TRAINING},
+    catalog.MPIJOB: (BY_KIND[catalog.MPIJOB].controller, "kube-job-controller"),
 }
 """Kinds that end in pods, and the controllers that bring them there."""
 _ALWAYS: Final = ("queue-controller", "pg-controller", "kube-serviceaccount-controller")
@@ -74,7 +76,6 @@ _MADE: Final = (
 
 _INSTEAD: Final[Mapping[str, str]] = {
     "HyperJob": "write a Job (batch.volcano.sh/v1alpha1) for each of its parts",
-    "MPIJob": "write a Job (batch.volcano.sh/v1alpha1) with the plugin mpi",
     "RayJob": "write a Job (batch.volcano.sh/v1alpha1) with the plugin ray",
     "RayCluster": "write a Job (batch.volcano.sh/v1alpha1) with the plugin ray",
     "Workflow": "write a JobFlow (flow.volcano.sh/v1alpha1) with JobTemplates",
@@ -255,7 +256,8 @@ class _Rest:
         admin, there = self._world.admin, {_key(kind, obj) for obj in self._objects if (kind := _kind(obj))}
         found: list[Located] = []
         names: dict[tuple[str, str, str], str] = dict(wheres)
-        for kind in dict.fromkeys((*WORKLOADS, *_MADE)):
+        # both versions of a kind show the same objects
+        for kind in {one.resource: one for one in (*WORKLOADS, *_MADE)}.values():
             for item in (await admin.list(kind)).items:
                 key = _key(kind, item)
                 where = names.get(key)

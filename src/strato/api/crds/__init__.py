@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from strato.api import catalog
@@ -41,6 +42,8 @@ _MEMBERS: dict[Kind, tuple[Callable[[], dict[str, Schema]], tuple[str, ...], str
         "What the containers of a workload shall request.",
     ),
     catalog.VERTICALPODAUTOSCALERCHECKPOINT: (verticalautoscaling.checkpoint, (), "What is kept of a container's use."),
+    catalog.MPIJOB_V1: (partial(training.mpi, by_ssh=False), (), "A job whose launcher starts ranks on workers."),
+    catalog.MPIJOB: (partial(training.mpi, by_ssh=True), (), "A job whose launcher starts ranks by ssh."),
 }
 
 
@@ -54,15 +57,16 @@ _OF_THE_WHOLE: dict[Kind, tuple[Rule, ...]] = {
 
 def manifests() -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of all our kinds, freshly built."""
-    return [manifest(kind) for kind in catalog.CUSTOM]
+    return [manifest(kind) for kind in {kind.resource: kind for kind in reversed(catalog.CUSTOM)}.values()][::-1]
 
 
 def manifest(kind: Kind) -> dict[str, Any]:
-    """Return the CustomResourceDefinition of one of our kinds.
+    """Return the CustomResourceDefinition of one of our kinds, in all of its versions; the first is stored.
 
     Raises:
         KeyError: The kind is not one of ``catalog.CUSTOM``.
     """
+    versions = [one for one in catalog.CUSTOM if one.resource == kind.resource]
     names: dict[str, Any] = {
         "kind": kind.name,
         "listKind": kind.list_kind,
@@ -79,7 +83,7 @@ def manifest(kind: Kind) -> dict[str, Any]:
             "group": kind.group,
             "names": names,
             "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "versions": [_version(kind)],
+            "versions": [{**_version(one), "storage": one is versions[0]} for one in versions],
         },
     }
 

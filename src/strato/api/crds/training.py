@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from strato.api import mpioperator
 from strato.api.crds.rules import Rule, add
 from strato.api.crds.schema import (
     SUBDOMAIN,
@@ -22,6 +23,10 @@ from strato.api.crds.schema import (
 _CLEAN: Final = ("All", "Running", "None")
 _NPROC: Final = "^(auto|cpu|gpu|[1-9][0-9]*)$"
 _QUEUE_IS_KEPT: Final = Rule("self == oldSelf", "spec.runPolicy.schedulingPolicy.queue is immutable")
+_VERSION_IS_KEPT: Final = Rule(
+    "has(self.sshAuthMountPath) == has(oldSelf.sshAuthMountPath)",
+    "an MPIJob keeps the version it was created in (v2beta1 sets sshAuthMountPath): change it through that version",
+)
 _BOUNDS: Final = Rule(
     "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
     "minReplicas must be <= maxReplicas",
@@ -162,6 +167,40 @@ def xgboost() -> dict[str, Schema]:
 def paddle() -> dict[str, Schema]:
     """Return ``spec`` and ``status`` of a PaddleJob."""
     return _job("paddleReplicaSpecs", "Master, Worker", {"elasticPolicy": _elastic()})
+
+
+def mpi(*, by_ssh: bool) -> dict[str, Schema]:
+    """Return ``spec`` and ``status`` of an MPIJob of v1, or of v2beta1.
+
+    Both have the fields of both, so that an object loses nothing when it is shown in the other version. The path of
+    the keys, which only v2beta1 fills in, tells them apart.
+    """
+    more = {
+        "slotsPerWorker": integer(
+            "Ranks of a worker; 1 by default.", minimum=0, maximum=100_000, default=1 if by_ssh else None
+        ),
+        "cleanPodPolicy": text("v1: which pods go when the job ends; runPolicy goes first.", enum=_CLEAN),
+        "mainContainer": text("v1: the container of the workers in which ranks are started.", max_length=63),
+        "runLauncherAsWorker": boolean(
+            "v2beta1: whether ranks run in the launcher too.", default=False if by_ssh else None
+        ),
+        "sshAuthMountPath": text(
+            "v2beta1: where the keys are mounted.", max_length=4096, default=mpioperator.SSH_PATH if by_ssh else None
+        ),
+        "launcherCreationPolicy": text(
+            "v2beta1: when the launcher is made.",
+            enum=mpioperator.CREATION_POLICIES,
+            default=mpioperator.AT_STARTUP if by_ssh else None,
+        ),
+        "mpiImplementation": text(
+            "v2beta1: whose MPI it is.",
+            enum=mpioperator.IMPLEMENTATIONS,
+            default=mpioperator.OPEN_MPI if by_ssh else None,
+        ),
+    }
+    members = _job("mpiReplicaSpecs", "Launcher, Worker", more)
+    add(members["spec"], _VERSION_IS_KEPT)
+    return members
 
 
 def jax() -> dict[str, Schema]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from strato.api import names
-from strato.api.frameworks import OPERATOR, OTHER_OPERATORS, WORKER, Framework, object_name
+from strato.api.frameworks import OTHER_OPERATORS, WORKER, Framework
 from strato.api.meta import Json
 from strato.api.names import LABEL_MAX
 from strato.api.status import forbidden_field, invalid_value, not_supported, required
@@ -47,7 +47,7 @@ def _long_names(framework: Framework, name: str, replicas: Mapping[str, Json | N
     """Yield that pods could not be reached: their services have the same names, which are DNS labels."""
     for role, replica in replicas.items():
         count = (replica or {}).get("replicas")
-        longest = object_name(name, role, max(0, (1 if count is None else count) - 1))
+        longest = framework.object_name(name, role, max(0, (1 if count is None else count) - 1))
         if len(longest) > LABEL_MAX and role in framework.roles:
             text = f"the name of its pod {longest} would be longer than {LABEL_MAX} characters; shorten it"
             yield invalid_value("metadata.name", name, text)
@@ -56,9 +56,15 @@ def _long_names(framework: Framework, name: str, replicas: Mapping[str, Json | N
 
 def _managed_by(framework: Framework, spec: Json, old: Json | None) -> Iterator[Cause]:
     value = (spec.get("runPolicy") or {}).get("managedBy")
-    known = (OPERATOR, *OTHER_OPERATORS)
+    known = (framework.manager, *OTHER_OPERATORS)
     if value is not None and value not in known:
         yield not_supported(_MANAGED_BY, value, known)
+    yield from kept_manager(spec, old)
+
+
+def kept_manager(spec: Json, old: Json | None) -> Iterator[Cause]:
+    """Yield that a job cannot be handed to another controller."""
+    value = (spec.get("runPolicy") or {}).get("managedBy")
     if old is not None and value != ((old.get("spec") or {}).get("runPolicy") or {}).get("managedBy"):
         yield invalid_value(_MANAGED_BY, value, _IMMUTABLE)
 
@@ -73,7 +79,7 @@ def _role(framework: Framework, field: str, role: str, replica: Json) -> Iterato
     for position, container in enumerate(containers):
         if not container.get("image"):
             yield required(f"{place}[{position}].image", "must be required")
-    if all(container.get("name") != framework.container for container in containers):
+    if framework.container and all(container.get("name") != framework.container for container in containers):
         yield required(place, f"must have at least one container with name {framework.container}")
 
 
@@ -83,10 +89,11 @@ def _leaders(framework: Framework, field: str, replicas: Mapping[str, Json | Non
         yield forbidden_field(field, f"must not have more than 1 {' or '.join(framework.leaders)} role")
     if framework.leader_required and not leaders:
         yield required(f"{field}[{framework.leaders[0]}]", "must be present")
-    if framework.leader_is_one:
-        for role in leaders:
-            if (replicas[role] or {}).get("replicas") != 1:
-                yield forbidden_field(f"{field}[{role}].replicas", "must be 1")
+    for role in leaders:
+        count = (replicas[role] or {}).get("replicas")
+        is_one = framework.leader_is_one or (role in framework.unnumbered and count is not None)
+        if is_one and count != 1:
+            yield forbidden_field(f"{field}[{role}].replicas", "must be 1")
     workers = (replicas.get(WORKER) or {}).get("replicas")
     if not any((replica or {}).get("replicas", 1) for replica in replicas.values()):
         text = "must be at least 1" if WORKER in replicas else "must have at least one pod"

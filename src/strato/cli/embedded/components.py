@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import sys
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strato.api.wire import User
 from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
     from strato.scheduler import Scheduler
 
 SCHEDULERS = ("volcano", "default-scheduler", "poseidon", "agent-scheduler")
+_BRING_KUBECTL: Final = (
+    'printf "#!/bin/sh\\nexec {python} -m strato \\"\\$@\\"\\n" >"$TARGET_DIR/kubectl" && '
+    'chmod 755 "$TARGET_DIR/kubectl" && grep -v -e "-launcher " /etc/mpi/hostfile | cut -d" " -f1 | '
+    'while read -r pod; do until "$TARGET_DIR/kubectl" exec "$pod" -- true; do sleep 0.5; done; done'
+)
+"""What the training operator's image does before the launcher of an MPIJob v1, with what this machine has."""
 OURS = "strato.dev/started-by-up"
 """Label of the nodes that come and go with the cluster."""
 
@@ -125,7 +132,14 @@ def build(
             smtp_server=options.mail.smtp_server,
             mail_from=options.mail.mail_from,
             recommender_names=("strato", "default"),
-            training=options.training.over(PodOptions(init_image=HOST_IMAGE, init_lookup="getent hosts")),
+            training=options.training.over(
+                PodOptions(
+                    init_image=HOST_IMAGE,
+                    init_lookup="getent hosts",
+                    kubectl_image=HOST_IMAGE,
+                    kubectl_command=("sh", "-c", _BRING_KUBECTL.format(python=sys.executable)),
+                )
+            ),
         ),
     )
     members: list[Part] = [("controllers", manager.run)]

@@ -43,7 +43,7 @@ def controller_rules() -> list[Json]:
     """Owns Volcano's kinds and makes what jobs need: pods, services, their keys and hosts, claims, policies."""
     from strato.api import catalog
 
-    training = [kind.plural for kind in catalog.TRAINING]
+    training = list(dict.fromkeys(kind.plural for kind in catalog.TRAINING))
     return [
         _rule((*_READ, "create", "patch", "update", "delete"), "batch.volcano.sh", "jobs", "cronjobs"),
         _rule(("patch", "update"), "batch.volcano.sh", "jobs/status", "cronjobs/status"),
@@ -82,7 +82,11 @@ def controller_rules() -> list[Json]:
         # owners whose annotations pod groups inherit
         _rule(("get",), "apps", "deployments", "daemonsets"),
         _rule(("list",), "apps", "deployments"),  # Kubeflow's own operator, beside which training jobs are left alone
-        _rule(("get",), "batch", "jobs"),
+        _rule((*_READ, "create", "patch"), "batch", "jobs"),  # those that launch MPI jobs
+        # an MPI job of v1 starts ranks by commands in its workers; who grants that right has to have it
+        _rule(("get", "create"), "", "pods/exec"),
+        _rule(("get", "create"), "", "serviceaccounts"),
+        _rule(("get", "create", "patch"), _RBAC, "roles", "rolebindings"),
     ]
 
 
@@ -115,7 +119,7 @@ def user_roles() -> list[Json]:
     """Return roles that give users of the cluster's ``view``, ``edit`` and ``admin`` roles our kinds too."""
     from strato.api import catalog
 
-    training = [kind.plural for kind in catalog.TRAINING]
+    training = list(dict.fromkeys(kind.plural for kind in catalog.TRAINING))
     groups = ["autoscaling.k8s.io", "batch.volcano.sh", "flow.volcano.sh", "kubeflow.org"]
     edits = ["create", "delete", "deletecollection", "patch", "update"]
     viewer = [

@@ -29,7 +29,7 @@ KINDS: dict[str, tuple[Kind, ...]] = {
     "replicaset": (catalog.REPLICASET,),
     "statefulset": (catalog.STATEFULSET,),
     "daemonset": (catalog.DAEMONSET,),
-    **{kind.singular: (kind,) for kind in catalog.TRAINING},
+    **{kind.singular: (kind,) for kind in catalog.TRAINING},  # of an MPIJob both versions show the same
 }
 """What may be asked about, and the kinds it may be, the first that is there."""
 _MANY_PODS = 2000
@@ -86,7 +86,7 @@ async def facts_about(cluster: Cluster, obj: Json) -> Facts:
     if kind == "JobFlow":
         jobs = owned_by(await _list(cluster, catalog.VCJOB, namespace), obj)
         return await facts_of_jobs(cluster, namespace, jobs)
-    if obj["apiVersion"] == catalog.TFJOB.api_version:
+    if obj["apiVersion"].startswith(f"{catalog.TFJOB.group}/"):
         pods, groups, events = await asyncio.gather(
             _list(cluster, catalog.POD, namespace, f"{TRAINING_LABEL}={meta['name']}"),
             _list(cluster, catalog.PODGROUP, namespace),

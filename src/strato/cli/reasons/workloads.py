@@ -33,7 +33,7 @@ def report_of(obj: Json, facts: Facts) -> Report:
             return flow_report(obj, facts)
         case "CronJob":
             return cron_report(obj, facts, report_of)
-    if obj.get("apiVersion") == "kubeflow.org/v1":
+    if str(obj.get("apiVersion")).startswith("kubeflow.org/"):
         return training_report(obj, facts)
     return workload_report(obj, facts)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from strato.api import catalog
-from strato.api.frameworks import BY_KIND, Framework
+from strato.api.core import Pod
+from strato.api.frameworks import BY_KIND, Framework, JobShape
 from strato.api.kinds import Kind
 from strato.controllers.training import environments, verdicts
-from strato.controllers.training.bodies import Renderer
+from strato.controllers.training.bodies import Dress, PodMaker, Renderer
 from strato.controllers.training.environments import Environment
+from strato.controllers.training.mpi import execution, ssh
+from strato.controllers.training.mpi import plan as launched
+from strato.controllers.training.plan import plan
+from strato.controllers.training.record import Companion, CompanionsOf, TrainingPlan, TrainingRecord, no_companions
 from strato.controllers.training.verdicts import Judge
 from strato.controllers.trainingoptions import PodOptions
 
@@ -20,18 +25,33 @@ class Adapter:
     """One kind of training job, for the core."""
 
     framework: Framework
-    judge: Judge
-    environment: Environment
+    judge: Judge = verdicts.led
+    environment: Environment = environments.nothing
     in_every_container: bool = True
     waits_for_master: bool = False
+    dress: Dress | None = None
+    companions: Callable[[JobShape, Sequence[Pod], PodOptions], Sequence[Companion]] | None = None
+    plan: Callable[[TrainingRecord], TrainingPlan] = plan
+    pod_maker: Callable[[PodOptions], PodMaker] | None = None
+    """Makes pods that are not like those of the other kinds."""
 
-    def renderer(self, options: PodOptions) -> Renderer:
-        """Return what makes the objects of its jobs."""
+    def companions_of(self, options: PodOptions) -> CompanionsOf:
+        """Return what says which objects its jobs have beside their pods."""
+        companions = self.companions
+        if companions is None:
+            return no_companions
+        return lambda shape, pods: companions(shape, pods, options)
+
+    def renderer(self, options: PodOptions) -> PodMaker:
+        """Return what makes the pods of its jobs."""
+        if self.pod_maker is not None:
+            return self.pod_maker(options)
         return Renderer(
             environment=self.environment,
             options=options,
             in_every_container=self.in_every_container,
             waits_for_master=self.waits_for_master,
+            dress=self.dress,
         )
 
 
@@ -64,6 +84,17 @@ ADAPTERS: Mapping[Kind, Adapter] = {
             framework=BY_KIND[catalog.JAXJOB],
             judge=verdicts.collective,
             environment=environments.jax,
+        ),
+        Adapter(
+            framework=BY_KIND[catalog.MPIJOB_V1],
+            dress=execution.dress,
+            companions=execution.companions,
+        ),
+        Adapter(
+            framework=BY_KIND[catalog.MPIJOB],
+            companions=ssh.companions,
+            plan=launched.plan,
+            pod_maker=ssh.SshPods,
         ),
     )
 }

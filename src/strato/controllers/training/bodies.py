@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from strato.api.frameworks import MASTER, WORKER, JobShape, object_name
+from strato.api.frameworks import MASTER, WORKER, JobShape
 from strato.api.meta import Json, ObjectMeta
 from strato.controllers.kube.ownedpods import pod_body
 from strato.controllers.owners import controller_reference
@@ -22,6 +22,16 @@ _WAIT_FOR_MASTER: Final = (
     "echo waiting for master; sleep 2; done; exit $err"
 )
 
+Dress = Callable[[JobShape, str, Json, PodOptions], None]
+"""Changes the spec of a role's pod in place; what is below its members is shared."""
+
+
+class PodMaker(Protocol):
+    """Makes the pods of jobs."""
+
+    def pod(self, shape: JobShape, owner: ObjectMeta, template: Mapping[str, Any], replica: Replica) -> Json:
+        """Return the pod of a replica; the template is not changed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renderer:
@@ -33,6 +43,7 @@ class Renderer:
     """Whether sidecars get the environment too."""
     waits_for_master: bool = False
     """Whether workers have an init container that waits until the master's name resolves."""
+    dress: Dress | None = None
 
     def pod(self, shape: JobShape, owner: ObjectMeta, template: Mapping[str, Any], replica: Replica) -> Json:
         """Return the pod of a replica; the template is not changed."""
@@ -46,7 +57,7 @@ class Renderer:
             template,
             labels=labels.of_pod(shape, role, index),
             annotations=annotations,
-            name=object_name(shape.name, role, index),
+            name=shape.object_name(role, index),
         )
         spec = body["spec"]
         policy = shape.restart_policy(role)
@@ -60,6 +71,8 @@ class Renderer:
         ]
         if self.waits_for_master and role == WORKER and MASTER in shape.roles:
             spec["initContainers"] = [*(spec.get("initContainers") or ()), self._waiting(shape)]
+        if self.dress is not None:
+            self.dress(shape, role, spec, self.options)
         return body
 
     def _container(self, shape: JobShape, container: Json, position: int, variables: Sequence[Json]) -> Json:
@@ -68,14 +81,14 @@ class Renderer:
         changed = dict(container)
         if variables and (self.in_every_container or container.get("name") == framework.container):
             changed["env"] = [*(container.get("env") or ()), *variables]
-        if container.get("name") == framework.container:
+        if framework.port_name and container.get("name") == framework.container:
             ports = container.get("ports") or []
             if all(port.get("name") != framework.port_name for port in ports):
                 changed["ports"] = [*ports, {"name": framework.port_name, "containerPort": framework.port}]
         return changed
 
     def _waiting(self, shape: JobShape) -> Json:
-        options, master = self.options, object_name(shape.name, MASTER, 0)
+        options, master = self.options, shape.object_name(MASTER, 0)
         script = _WAIT_FOR_MASTER.format(tries=options.init_tries, lookup=options.init_lookup, master=master)
         return {
             "name": "init-pytorch",
@@ -105,7 +118,7 @@ def service(shape: JobShape, owner: ObjectMeta, replica: Replica) -> Json:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
-            "name": object_name(shape.name, role, index),
+            "name": shape.object_name(role, index),
             "namespace": shape.namespace,
             "labels": selector,
             "ownerReferences": [controller_reference(kind.api_version, kind.name, owner)],

@@ -57,6 +57,19 @@ class Conditions:
         self._conditions = [*kept, new]
         return True
 
+    def add_missing(self, type_: str, status: str, reason: str, message: str) -> None:
+        """Append a condition that was never set, also after the end."""
+        if not self.has(type_):
+            new = TrainingCondition(
+                type=type_,
+                status=status,
+                reason=reason,
+                message=message,
+                last_update_time=self._now,
+                last_transition_time=self._now,
+            )
+            self._conditions.append(new)
+
     def _ended(self, running: TrainingCondition) -> TrainingCondition:
         if running.status == "False":
             return running

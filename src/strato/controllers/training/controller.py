@@ -7,13 +7,15 @@ stops between two writes finds the rest still to be done. One controller runs on
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from strato.api import catalog
-from strato.api.frameworks import JobShape, is_ours
+from strato.api.batch import Job
+from strato.api.core import Pod
+from strato.api.frameworks import LAUNCHER, JobShape, is_ours, is_run_as
 from strato.api.kubeflow import TrainingJob, TrainingJobStatus
 from strato.api.meta import Json, Key
 from strato.api.scheduling import PriorityClass
@@ -26,9 +28,10 @@ from strato.controllers.kube.ownedpods import OwnedPods
 from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.training import bodies, gang
 from strato.controllers.training.adapters import Adapter
+from strato.controllers.training.companions import CompanionOfOthers, Companions
 from strato.controllers.training.foreign import wait_for_no_operator
-from strato.controllers.training.plan import plan
-from strato.controllers.training.record import Gang, Replica, TrainingPlan, TrainingRecord
+from strato.controllers.training.mpi.launcher import Launchers
+from strato.controllers.training.record import Gang, Launch, Replica, TrainingPlan, TrainingRecord
 from strato.controllers.training.services import OwnedServices
 from strato.controllers.training.telemetry import TrainingMetrics
 from strato.errors import AlreadyExists, NotFound, StratoError
@@ -74,6 +77,9 @@ class TrainingController:
         self._groups = informers.informer(PodGroup)
         self._priorities = informers.informer(PriorityClass)
         self._pods = OwnedPods(context, kind, self._queue.add_after, adopts=False)
+        self._companions = Companions(context.cluster, kind)
+        self._companions_of = adapter.companions_of(context.settings.training)
+        self._launchers = Launchers(context, self._queue.add) if kind is catalog.MPIJOB else None
         self._services = OwnedServices(context.cluster, informers, kind, self._queue.add)
         self._written: OwnWrites[TrainingJob] = OwnWrites()
         self._decided: dict[Key, tuple[str, TrainingJobStatus]] = {}
@@ -103,6 +109,9 @@ class TrainingController:
         self._decided.pop(change.key, None)
         self._reported.pop(uid, None)
         self._services.forget(uid)
+        self._companions.forget(uid)
+        if self._launchers is not None:
+            self._launchers.forget(uid)
 
     def _on_group(self, change: Change[PodGroup]) -> None:
         owner = change.object.metadata.controller
@@ -112,12 +121,21 @@ class TrainingController:
     async def reconcile(self, key: Key) -> float | None:
         """Bring one job on by one step; returns when time alone will change something."""
         job: TrainingJob | None = self._written.newest(key, self._jobs.get(key))  # type: ignore[arg-type] # the view is that of the kind
-        if job is None or job.metadata.deletion_timestamp is not None or not is_ours(job.spec.run_policy.managed_by):
+        if job is None or job.metadata.deletion_timestamp is not None or not self._is_ours(job):
             return None
         record = self._record(job)
-        planned = plan(record)
+        planned = self._adapter.plan(record)
         await self._apply(record, planned)
         return planned.again_seconds
+
+    def _is_ours(self, job: TrainingJob) -> bool:
+        framework = self._framework
+        return is_run_as(framework, job) and is_ours(job.spec.run_policy.managed_by, framework.manager)
+
+    def _refuse(self, job: TrainingJob, error: StratoError) -> StratoError:
+        """Report that an object of others is in the job's way."""
+        self._recorder.event(job, "Warning", "ErrResourceExists", str(error))
+        return error
 
     def _record(self, job: TrainingJob) -> TrainingRecord:
         uid = job.metadata.uid
@@ -126,19 +144,29 @@ class TrainingController:
         holder = group.metadata.controller if group is not None else None
         is_other = holder is not None and holder.uid != uid
         if is_other and self._scheduler:
-            self._recorder.event(job, "Warning", "ErrResourceExists", str(GroupOfOthers(job.key)))
-            raise GroupOfOthers(job.key)
+            raise self._refuse(job, GroupOfOthers(job.key))
+        shape = JobShape.of(self._framework, job)
+        launcher: Job | None = None
+        launcher_pods: Sequence[Pod] = ()
+        if self._launchers is not None:
+            try:
+                launcher, launcher_pods = self._launchers.of(shape, job.metadata)
+            except CompanionOfOthers as error:
+                raise self._refuse(job, error) from None
         return TrainingRecord(
             framework=self._framework,
             judge=self._adapter.judge,
             job=job,
-            shape=JobShape.of(self._framework, job),
+            shape=shape,
             pods=pods,
             terminating=frozenset(pod.metadata.uid for pod in pods if self._pods.is_terminating(pod)),
             services=self._services.all_of(uid),
             group=group,
             gang=self._gang,
             now=self._clock.now(),
+            companions_of=self._companions_of,
+            launcher=launcher,
+            launcher_pods=launcher_pods,
         )
 
     def _priority_of(self, name: str) -> int:
@@ -166,11 +194,16 @@ class TrainingController:
             await self._delete(catalog.PODGROUP, record.group.metadata.name, record.group.metadata.uid, meta.namespace)
         await self._pods.delete(meta.uid, planned.delete_pods)
         await self._services.delete(meta.uid, planned.delete_services)
+        if planned.companions:
+            try:
+                await self._companions.ensure(meta, planned.companions)
+            except CompanionOfOthers as error:
+                raise self._refuse(job, error) from None
         if planned.create_services:
             made = [bodies.service(record.shape, meta, replica) for replica in planned.create_services]
             await self._services.create(meta, made)
-        if planned.create_pods:
-            await self._create_pods(record, planned.create_pods)
+        if planned.create_pods or planned.launch is not None:
+            await self._create_pods(record, planned.create_pods, planned.launch)
         if planned.delete_job:
             await self._delete(self._framework.kind, meta.name, meta.uid, meta.namespace)
 
@@ -204,7 +237,7 @@ class TrainingController:
         if job.key in self._jobs:
             self._written.note(written)
 
-    async def _create_pods(self, record: TrainingRecord, wanted: list[Replica]) -> None:
+    async def _create_pods(self, record: TrainingRecord, wanted: list[Replica], launch: Launch | None) -> None:
         shape, meta = record.shape, record.job.metadata
         whole: Json = await self._cluster.get(self._framework.kind, meta.name, meta.namespace)
         if whole["metadata"]["uid"] != meta.uid:
@@ -214,6 +247,8 @@ class TrainingController:
             self._renderer.pod(shape, meta, templates.get(replica.role.lower()) or {}, replica) for replica in wanted
         ]
         await self._pods.create(meta, made)
+        if launch is not None and self._launchers is not None:
+            await self._launchers.apply(shape, meta, templates.get(LAUNCHER.lower()) or {}, launch)
 
     async def _delete(self, kind: Any, name: str, uid: str, namespace: str) -> None:
         try:

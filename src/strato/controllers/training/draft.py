@@ -41,11 +41,18 @@ class StatusDraft:
         if self.conditions.set(type_, status, reason, message) and event:
             self.events.append(JobEvent(event, reason, message))
 
-    def finish(self, type_: str, message: str, event: str = "Normal") -> None:
+    @property
+    def qualified_name(self) -> str:
+        """The job's name, after that of its namespace."""
+        return f"{self.shape.namespace}/{self.shape.name}"
+
+    def finish(self, type_: str, message: str, event: str = "Normal", *, reason: str = "") -> None:
         """End the job, unless it has ended: the first verdict counts."""
         if not self.conditions.is_finished:
             self.completion_time = self.completion_time or self.now
-            self.note(type_, "True", type_, message, event)
+            reason = reason or f"{self.kind}{type_}"
+            self.conditions.set(type_, "True", reason, message)
+            self.events.append(JobEvent(event, reason, message))
 
     def to_status(self) -> TrainingJobStatus:
         """Return it as it is written."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from strato.api.frameworks import MASTER, WORKER, JobShape, object_name
+from strato.api.frameworks import MASTER, WORKER, JobShape
 from strato.api.meta import Json
 
 Environment = Callable[[JobShape, str, int, str], Sequence[Json]]
@@ -20,6 +20,11 @@ _MANY: Final = 1
 
 def _variables(*pairs: tuple[str, object]) -> list[Json]:
     return [{"name": name, "value": str(value)} for name, value in pairs]
+
+
+def nothing(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Json]:
+    """Return no variables."""
+    return ()
 
 
 def tensorflow(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Json]:
@@ -50,7 +55,7 @@ def _sparse_cluster(shape: JobShape, role: str, index: int, domain: str) -> Json
 
 
 def _address(shape: JobShape, role: str, index: int, domain: str) -> str:
-    host = f"{object_name(shape.name, role, index)}.{shape.namespace}.svc{'.' if domain else ''}{domain}"
+    host = f"{shape.object_name(role, index)}.{shape.namespace}.svc{'.' if domain else ''}{domain}"
     return f"{host}:{shape.port(role)}"
 
 
@@ -58,7 +63,7 @@ def pytorch(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Jso
     """Return what ``torchrun`` and ``torch.distributed`` read."""
     pairs: list[tuple[str, object]] = [_UNBUFFERED]
     if MASTER in shape.roles:
-        port, host = shape.port(MASTER), object_name(shape.name, MASTER, 0)
+        port, host = shape.port(MASTER), shape.object_name(MASTER, 0)
         processes = int(shape.nproc_per_node) if shape.nproc_per_node.isdecimal() else 1
         rank = index if role == MASTER else index + 1
         pairs += [("MASTER_PORT", port), ("PET_MASTER_PORT", port), ("MASTER_ADDR", host), ("PET_MASTER_ADDR", host)]
@@ -75,7 +80,7 @@ def pytorch(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Jso
 def _rendezvous(shape: JobShape) -> Iterator[tuple[str, object]]:
     policy = shape.spec.elastic_policy
     assert policy is not None, "asked of elastic jobs only"
-    host = policy.rdzv_host or object_name(shape.name, WORKER, 0)
+    host = policy.rdzv_host or shape.object_name(WORKER, 0)
     yield "PET_RDZV_ENDPOINT", f"{host}:{policy.rdzv_port or shape.port(WORKER)}"
     yield "PET_RDZV_BACKEND", policy.rdzv_backend or "c10d"
     least, most = shape.bounds
@@ -96,13 +101,13 @@ def xgboost(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Jso
     """Return where the master is, and the workers where there are any."""
     pairs: list[tuple[str, object]] = [
         ("MASTER_PORT", shape.port(MASTER)),
-        ("MASTER_ADDR", object_name(shape.name, MASTER, 0)),
+        ("MASTER_ADDR", shape.object_name(MASTER, 0)),
         ("WORLD_SIZE", shape.total),
         ("RANK", index if role == MASTER else index + shape.count(MASTER)),
         _UNBUFFERED,
     ]
     if shape.total > _MANY and WORKER in shape.roles:
-        workers = [object_name(shape.name, WORKER, number) for number in range(shape.total - 1)]
+        workers = [shape.object_name(WORKER, number) for number in range(shape.total - 1)]
         pairs += [("WORKER_PORT", shape.port(WORKER)), ("WORKER_ADDRS", ",".join(workers))]
     return _variables(*pairs)
 
@@ -115,7 +120,7 @@ def paddle(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Json
         variables.append({"name": "POD_IP_DUMMY", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
         master = "$(POD_IP_DUMMY)"
     else:
-        master = object_name(shape.name, first, 0)
+        master = shape.object_name(first, 0)
     variables += _variables(("PADDLE_MASTER", f"{master}:{shape.port(first)}"))
     if first == MASTER:
         variables += _variables(("PADDLE_SERVER_NUM" if role == MASTER else "PADDLE_TRAINER_NUM", 1))
@@ -127,7 +132,7 @@ def jax(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Json]:
     return _variables(
         _UNBUFFERED,
         ("COORDINATOR_PORT", shape.port(WORKER)),
-        ("COORDINATOR_ADDRESS", object_name(shape.name, WORKER, 0)),
+        ("COORDINATOR_ADDRESS", shape.object_name(WORKER, 0)),
         ("NUM_PROCESSES", shape.total),
         ("PROCESS_ID", index),
     )

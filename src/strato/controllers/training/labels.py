@@ -17,12 +17,13 @@ JOB_ROLE: Final = _PREFIX + "job-role"
 
 def of_replica(shape: JobShape, role: str, index: int) -> dict[str, str]:
     """Return what selects one replica: the labels of its service."""
-    return {
-        OPERATOR_NAME: shape.framework.controller,
-        JOB_NAME: shape.name,
-        REPLICA_TYPE: role.lower(),
-        REPLICA_INDEX: str(index),
-    }
+    number = {} if role in shape.framework.unnumbered else {REPLICA_INDEX: str(index)}
+    return {**of_job(shape), REPLICA_TYPE: role.lower(), **number}
+
+
+def of_job(shape: JobShape) -> dict[str, str]:
+    """Return what selects all that a job owns."""
+    return {OPERATOR_NAME: shape.framework.controller, JOB_NAME: shape.name}
 
 
 def of_pod(shape: JobShape, role: str, index: int) -> dict[str, str]:
@@ -43,7 +44,9 @@ def role_of(shape: JobShape, item: Pod | Service) -> str:
     return next((role for role in shape.roles if role.lower() == lower), "")
 
 
-def index_of(item: Pod | Service) -> int | None:
-    """Return the index of an object's replica."""
+def index_of(shape: JobShape, item: Pod | Service) -> int | None:
+    """Return the index of an object's replica; it is 0 where a role is of one pod and has none."""
+    if role_of(shape, item) in shape.framework.unnumbered:
+        return 0
     text = item.metadata.label(REPLICA_INDEX)
     return int(text) if text.isdecimal() and len(text) < 10 else None

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import msgspec
 
 from strato.api.core import Pod, Service
-from strato.api.frameworks import object_name
 from strato.api.kubeflow import ReplacedPods, ReplicaStatus
 from strato.controllers.training import gang, labels, limits, replicas
 from strato.controllers.training.draft import StatusDraft
@@ -80,6 +79,7 @@ def _advance(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) 
     )
     replaced = {role for role in shape.roles if _role(record, draft, planned, role)}
     _warn(record, planned)
+    planned.companions = record.companions_of(shape, record.pods)
     draft.start_time = draft.start_time or draft.now
     record.judge(Evidence(draft, record.pods, replaced))
 
@@ -98,12 +98,12 @@ def _role(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan, rol
         if index >= wanted:
             going += pods
     planned.delete_pods += [pod for pod in going if not _is_going(record, pod) and pod not in planned.delete_pods]
-    surplus = [one for one in services if (labels.index_of(one) or 0) >= wanted]
+    surplus = [one for one in services if (labels.index_of(shape, one) or 0) >= wanted]
     planned.delete_services += [one for one in surplus if one.metadata.deletion_timestamp is None]
     for index in range(wanted):
         if index not in slots and index not in done:
             planned.create_pods.append(Replica(role, index))
-        if object_name(shape.name, role, index) not in named:
+        if shape.framework.has_services and shape.object_name(role, index) not in named:
             planned.create_services.append(Replica(role, index))
     count = replicas.counted(slots, record.terminating)
     lost = sum(1 for index in done if index not in slots)
@@ -140,7 +140,7 @@ def _suspend(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) 
 
 def _end(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) -> None:
     """Clean up after a job as its policy says."""
-    policy = record.shape.spec.run_policy.clean_pod_policy or "None"
+    policy = record.shape.clean_pod_policy
     pods: Iterable[Pod] = record.pods
     if policy == "None":
         pods = ()

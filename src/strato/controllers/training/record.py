@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
+from strato.api.batch import Job
 from strato.api.core import Pod, Service
 from strato.api.frameworks import Framework, JobShape
+from strato.api.kinds import Kind
 from strato.api.kubeflow import TrainingJob, TrainingJobStatus
+from strato.api.meta import Json
 from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
 from strato.controllers.training.events import JobEvent
 from strato.controllers.training.verdicts import Judge
@@ -23,6 +27,30 @@ class Gang:
     """Returns the value of a priority class."""
     enforces_timeout: bool = False
     """Whether a job fails that waits for longer than its ``scheduleTimeoutSeconds``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companion:
+    """An object that a job has beside its pods."""
+
+    kind: Kind
+    body: Json
+    """Without what is made once."""
+    member: str = ""
+    """Brought up to date in an object that exists; empty leaves that as it is."""
+    made_once: Callable[[], Json] | None = None
+    """Returns further members of a new object: keys, which must not change."""
+    may_be_others: bool = False
+    """Whether one that is there is taken as it is, whoever made it."""
+
+
+CompanionsOf = Callable[[JobShape, Sequence[Pod]], Sequence[Companion]]
+"""Returns the companions of a job with these pods; their owner is filled in by whoever writes them."""
+
+
+def no_companions(shape: JobShape, pods: Sequence[Pod]) -> Sequence[Companion]:
+    """Return the companions of most jobs: none."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +70,10 @@ class TrainingRecord:
     gang: Gang | None
     """None: pods are scheduled one by one."""
     now: float
+    companions_of: CompanionsOf = no_companions
+    launcher: Job | None = None
+    """Of a job whose launcher is a Job."""
+    launcher_pods: Sequence[Pod] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +82,15 @@ class Replica:
 
     role: str
     index: int
+
+
+class Launch(Enum):
+    """What is done about the Job of a launcher."""
+
+    CREATE = "create"
+    CREATE_SUSPENDED = "create suspended"
+    RESUME = "resume"
+    SUSPEND = "suspend"
 
 
 @dataclass(slots=True)
@@ -63,8 +104,12 @@ class TrainingPlan:
     delete_pods: list[Pod] = field(default_factory=list)
     delete_services: list[Service] = field(default_factory=list)
     delete_group: bool = False
+    companions: Sequence[Companion] = ()
+    """What has to be there before the pods."""
     create_services: list[Replica] = field(default_factory=list)
     create_pods: list[Replica] = field(default_factory=list)
+    launch: Launch | None = None
+    """What to do about the Job of the launcher."""
     events: list[JobEvent] = field(default_factory=list)
     """What has changed."""
     observations: list[JobEvent] = field(default_factory=list)

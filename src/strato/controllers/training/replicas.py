@@ -28,7 +28,7 @@ def slots_of(pods: Sequence[Pod], shape: JobShape, role: str) -> Slots:
     """Return the pods of a role by index; those without one are nobody's."""
     slots: dict[int, list[Pod]] = {}
     for pod in pods:
-        if labels.role_of(shape, pod) == role and (index := labels.index_of(pod)) is not None:
+        if labels.role_of(shape, pod) == role and (index := labels.index_of(shape, pod)) is not None:
             slots.setdefault(index, []).append(pod)
     return dict(sorted(slots.items()))
 

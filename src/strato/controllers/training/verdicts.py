@@ -46,7 +46,7 @@ def tensorflow(evidence: Evidence) -> None:
         if role in evidence.replaced:
             _restart(draft, f"job {shape.name} is restarting because {role} replica(s) failed.")
         elif not (role == WORKER and shape.spec.enable_dynamic_worker):
-            text = f"{draft.kind} {_qualified(draft)} has failed because {count.failed} {role} replica(s) failed."
+            text = f"{draft.kind} {draft.qualified_name} has failed because {count.failed} {role} replica(s) failed."
             draft.finish("Failed", text)
 
 
@@ -62,7 +62,7 @@ def first_worker_completed(evidence: Evidence) -> bool:
     return any(
         pod.status.phase == "Succeeded" and exit_code(shape.framework, pod) == 0
         for pod in evidence.pods
-        if labels.role_of(shape, pod) == WORKER and labels.index_of(pod) == 0
+        if labels.role_of(shape, pod) == WORKER and labels.index_of(shape, pod) == 0
     )
 
 
@@ -108,12 +108,8 @@ def _fail_or_restart(draft: StatusDraft, role: str, *, restarts: bool) -> None:
         draft.finish("Failed", f"{draft.kind} {draft.shape.name} is failed {because}")
 
 
-def _qualified(draft: StatusDraft) -> str:
-    return f"{draft.shape.namespace}/{draft.shape.name}"
-
-
 def _run(draft: StatusDraft) -> None:
-    name = draft.shape.name if _led(draft) else _qualified(draft)
+    name = draft.shape.name if _led(draft) else draft.qualified_name
     draft.note("Running", "True", "Running", f"{draft.kind} {name} is running.")
 
 
@@ -125,7 +121,7 @@ def _succeed(draft: StatusDraft) -> None:
     if _led(draft):
         text = f"{draft.kind} {draft.shape.name} is successfully completed."
     else:
-        text = f"{draft.kind} {_qualified(draft)} successfully completed."
+        text = f"{draft.kind} {draft.qualified_name} successfully completed."
     draft.finish("Succeeded", text)
 
 
