@@ -51,7 +51,7 @@ class _Options(TypedDict, total=False):
     verbs: tuple[str, ...]
     categories: tuple[str, ...]
     has_status: bool
-    scale_paths: tuple[str, str, str]
+    scale_paths: tuple[str, str, str] | None
     subresources: tuple[str, ...]
     columns: tuple[Column, ...]
 
@@ -330,11 +330,10 @@ _STATE = (Column("State", ".status.conditions[-1:].type"), _AGE)
 
 def _training(view: type[Object], replica_map: str = "", columns: tuple[Column, ...] = _STATE) -> Kind:
     """Spell a kind of training job; with a map of replicas its workers can be scaled."""
-    options: _Options = {"has_status": True, "columns": columns}
     worker = ".status.replicaStatuses.Worker"
-    if replica_map:
-        options["scale_paths"] = (f".spec.{replica_map}.Worker.replicas", f"{worker}.active", f"{worker}.selector")
-    return _kind("kubeflow.org", "v1", view, **options)
+    paths = (f".spec.{replica_map}.Worker.replicas", f"{worker}.active", f"{worker}.selector")
+    scale = paths if replica_map else None
+    return _kind("kubeflow.org", "v1", view, has_status=True, columns=columns, scale_paths=scale)
 
 
 TFJOB = _training(kubeflow.TFJob)
@@ -344,12 +343,10 @@ PADDLEJOB = _training(kubeflow.PaddleJob, "paddleReplicaSpecs")
 JAXJOB = _training(kubeflow.JAXJob, "jaxReplicaSpecs")
 MPIJOB_V1 = _training(kubeflow.MPIJob, columns=_STATE[::-1])
 MPIJOB = _kind("kubeflow.org", "v2beta1", mpioperator.MPIJob, has_status=True)
-
 TRAINING: tuple[Kind, ...] = (TFJOB, PYTORCHJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB, MPIJOB_V1, MPIJOB)
 """Kubeflow's training jobs."""
 
 VERTICALPODAUTOSCALER, VERTICALPODAUTOSCALERCHECKPOINT = verticalautoscaling.KINDS
-
 CUSTOM: tuple[Kind, ...] = VOLCANO + TRAINING + verticalautoscaling.KINDS
 """Kinds that we bring the definitions of."""
 
