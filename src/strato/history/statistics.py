@@ -151,13 +151,17 @@ def of_role(replicas: Iterable[Replica], period: Period) -> RoleStatistics:
 
 
 def allocated(replicas: Iterable[Replica], hosts: Sequence[Host], period: Period) -> float | None:
-    """Return the share of the hosts' CPU time that bound replicas had requested; above 1 with overcommitment."""
-    offered = sum(host.cpu_capacity for host in hosts if host.selected and period.has(host.ts)) * GRID_SECONDS
+    """Return the share of the hosts' CPU time that bound replicas had requested, while hosts were measured."""
+    seen = [host for host in hosts if host.selected and period.has(host.ts)]
+    if not seen:
+        return None
+    since, until = min(host.ts for host in seen), max(host.ts for host in seen) + GRID_SECONDS
+    offered = sum(host.cpu_capacity for host in seen) * GRID_SECONDS
     taken = 0.0
     for one in replicas:
         if one.bound is not None:
-            end = min(one.ended if one.ended is not None else period.until, period.until)
-            taken += one.cpu_req / 1000 * max(end - max(one.bound, period.since), 0.0)
+            end = min(one.ended if one.ended is not None else until, until)
+            taken += one.cpu_req / 1000 * max(end - max(one.bound, since), 0.0)
     return taken / offered if offered else None
 
 

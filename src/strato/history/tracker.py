@@ -25,7 +25,7 @@ INDEX_LABELS: Final = ("volcano.sh/task-index", "training.kubeflow.org/replica-i
 SUPPRESSED: Final = "strato.io/suppressed"
 """Annotation of pods with containers whose limit is lowered for now: what they use says nothing of what they need."""
 _SAVED_SECONDS: Final = 1800.0
-"""Live replicas are saved so often, beside when something happens to them."""
+"""Live replicas are saved so often, beside at their first sample and when something happens to them."""
 _Place = tuple[str, str]
 """Uid of a pod, and a container of it."""
 
@@ -161,6 +161,7 @@ class Tracker:
                 if now - one.started >= START_SECONDS and measured.name not in pod.metadata.annotation(SUPPRESSED):
                     bucket = CPU.find(cores)
                     samples = {**samples, bucket: samples.get(bucket, 0) + 1}
+                is_first = not one.seen
                 self._replicas[place] = one = msgspec.structs.replace(
                     one,
                     cpu_samples=samples,
@@ -168,7 +169,7 @@ class Tracker:
                     mem_peak=max(one.mem_peak, used_bytes),
                     seen=now,
                 )
-                if now - self._saved.get(place, now) >= _SAVED_SECONDS:
+                if is_first or now - self._saved.get(place, now) >= _SAVED_SECONDS:
                     self._save(place, one, now)
 
     def take_rows(self) -> list[Run | Replica]:
