@@ -55,6 +55,12 @@ _OF_THE_WHOLE: dict[Kind, tuple[Rule, ...]] = {
 """Rules that need the object's name."""
 
 
+_APPROVED = {
+    "autoscaling.k8s.io": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/63797"}
+}
+"""By group, what a definition in one of Kubernetes' own groups must carry: API servers refuse it without."""
+
+
 def manifests() -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of all our kinds, freshly built."""
     return [manifest(kind) for kind in {kind.resource: kind for kind in reversed(catalog.CUSTOM)}.values()][::-1]
@@ -78,7 +84,7 @@ def manifest(kind: Kind) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.resource, "annotations": dict([KEEP_ANNOTATION])},
+        "metadata": {"name": kind.resource, "annotations": dict([KEEP_ANNOTATION]) | _APPROVED.get(kind.group, {})},
         "spec": {
             "group": kind.group,
             "names": names,
