@@ -120,7 +120,7 @@ def test_a_manifest_of_the_pages_is_taken(text: str, tmp_path: Path) -> None:
         queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"}}
         for document in [queue, *documents]:
             group, _, version = document["apiVersion"].rpartition("/")
-            (kind,) = (k for k in catalog.VOLCANO if (k.group, k.version, k.name) == (group, version, document["kind"]))
+            (kind,) = (k for k in catalog.CUSTOM if (k.group, k.version, k.name) == (group, version, document["kind"]))
             place = f"/apis/{kind.api_version}/{'namespaces/default/' if kind.namespaced else ''}{kind.plural}"
             await client.ask("POST", place, document, fieldValidation="Strict")
 
