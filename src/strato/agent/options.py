@@ -41,7 +41,7 @@ def read_options(base: T, given: Any, where: str) -> tuple[T, list[Problem]]:
         if key not in fields:
             problems.append(Problem(place, f"no such key{nearest(str(key), fields)}"))
             continue
-        kind = str(fields[key].type)
+        kind = getattr(fields[key].type, "__name__", str(fields[key].type))
         read = _read(kind, value)
         if read is None:
             problems.append(Problem(place, f"must be {_KINDS.get(kind, kind)}, not {value!r}"))

@@ -16,8 +16,8 @@ _ENOUGH_CORES = 0.001
 """Less than that is no need."""
 _STEP_MILLI = 10
 """Limits are rounded up to it."""
-_NOISE_MILLI = 1e-6
-"""Below this, a fraction of a millicore comes from floating point arithmetic."""
+_NOISE_MILLI = 1e-3
+"""Below this, a fraction of a millicore comes from floating point arithmetic and from the kernel's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

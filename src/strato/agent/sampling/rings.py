@@ -21,7 +21,7 @@ class Ring:
     def __init__(self, length: int = LENGTH) -> None:
         self._length = length
         self._times = array("d")
-        self._values = array("f")
+        self._values = array("d")
         self._next = 0
 
     def add(self, at: float, value: float) -> None:

@@ -1,0 +1,291 @@
+"""The agent of one node: samples every second, decides every few, and carries out what was decided.
+
+All state that must outlive it is in the pods' annotations and in the kernel; another agent continues from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+from strato.agent.agentmetrics import AgentMetrics
+from strato.agent.containers import ContainerFacts, facts_of
+from strato.agent.cordons import CONDITION, Cordons, report_condition
+from strato.agent.events import Action, ActionKind, HostEvent
+from strato.agent.policy import KEY, Policy, read_policy
+from strato.agent.quotas import QuotaWriter, RoundState
+from strato.agent.registry import HandlerRegistry
+from strato.agent.rounds import HandlerSet, container_events, host_event
+from strato.agent.sampling.layouts import Group, Layout
+from strato.agent.sampling.sampler import Sampler
+from strato.agent.trafficcalls import TrafficCalls
+from strato.api.core import ConfigMap, Node, Pod
+from strato.client.cluster import Cluster
+from strato.client.events import NORMAL, WARNING, EventRecorder
+from strato.client.informer import Informers
+from strato.clock import Clock
+from strato.errors import ApiError, InvalidInput
+from strato.metrics import Registry
+
+_log = logging.getLogger(__name__)
+
+CONFIGMAP: Final = "strato-agent"
+SUPPRESSION_CONDITION: Final = "CPUSuppression"
+_NODE_NORMAL: Final = ("HotspotCleared",)
+"""Reasons of events on the node that are no warnings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """What one agent is told."""
+
+    node: str
+    """Name of its node."""
+    namespace: str
+    """Of the ConfigMap and the lease."""
+    cpus: float
+    """Logical CPUs of the host, without overcommitment."""
+    proc: str = "/proc"
+    sys: str = "/sys"
+    handlers_dir: Path | None = None
+    """Of files with handlers."""
+    static_cpus: bool = False
+    """Whether the kubelet gives whole CPUs to some (``--cpu-manager-policy=static``)."""
+    secret: bytes = b""
+    """Signs calls to the load balancer."""
+    node_selector: str = ""
+    """Nodes among which the budget of cordons counts."""
+
+
+class Agent:
+    """See the module.
+
+    Args:
+        cluster: Of the node.
+        informers: Shared with others of the process, or our own.
+        layout: Knows the control groups.
+        options: Of this node.
+        metrics: Where ours are registered.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        clock: Clock,
+        random: Random,
+        layout: Layout,
+        options: AgentOptions,
+        metrics: Registry,
+    ) -> None:
+        self._cluster, self._clock, self._random = cluster, clock, random
+        self._layout, self.options = layout, options
+        self._informers = informers
+        self._pods = informers.informer(Pod, field_selector=f"spec.nodeName={options.node}")
+        self._nodes = informers.informer(Node, field_selector=f"metadata.name={options.node}")
+        self._configs = informers.informer(
+            ConfigMap, namespace=options.namespace, field_selector=f"metadata.name={CONFIGMAP}"
+        )
+        self._events = EventRecorder(cluster, clock, "strato-agent", registry=metrics)
+        self._registry = HandlerRegistry(options.handlers_dir)
+        self._policy_of: tuple[str, tuple[tuple[str, str], ...]] | None = None
+        """What the policy in force, or refused last, was read from: its text and the node's labels."""
+        self.policy: Policy = read_policy("", {}, self._registry)
+        self.handlers = HandlerSet(self.policy, random)
+        self._quotas = QuotaWriter(cluster, layout, self._events)
+        self._cordons = Cordons(cluster, clock, options.node, options.node_selector)
+        self._traffic = TrafficCalls(clock, random, options.node, options.secret)
+        self.sampler = Sampler(options.cpus, self.policy.sampling.interval_seconds, options.proc, options.sys)
+        self._facts: dict[str, tuple[str, list[ContainerFacts]]] = {}
+        """By the pod's uid: its resource version and its containers."""
+        self._has_groups: bool | None = None
+        self._metrics = AgentMetrics(metrics, options.node)
+
+    async def run(self) -> None:
+        """Sample and decide until cancelled; quotas stay as they are then."""
+        await self.synced()
+        decided_at = self._clock.monotonic()
+        try:
+            while True:
+                began = self._clock.monotonic()
+                self.refresh_policy()
+                await asyncio.to_thread(self.sampler.sample, began, self.groups())
+                if began - decided_at >= self.policy.sampling.round_seconds - self.sampler.interval_seconds / 2:
+                    await self.decide(decided_at)
+                    decided_at = began
+                spent = self._clock.monotonic() - began
+                await self._clock.sleep(max(0.0, self.sampler.interval_seconds - spent))
+        finally:
+            await self._traffic.close()
+            await self._events.flush()
+
+    async def synced(self) -> None:
+        """Wait until pods, node and policy are known."""
+        self._informers.start()
+        await self._informers.wait_synced()
+
+    def containers(self) -> dict[str, ContainerFacts]:
+        """Return the containers that run, by key; a pod is read anew only when it has changed."""
+        kept: dict[str, tuple[str, list[ContainerFacts]]] = {}
+        for pod in self._pods.list():
+            uid, version = pod.metadata.uid, pod.metadata.resource_version
+            known = self._facts.get(uid)
+            if known is None or known[0] != version:
+                known = (version, facts_of(pod, static_cpus=self.options.static_cpus))
+            kept[uid] = known
+        self._facts = kept
+        return {one.key: one for _, found in kept.values() for one in found}
+
+    def groups(self) -> dict[str, Group]:
+        """Return the control groups of the containers that run, by key."""
+        groups = {}
+        for key, one in self.containers().items():
+            group = self._layout.container(one.pod.metadata.uid, one.qos, one.name, one.id)
+            if group is not None:
+                groups[key] = group
+        return groups
+
+    def refresh_policy(self) -> None:
+        """Take the ConfigMap's policy if it is another one; one that is wrong is reported, and the old one stays."""
+        config = self._configs.get((self.options.namespace, CONFIGMAP))
+        node = self._nodes.get(("", self.options.node))
+        text = config.data.get(KEY, "") if config is not None else ""
+        labels = (node.metadata.labels if node is not None else None) or {}
+        source = text, tuple(sorted(labels.items()))
+        if source == self._policy_of and not self._registry.has_changed():
+            return
+        self._policy_of = source
+        try:
+            policy = read_policy(text, labels, self._registry)
+        except InvalidInput as error:
+            _log.warning("policy refused, the old one stays: %s", error)
+            self._events.event(config or self._node_object(), WARNING, "PolicyInvalid", str(error)[:1000])
+            return
+        self.handlers = HandlerSet(policy, self._random, self.handlers)
+        self.policy = policy
+        self._quotas.backend = policy.backend
+        self.sampler.interval_seconds = policy.sampling.interval_seconds
+        _log.info("policy in force: handlers=%s", ",".join(policy.handlers))
+
+    async def decide(self, since: float) -> list[Action]:
+        """Decide on what was sampled since an instant, and carry it out.
+
+        Args:
+            since: Monotonic seconds.
+
+        Returns:
+            What was decided, whether or not all of it succeeded.
+        """
+        began = self._clock.monotonic()
+        await asyncio.to_thread(self.sampler.sample_slowly, began)
+        await self._report_groups()
+        containers = self.containers()
+        quotas = {key: one.quota for key, one in self.sampler.containers.items()}
+        actions = self._quotas.verify(containers.values(), quotas)
+        at = self._clock.now()
+        seen = container_events(self.sampler, containers.values(), at, since, self._quotas.known_suppression)
+        host = host_event(self.sampler, at, since, seen)
+        if host is not None:
+            rewritten = {action.target for action in actions}
+            actions += [one for one in self.handlers.decide(host) if one.target not in rewritten]
+            await self._act(actions, containers, host)
+            self._metrics.count_round(host, actions, self._quotas.rewrites, self.handlers.errors, self._traffic.codes)
+        self._metrics.round_seconds.set(self._clock.monotonic() - began)
+        return actions
+
+    async def _act(self, actions: Sequence[Action], containers: dict[str, ContainerFacts], host: HostEvent) -> None:
+        states = {one.key: RoundState(utilisation=host.cpu, used_cores=one.used_cores) for one in host.containers}
+        quotas = [one for one in actions if one.kind in (ActionKind.SET_QUOTA, ActionKind.CLEAR)]
+        self._metrics.count_done(await self._quotas.apply(quotas, containers, states, host.at))
+        hot = {one.target: one.value for one in actions if one.kind is ActionKind.TRAFFIC and one.value is not None}
+        for resource in ("cpu", "network"):
+            if resource in hot or not self._traffic.is_relieved(resource):
+                self._traffic.step(resource, hot.get(resource), host, self.policy.webhook)
+        for action in actions:
+            try:
+                await self.act_on_node(action, containers)
+            except ApiError as error:
+                _log.warning("not done: action=%s target=%s: %s", action.kind, action.target, error)
+
+    async def act_on_node(self, action: Action, containers: dict[str, ContainerFacts]) -> None:
+        """Carry out an action that is not about a quota.
+
+        Raises:
+            ApiError: The API refuses it.
+        """
+        node = self.options.node
+        if action.kind is ActionKind.EVENT:
+            self._report(action, containers)
+        elif action.kind is ActionKind.CORDON and await self._cordons.cordon():
+            self._metrics.cordoned.set(1)
+            await self._report_hotspot(is_true=True, message=action.message)
+        elif action.kind is ActionKind.UNCORDON:
+            await self._cordons.uncordon()
+            self._metrics.cordoned.set(0)
+            await self._report_hotspot(is_true=False, message="memory has cooled down")
+        elif action.kind is ActionKind.EVICT:
+            pod = next((one.pod for one in containers.values() if one.pod.metadata.uid == action.target), None)
+            if pod is not None:
+                meta = pod.metadata
+                body = {
+                    "apiVersion": "policy/v1",
+                    "kind": "Eviction",
+                    "metadata": {"name": meta.name, "namespace": meta.namespace},
+                    "deleteOptions": {"preconditions": {"uid": meta.uid}},
+                }
+                path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/eviction"
+                await self._cluster.raw("POST", path, body=msgspec.json.encode(body))
+                self._events.event(pod, WARNING, action.reason or "Evicted", f"{node}: {action.message}")
+
+    def _report(self, action: Action, containers: dict[str, ContainerFacts]) -> None:
+        facts = containers.get(action.target)
+        if facts is not None:
+            self._events.event(facts.pod, NORMAL, action.reason, f"{facts.name}: {action.message}")
+            return
+        type_ = NORMAL if action.reason in _NODE_NORMAL else WARNING
+        self._events.event(self._node_object(), type_, action.reason, action.message)
+
+    async def _report_hotspot(self, *, is_true: bool, message: str) -> None:
+        reason = "MemoryHot" if is_true else "MemoryCool"
+        node = self.options.node
+        await report_condition(
+            self._cluster, self._clock, node, CONDITION, is_true=is_true, reason=reason, message=message
+        )
+
+    async def _report_groups(self) -> None:
+        """Say on the node whether there are control groups by which containers can be cut at all."""
+        has_groups = self._layout.pod("x", "") is not None
+        if has_groups == self._has_groups:
+            return
+        self._has_groups = has_groups
+        await report_condition(
+            self._cluster,
+            self._clock,
+            self.options.node,
+            SUPPRESSION_CONDITION,
+            is_true=has_groups,
+            reason="Ready" if has_groups else "NoCgroup",
+            message="" if has_groups else "no control group with a CPU controller can be written on this node",
+        )
+
+    async def reset(self) -> int:
+        """Give every container that was cut its CPU back, and forget that it was; return how many."""
+        await self.synced()
+        containers = self.containers()
+        actions = [
+            Action(kind=ActionKind.CLEAR, target=key, value=one.suppression.from_milli, reason="CPURestored")
+            for key, one in containers.items()
+            if one.suppression is not None
+        ]
+        return len(await self._quotas.apply(actions, containers, {}, self._clock.now()))
+
+    def _node_object(self) -> Node | dict[str, object]:
+        node = self._nodes.get(("", self.options.node))
+        return node or {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.options.node}}

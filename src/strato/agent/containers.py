@@ -1,0 +1,172 @@
+"""What the pods of a node say about their containers: what for, how important, which limits, and who was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from strato.agent.events import Suppression, Workload
+from strato.api.core import Pod
+from strato.api.core.container import Container, ContainerStatus
+from strato.api.pods import qos_class
+from strato.api.quantity import InvalidQuantity, milli
+from strato.clock import format_time, parse_time
+
+WORKLOAD_LABEL: Final = "strato.io/workload"
+ANNOTATION: Final = "strato.io/suppressed"
+_MOST_BYTES: Final = 64 << 10
+_TRAINING_OWNERS: Final = frozenset(
+    ("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob", "JobSet")
+)
+_VOLCANO: Final = "batch.volcano.sh/"
+_SERVING_OWNERS: Final = frozenset(("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet"))
+_SERVICE_LABEL: Final = "app.kubernetes.io/name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFacts:
+    """A running container, as its pod describes it."""
+
+    pod: Pod
+    qos: str
+    name: str
+    id: str
+    workload: Workload
+    base_milli: int | None
+    """Its limit; None: none."""
+    request_milli: int
+    started_at: float
+    is_sidecar: bool
+    has_exclusive_cpus: bool
+    suppression: Suppression | None
+
+    @property
+    def key(self) -> str:
+        """Name it among the node's containers, as events do."""
+        return f"{self.pod.metadata.uid}/{self.name}"
+
+
+def workload_of(pod: Pod) -> Workload:
+    """Return what a pod is for: what its label says, or who owns it."""
+    label = (pod.metadata.labels or {}).get(WORKLOAD_LABEL, "")
+    if label in tuple(Workload):
+        return Workload(label)
+    for owner in pod.metadata.owner_references or ():
+        if owner.kind in _TRAINING_OWNERS or (owner.kind == "Job" and owner.api_version.startswith(_VOLCANO)):
+            return Workload.TRAINING
+        if owner.kind in _SERVING_OWNERS:
+            return Workload.ONLINE
+    return Workload.OTHER
+
+
+def service_of(pod: Pod) -> str:
+    """Return the name under which a load balancer may know a pod."""
+    return (pod.metadata.labels or {}).get(_SERVICE_LABEL) or (pod.metadata.labels or {}).get("app", "")
+
+
+def facts_of(pod: Pod, *, static_cpus: bool = False) -> list[ContainerFacts]:
+    """Return the containers of a pod that run.
+
+    Args:
+        pod: Of this node.
+        static_cpus: Whether the node gives whole CPUs to Guaranteed containers that ask for whole ones.
+    """
+    if pod.is_finished or pod.metadata.deletion_timestamp:
+        return []
+    qos, workload, cuts = qos_class(pod.spec), workload_of(pod), read_annotation(pod.metadata.annotations or {})
+    statuses = {one.name: one for one in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
+    sidecars = [one for one in pod.spec.init_containers if one.restart_policy == "Always"]
+    found = []
+    for container in (*sidecars, *pod.spec.containers):
+        status = statuses.get(container.name)
+        if status is None or status.state is None or status.state.running is None:
+            continue
+        limit = _milli(container, "limits")
+        request = _milli(container, "requests") or limit or 0
+        cut = cuts.get(container.name)
+        found.append(
+            ContainerFacts(
+                pod=pod,
+                qos=qos,
+                name=container.name,
+                id=status.container_id,
+                workload=workload,
+                base_milli=limit,
+                request_milli=request,
+                started_at=_started(status),
+                is_sidecar=container in sidecars,
+                has_exclusive_cpus=static_cpus and qos == "Guaranteed" and request % 1000 == 0,
+                suppression=cut if cut is not None and cut.id == status.container_id else None,
+            )
+        )
+    return found
+
+
+def _milli(container: Container, kind: str) -> int | None:
+    amounts: Mapping[str, Any] = getattr(container.resources, kind)
+    try:
+        return milli(amounts["cpu"]) or None if "cpu" in amounts else None
+    except InvalidQuantity:
+        return None
+
+
+def _started(status: ContainerStatus) -> float:
+    running = status.state.running if status.state is not None else None
+    try:
+        return parse_time(running.started_at) if running is not None and running.started_at else 0.0
+    except ValueError:
+        return 0.0
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """One container in the annotation."""
+
+    id: str
+    origin: str = msgspec.field(name="from")
+    to: int
+    at: str
+    u: float = 0.0
+    used: int = 0
+
+
+def read_annotation(annotations: Mapping[str, str]) -> dict[str, Suppression]:
+    """Return who was cut, by container; what is no such annotation says nothing."""
+    text = annotations.get(ANNOTATION, "")
+    if not text or len(text) > _MOST_BYTES:
+        return {}
+    try:
+        entries = msgspec.json.decode(text, type=dict[str, _Entry])
+        return {
+            name: Suppression(
+                id=one.id,
+                from_milli=None if one.origin == "max" else int(one.origin),
+                to_milli=one.to,
+                at=parse_time(one.at),
+                utilisation=one.u,
+                used_milli=one.used,
+            )
+            for name, one in entries.items()
+        }
+    except (msgspec.DecodeError, ValueError):
+        return {}
+
+
+def write_annotation(entries: Mapping[str, Suppression]) -> str | None:
+    """Return the annotation that says who is cut; None: nobody is, and it goes."""
+    if not entries:
+        return None
+    values = {
+        name: _Entry(
+            id=one.id,
+            origin="max" if one.from_milli is None else str(one.from_milli),
+            to=one.to_milli,
+            at=format_time(one.at),
+            u=round(one.utilisation, 4),
+            used=one.used_milli,
+        )
+        for name, one in sorted(entries.items())
+    }
+    return msgspec.json.encode(values).decode()

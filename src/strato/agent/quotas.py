@@ -1,0 +1,292 @@
+"""Carries out what was decided on CPU quotas: first the annotation, which a restart continues from, then the kernel.
+
+A quota that somebody else has written is written anew; who does so three rounds running owns it, and we stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from strato.agent.containers import ANNOTATION, ContainerFacts, read_annotation, write_annotation
+from strato.agent.events import QUOTA_CONFLICT, RESTORED, SUPPRESSED, Action, ActionKind, Suppression
+from strato.agent.sampling.groupfiles import Quota, read_quota, write_quota
+from strato.agent.sampling.layouts import Group, Layout
+from strato.api import catalog
+from strato.api.core import Pod
+from strato.client.cluster import Cluster, PatchType
+from strato.client.events import NORMAL, WARNING, EventRecorder
+from strato.errors import ApiError, one_line
+
+_log = logging.getLogger(__name__)
+
+_CONFLICT_ROUNDS: Final = 3
+_ROUNDING_MILLI: Final = 10
+"""Quotas in periods of other lengths do not come out to the millicore."""
+
+
+@dataclass(slots=True)
+class _Expected:
+    """What we have written of a container."""
+
+    id: str
+    milli: int | None
+    conflicts: int = 0
+    """Rounds running in which it was something else."""
+    is_given_up: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundState:
+    """What was measured of a container when the round was decided."""
+
+    utilisation: float
+    """Of the host."""
+    used_cores: float
+
+
+class QuotaWriter:
+    """Writes the quotas of one node's containers.
+
+    Args:
+        cluster: Takes annotations and resizes.
+        layout: Knows the groups.
+        events: Reports on pods.
+    """
+
+    def __init__(self, cluster: Cluster, layout: Layout, events: EventRecorder) -> None:
+        self._cluster = cluster
+        self._layout = layout
+        self._events = events
+        self._expected: dict[str, _Expected] = {}
+        self._annotations: dict[str, str | None] = {}
+        """By the pod's uid: the annotation that we wrote, until the informer has it."""
+        self.backend = "cgroup"
+        self.rewrites = 0
+        """How often a quota that somebody else had written was written anew."""
+
+    def known_suppression(self, facts: ContainerFacts) -> Suppression | None:
+        """Return who was cut, newer than the informer knows it."""
+        uid = facts.pod.metadata.uid
+        if uid not in self._annotations:
+            return facts.suppression
+        text = self._annotations[uid]
+        if (facts.pod.metadata.annotations or {}).get(ANNOTATION) == text:
+            del self._annotations[uid]  # the informer has caught up
+            return facts.suppression
+        found = read_annotation({ANNOTATION: text or ""}).get(facts.name)
+        return found if found is not None and found.id == facts.id else None
+
+    def verify(self, containers: Iterable[ContainerFacts], quotas: Mapping[str, Quota]) -> list[Action]:
+        """Compare the kernel with what was written; return what has to be written anew.
+
+        Args:
+            containers: All that run.
+            quotas: As just read, by key.
+        """
+        actions = []
+        running = {}
+        for facts in containers:
+            running[facts.key] = facts
+            cut = self.known_suppression(facts)
+            expected = self._expected.get(facts.key)
+            if expected is not None and expected.id != facts.id:
+                del self._expected[facts.key]
+                expected = None
+            if expected is None and cut is not None:  # written before a restart of ours
+                expected = self._expected[facts.key] = _Expected(facts.id, cut.to_milli)
+            quota = quotas.get(facts.key)
+            if expected is None or quota is None or expected.is_given_up:
+                continue
+            if cut is not None and facts.base_milli not in (cut.from_milli, cut.to_milli):
+                actions.append(_with_new_limit(facts, cut))
+                continue
+            if _is_same(quota.milli, expected.milli):
+                expected.conflicts = 0
+                continue
+            expected.conflicts += 1
+            if expected.conflicts >= _CONFLICT_ROUNDS:
+                expected.is_given_up = True
+                text = f"{facts.name}: somebody else sets its CPU quota to {_worded(quota.milli)}; it is left alone"
+                self._events.event(facts.pod, WARNING, QUOTA_CONFLICT, text)
+            elif cut is not None:
+                self.rewrites += 1
+                value = expected.milli
+                actions.append(Action(kind=ActionKind.SET_QUOTA, target=facts.key, value=value, reason=RESTORED))
+            else:  # a burst: who sets a limit anew ends it
+                del self._expected[facts.key]
+        for key in self._expected.keys() - running.keys():
+            del self._expected[key]
+        for uid in self._annotations.keys() - {facts.pod.metadata.uid for facts in running.values()}:
+            del self._annotations[uid]
+        return actions
+
+    def is_given_up(self, facts: ContainerFacts) -> bool:
+        """Tell whether somebody else owns a container's quota."""
+        expected = self._expected.get(facts.key)
+        return expected is not None and expected.id == facts.id and expected.is_given_up
+
+    async def apply(
+        self,
+        actions: Iterable[Action],
+        containers: Mapping[str, ContainerFacts],
+        states: Mapping[str, RoundState],
+        at: float,
+    ) -> list[Action]:
+        """Carry out actions on quotas, a pod after the other; return those that succeeded.
+
+        Args:
+            actions: At most one a container.
+            containers: All that run, by key.
+            states: What was measured of them.
+            at: Now, in seconds since the epoch.
+        """
+        by_pod: dict[str, list[tuple[ContainerFacts, Action]]] = {}
+        for action in actions:
+            facts = containers.get(action.target)
+            if facts is not None and not self.is_given_up(facts):
+                by_pod.setdefault(facts.pod.metadata.uid, []).append((facts, action))
+        done = []
+        for pairs in by_pod.values():
+            done += await self._apply_to_pod(pairs, states, at)
+        return done
+
+    async def _apply_to_pod(
+        self, pairs: list[tuple[ContainerFacts, Action]], states: Mapping[str, RoundState], at: float
+    ) -> list[Action]:
+        pod = pairs[0][0].pod
+        before = self._entries(pod)
+        after = dict(before)
+        for facts, action in pairs:
+            entry = self._entry(facts, action, before.get(facts.name), states.get(facts.key), at)
+            if entry is not None:
+                after[facts.name] = entry
+        if after != before and not await self._annotate(pod, after):
+            return []
+        done = []
+        for facts, action in pairs:
+            milli = None if action.value is None else int(action.value)
+            if await self._write(facts, milli):
+                done.append(action)
+                if action.message:
+                    self._events.event(pod, NORMAL, action.reason, f"{facts.name}: {action.message}")
+                if action.kind is ActionKind.CLEAR:
+                    after.pop(facts.name, None)
+                    self._expected.pop(facts.key, None)
+            elif action.reason == SUPPRESSED:
+                after.pop(facts.name, None)
+        if after != self._entries(pod):
+            await self._annotate(pod, after)
+        return done
+
+    def _entries(self, pod: Pod) -> dict[str, Suppression]:
+        text = self._annotations.get(pod.metadata.uid, (pod.metadata.annotations or {}).get(ANNOTATION))
+        return read_annotation({ANNOTATION: text or ""})
+
+    def _entry(
+        self, facts: ContainerFacts, action: Action, known: Suppression | None, state: RoundState | None, at: float
+    ) -> Suppression | None:
+        """Return what the annotation is to say of a container; None: nothing else than before."""
+        if action.kind is not ActionKind.SET_QUOTA or action.value is None:
+            return None
+        if action.reason == RESTORED and known is not None:
+            origin = facts.base_milli if facts.base_milli != known.to_milli else known.from_milli
+            return replace(known, to_milli=int(action.value), from_milli=origin)
+        if action.reason != SUPPRESSED or state is None:
+            return None
+        return Suppression(
+            id=facts.id,
+            from_milli=facts.base_milli,
+            to_milli=int(action.value),
+            at=at,
+            utilisation=state.utilisation,
+            used_milli=round(state.used_cores * 1000),
+        )
+
+    async def _annotate(self, pod: Pod, entries: Mapping[str, Suppression]) -> bool:
+        text = write_annotation(entries)
+        body = {"metadata": {"uid": pod.metadata.uid, "annotations": {ANNOTATION: text}}}
+        try:
+            await self._cluster.patch(catalog.POD, pod.metadata.name, pod.metadata.namespace, body)
+        except ApiError as error:
+            _log.warning("pod not annotated, its quota stays: pod=%s: %s", pod.metadata.key, error)
+            return False
+        self._annotations[pod.metadata.uid] = text
+        return True
+
+    async def _write(self, facts: ContainerFacts, milli: int | None) -> bool:
+        """Set a container's quota, by the API where that is asked for and can say it, otherwise by the kernel."""
+        if self.backend == "resize" and milli is not None and _can_resize(facts, milli):
+            body = {"spec": {"containers": [{"name": facts.name, "resources": {"limits": {"cpu": f"{milli}m"}}}]}}
+            meta = facts.pod.metadata
+            try:
+                await self._cluster.patch(
+                    catalog.POD, meta.name, meta.namespace, body, subresource="resize", patch_type=PatchType.STRATEGIC
+                )
+            except ApiError as error:
+                _log.warning("not resized: pod=%s container=%s: %s", meta.key, facts.name, error)
+                return False
+            return True
+        uid = facts.pod.metadata.uid
+        group = self._layout.container(uid, facts.qos, facts.name, facts.id)
+        if group is None:
+            return False
+        try:
+            quota = await asyncio.to_thread(_write_both, group, self._layout.pod(uid, facts.qos), milli)
+        except (OSError, ValueError) as error:
+            _log.info("quota not written: pod=%s container=%s: %s", facts.pod.metadata.key, facts.name, one_line(error))
+            return False
+        expected = self._expected.get(facts.key)
+        if expected is None or expected.id != facts.id:
+            self._expected[facts.key] = _Expected(facts.id, quota.milli)
+        else:
+            expected.milli = quota.milli
+        return True
+
+
+def _with_new_limit(facts: ContainerFacts, cut: Suppression) -> Action:
+    """Return what follows from another limit in the pod of a container that is cut: it counts, if it is not lower."""
+    if facts.base_milli is not None and facts.base_milli <= cut.to_milli:
+        return Action(kind=ActionKind.CLEAR, target=facts.key, value=facts.base_milli, reason=RESTORED)
+    return Action(kind=ActionKind.SET_QUOTA, target=facts.key, value=cut.to_milli, reason=RESTORED)
+
+
+def _write_both(group: Group, pod: Group | None, milli: int | None) -> Quota:
+    """Set a container's quota and move its pod's by as much: what shrinks from within, what grows from without.
+
+    Raises:
+        OSError, ValueError: The kernel refuses the container's.
+    """
+    before = read_quota(group).milli
+    around = _quota_of(pod)
+    moved = None if around is None or before is None or milli is None else around + milli - before
+    grows = moved is not None and around is not None and moved > around
+    if pod is not None and moved is not None and grows:
+        write_quota(pod, moved)
+    after = write_quota(group, milli)
+    if pod is not None and moved is not None and not grows:
+        write_quota(pod, moved)
+    return after
+
+
+def _quota_of(group: Group | None) -> int | None:
+    try:
+        return None if group is None else read_quota(group).milli
+    except (OSError, ValueError):
+        return None
+
+
+def _can_resize(facts: ContainerFacts, milli: int) -> bool:
+    """Tell whether a pod can say a limit: it has one, keeps its QoS class, and the limit is not below the request."""
+    return facts.base_milli is not None and facts.qos != "Guaranteed" and milli >= facts.request_milli
+
+
+def _is_same(one: int | None, other: int | None) -> bool:
+    return one == other if one is None or other is None else abs(one - other) <= _ROUNDING_MILLI
+
+
+def _worded(milli: int | None) -> str:
+    return "none" if milli is None else f"{milli}m"

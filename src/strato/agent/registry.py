@@ -1,0 +1,78 @@
+"""Which handlers there are: ours, those of installed packages, and files of a directory, read anew when they change."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from strato import thirdparty
+from strato.agent.handlers import Handler
+from strato.agent.handlers.burst import Burst
+from strato.agent.handlers.hotspots import Hotspots
+from strato.agent.handlers.suppress import Suppress
+from strato.thirdparty import NotLoaded
+
+GROUP: Final = "strato.agent.handlers"
+BUILT_IN: Final[dict[str, type[Handler]]] = {one.name: one for one in (Suppress, Burst, Hotspots)}
+"""In the order in which they are asked."""
+_MOST_BYTES: Final = 1 << 20
+
+
+class HandlerRegistry:
+    """Finds the class of a handler.
+
+    Args:
+        directory: Of files with handlers; None: no files are read.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._loaded: dict[Path, tuple[int, list[type[Handler]]]] = {}
+        """By path: the file's time of change, and what it defines."""
+
+    def names(self) -> list[str]:
+        """Return the names that need no file."""
+        return [*BUILT_IN, *(name for name in sorted(thirdparty.entry_points(GROUP)) if name not in BUILT_IN)]
+
+    def find(self, name: str, file: str = "") -> type[Handler]:
+        """Return a handler's class.
+
+        Raises:
+            NotLoaded: There is none, or its code cannot be used.
+        """
+        if file:
+            return self._from_file(name, file)
+        found = BUILT_IN.get(name) or thirdparty.installed(GROUP, name, Handler)
+        if found is None:
+            raise NotLoaded(f"no such handler; there are {', '.join(self.names())}, and those of files (file: NAME.py)")
+        return found
+
+    def has_changed(self) -> bool:
+        """Tell whether a file that was read is another one by now."""
+        return any(_time_of(path) != at for path, (at, _) in self._loaded.items())
+
+    def _from_file(self, name: str, file: str) -> type[Handler]:
+        if self._directory is None:
+            raise NotLoaded("handlers of files need the agent's --handlers-dir")
+        if os.path.basename(file) != file or not file.endswith(".py"):
+            raise NotLoaded(f"{file!r} is not the name of a .py file in {self._directory}")
+        path = self._directory / file
+        at = _time_of(path)
+        if path not in self._loaded or self._loaded[path][0] != at:
+            if at and path.stat().st_size > _MOST_BYTES:
+                raise NotLoaded(f"{path} is longer than {_MOST_BYTES} bytes")
+            self._loaded[path] = at, []
+            self._loaded[path] = at, thirdparty.classes_of(path, Handler)
+        for found in self._loaded[path][1]:
+            if found.name == name:
+                return found
+        raise NotLoaded(f"{path} defines no handler called {name!r}")
+
+
+def _time_of(path: Path) -> int:
+    """Return when a file was changed, in nanoseconds; 0: it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,136 @@
+"""Samples the host and its containers; a reading that is missing or makes no sense is left out, never invented."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from strato import kernelstats
+from strato.agent.sampling.groupfiles import CpuCounters, Holdings, Quota, read_cpu, read_holdings, read_quota
+from strato.agent.sampling.layouts import Group
+from strato.agent.sampling.rings import Ring
+
+_LONGEST_GAP = 3
+"""Intervals: what was measured over a longer one says nothing about now."""
+_BITS_PER_BYTE = 8
+_MEGA = 1_000_000
+
+
+@dataclass(slots=True)
+class ContainerSamples:
+    """One container."""
+
+    group: Group
+    cpu: Ring = field(default_factory=Ring)
+    """Cores."""
+    throttled_ratio: float = 0.0
+    """Of the last interval."""
+    quota: Quota = field(default_factory=lambda: Quota(None))
+    holdings: Holdings = field(default_factory=Holdings)
+    counters: tuple[float, CpuCounters] | None = None
+
+
+@dataclass(slots=True)
+class HostSamples:
+    """The machine; all rings hold fractions."""
+
+    cpu: Ring = field(default_factory=Ring)
+    memory: Ring = field(default_factory=Ring)
+    receive: Ring = field(default_factory=Ring)
+    send: Ring = field(default_factory=Ring)
+    busy: tuple[float, float] | None = None
+    carried: dict[str, tuple[float, kernelstats.Traffic]] = field(default_factory=dict)
+
+
+class Sampler:
+    """Reads the kernel's files whenever it is called.
+
+    Args:
+        cpus: Logical CPUs of the host.
+        interval_seconds: How often it is called.
+        proc: Where ``/proc`` is.
+        sys: Where ``/sys`` is.
+    """
+
+    def __init__(self, cpus: float, interval_seconds: float, proc: str = "/proc", sys: str = "/sys") -> None:
+        self.cpus = cpus
+        self.interval_seconds = interval_seconds
+        self._proc, self._sys = proc, sys
+        self.host = HostSamples()
+        self.containers: dict[str, ContainerSamples] = {}
+        self._last_at: float | None = None
+        self.has_gap = True
+        """Whether the last interval was too long for a decision; so is the first."""
+
+    def sample(self, at: float, groups: Mapping[str, Group]) -> None:
+        """Read everything that is decided upon every second.
+
+        Args:
+            at: Monotonic seconds.
+            groups: Of all containers that run, by key; others are forgotten.
+        """
+        longest = _LONGEST_GAP * self.interval_seconds
+        self.has_gap = self._last_at is None or at - self._last_at > longest
+        self._last_at = at
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            busy = kernelstats.busy_seconds(self._proc)
+            if self.host.busy is not None and 0 < at - self.host.busy[0] <= longest:
+                used = (busy - self.host.busy[1]) / (at - self.host.busy[0]) / self.cpus
+                if used >= 0:
+                    self.host.cpu.add(at, min(1.0, used))
+            self.host.busy = (at, busy)
+        for key in self.containers.keys() - groups.keys():
+            del self.containers[key]
+        for key, group in groups.items():
+            known = self.containers.get(key)
+            if known is None or known.group != group:
+                known = self.containers[key] = ContainerSamples(group)
+            self._sample_container(known, at, longest)
+
+    def _sample_container(self, known: ContainerSamples, at: float, longest: float) -> None:
+        try:
+            now = read_cpu(known.group)
+        except (OSError, ValueError):  # it has ended, or has not begun
+            known.counters = None
+            return
+        if known.counters is not None and 0 < at - known.counters[0] <= longest:
+            before = known.counters[1]
+            used = (now.used_seconds - before.used_seconds) / (at - known.counters[0])
+            periods = now.periods - before.periods
+            if used >= 0 and periods >= 0:  # otherwise the container was started again in the same group
+                known.cpu.add(at, used)
+                known.throttled_ratio = max(0, now.throttled - before.throttled) / periods if periods else 0.0
+        known.counters = (at, now)
+
+    def sample_slowly(self, at: float) -> None:
+        """Read what is needed once a round: quotas, memory, pressure and the network."""
+        for known in self.containers.values():
+            with contextlib.suppress(OSError, ValueError):
+                known.quota = read_quota(known.group)
+            known.holdings = read_holdings(known.group)
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            memory = kernelstats.memory(self._proc)
+            self.host.memory.add(at, 1 - memory.available / memory.total)
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            self._sample_network(at)
+
+    def _sample_network(self, at: float) -> None:
+        receive, send = 0.0, 0.0
+        for name, now in kernelstats.traffic(self._proc).items():
+            speed = self._link_bytes_per_second(name)
+            before = self.host.carried.get(name)
+            if speed and before is not None and at > before[0]:
+                seconds = at - before[0]
+                receive = max(receive, (now.received - before[1].received) / seconds / speed)
+                send = max(send, (now.sent - before[1].sent) / seconds / speed)
+            if speed:
+                self.host.carried[name] = (at, now)
+        self.host.receive.add(at, receive)
+        self.host.send.add(at, send)
+
+    def _link_bytes_per_second(self, name: str) -> float:
+        """Return a real link's speed; 0 for others, and where the driver does not say."""
+        with contextlib.suppress(OSError, ValueError):
+            return max(0, int(kernelstats.read_text(f"{self._sys}/class/net/{name}/speed"))) * _MEGA / _BITS_PER_BYTE
+        return 0.0

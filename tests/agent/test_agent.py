@@ -1,0 +1,248 @@
+"""The agent of one node against a real API in this process, and a faked tree of the kernel's files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from strato.agent.agent import Agent, AgentOptions
+from strato.agent.containers import ANNOTATION
+from strato.agent.events import Action, ActionKind
+from strato.agent.sampling.layouts import SandboxLayout
+from strato.api import catalog
+from strato.api.core import Event, Node
+from strato.metrics import Registry
+from strato.testing.harness import Harness
+
+CORES = 48
+TICKS = os.sysconf("SC_CLK_TCK")
+NODE = "node-0"
+
+
+class Kernel:
+    """A host whose files say what a test wants."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.busy, self.at = 0.0, 0.0
+        self.used: dict[str, float] = {}
+        (folder / "proc/net").mkdir(parents=True)
+        (folder / "proc/meminfo").write_text("MemTotal: 1000 kB\nMemAvailable: 600 kB\n")
+        (folder / "proc/net/dev").write_text("a\nb\n lo: 0 0 0 0 0 0 0 0 0 0\n")
+        (folder / "groups").mkdir()
+        (folder / "cgroups.json").write_text(json.dumps({"unified": str(folder / "groups")}))
+
+    def start(self, uid: str, quota: str = "max") -> None:
+        group = self.folder / "groups" / uid / "main"
+        group.mkdir(parents=True)
+        (group / "cpu.max").write_text(f"{quota} 100000\n")
+
+    def quota(self, uid: str) -> str:
+        return (self.folder / "groups" / uid / "main/cpu.max").read_text().split()[0]
+
+    def pass_second(self, agent: Agent, host: float, cores: Mapping[str, float]) -> None:
+        """Let a second pass in which so much of the host, and so many cores of containers, were used."""
+        self.at += 1
+        self.busy += host * CORES
+        (self.folder / "proc/stat").write_text(f"cpu {round(self.busy * TICKS)} 0 0 0 0 0 0 0\n")
+        for uid, used in cores.items():
+            self.used[uid] = self.used.get(uid, 0.0) + used
+            stat = self.folder / "groups" / uid / "main/cpu.stat"
+            stat.write_text(f"usage_usec {round(self.used[uid] * 1e6)}\nnr_periods {round(self.at * 10)}\n")
+        agent.sampler.sample(self.at, agent.groups())
+
+    async def pass_round(self, agent: Agent, host: float, cores: Mapping[str, float]) -> list[Action]:
+        since = self.at
+        for _ in range(5):
+            self.pass_second(agent, host, cores)
+        return await agent.decide(since)
+
+
+def pod(name: str, priority: int, limit: str = "", workload: str = "training") -> dict[str, Any]:
+    container = {"name": "main", "image": "i", "resources": {"limits": {"cpu": limit}} if limit else {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"strato.io/workload": workload}},
+        "spec": {"nodeName": NODE, "containers": [container], "priorityClassName": f"p{priority}"},
+    }
+
+
+@asynccontextmanager
+async def world(
+    tmp_path: Path, pods: list[dict[str, Any]]
+) -> AsyncIterator[tuple[Harness, Kernel, Agent, dict[str, str]]]:
+    async with Harness(nodes=f"1x{CORES}cpu,64Gi", scheduler=False, controllers=()) as harness:
+        node = next(iter((await harness.cluster.list(Node)).items)).metadata.name
+        kernel, uids = Kernel(tmp_path), {}
+        for priority in {one["spec"]["priorityClassName"] for one in pods}:
+            body = {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": priority},
+                "value": int(priority[1:]),
+            }
+            await harness.cluster.create(catalog.PRIORITYCLASS, body)
+        for one in pods:
+            one["spec"]["nodeName"] = node
+            made = await harness.cluster.create(catalog.POD, one, "default")
+            name = one["metadata"]["name"]
+            uids[name] = made["metadata"]["uid"]
+            limit = one["spec"]["containers"][0]["resources"].get("limits", {}).get("cpu")
+            kernel.start(uids[name], str(int(limit) * 100_000) if limit else "max")
+            await harness.eventually(lambda name=name: harness.pod(name).status.phase == "Running")
+        options = AgentOptions(
+            node=node, namespace="default", cpus=CORES, proc=str(tmp_path / "proc"), sys=str(tmp_path / "sys")
+        )
+        yield harness, kernel, await new_agent(harness, tmp_path, options), uids
+
+
+async def new_agent(harness: Harness, tmp_path: Path, options: AgentOptions) -> Agent:
+    informers = harness.world.informers
+    agent = Agent(
+        harness.cluster,
+        informers,
+        harness.clock,
+        Random(1),
+        SandboxLayout(str(tmp_path / "cgroups.json")),
+        options,
+        Registry(),
+    )
+    agent._configs.add_batch_handler(harness._on_changes)
+    harness.informer(Event)
+    await agent.synced()
+    agent.refresh_policy()
+    return agent
+
+
+def annotation(harness: Harness, name: str) -> dict[str, Any]:
+    text = (harness.pod(name).metadata.annotations or {}).get(ANNOTATION)
+    return json.loads(text)["main"] if text else {}
+
+
+async def test_the_worked_example_on_files_and_back(tmp_path: Path) -> None:
+    pods = [pod("a", 1000), pod("b", 100), pod("c", 0, "8"), pod("d", 0, "5")]
+    async with world(tmp_path, pods) as (harness, kernel, agent, uids):
+        hot = {uids["a"]: 20.0, uids["b"]: 10.0, uids["c"]: 6.0, uids["d"]: 4.0}
+        for _ in range(3):
+            assert not [one for one in await kernel.pass_round(agent, 0.95, hot) if one.target]
+            if agent.handlers.handlers["suppress"]._hot_rounds == 2:
+                break
+        await kernel.pass_round(agent, 0.95, hot)
+        assert {name: kernel.quota(uids[name]) for name in "abcd"} == {
+            "a": "max", "b": "max", "c": "300000", "d": "220000"
+        }  # fmt: skip
+        await harness.eventually(lambda: annotation(harness, "c") and annotation(harness, "d"))
+        assert (annotation(harness, "c")["from"], annotation(harness, "c")["to"]) == ("8000", 3000)
+        # each once: still hot, they are not cut again, B is
+        calmer = hot | {uids["c"]: 3.0, uids["d"]: 2.2}
+        await kernel.pass_round(agent, 0.95, calmer)
+        assert kernel.quota(uids["c"]) == "300000"
+        assert kernel.quota(uids["b"]) == "520000"
+
+        # another agent continues from the annotations and gives everything back
+        other = await new_agent(harness, tmp_path, agent.options)
+        cool = dict.fromkeys(hot, 1.0)
+        for _ in range(60):
+            await kernel.pass_round(other, 0.5, cool)
+        assert {name: kernel.quota(uids[name]) for name in "abcd"} == {
+            "a": "max", "b": "max", "c": "800000", "d": "500000"
+        }  # fmt: skip
+        await harness.eventually(lambda: not any(annotation(harness, name) for name in "abcd"))
+
+
+async def test_quotas_of_others_are_written_anew_and_then_left(tmp_path: Path) -> None:
+    async with world(tmp_path, [pod("a", 0, "8")]) as (harness, kernel, agent, uids):
+        use = {uids["a"]: 8.0}
+        for _ in range(4):
+            await kernel.pass_round(agent, 0.95, use)
+        assert kernel.quota(uids["a"]) == "400000"
+        file = tmp_path / "groups" / uids["a"] / "main/cpu.max"
+        file.write_text("800000 100000\n")
+        await kernel.pass_round(agent, 0.85, use)
+        assert kernel.quota(uids["a"]) == "400000"
+        for _ in range(3):
+            file.write_text("800000 100000\n")
+            await kernel.pass_round(agent, 0.85, use)
+        assert kernel.quota(uids["a"]) == "800000", "three rounds running: it is somebody else's"
+        await harness.eventually(lambda: _has_event(harness, "QuotaConflict"))
+
+
+async def _has_event(harness: Harness, reason: str) -> bool:
+    events = await harness.cluster.list(catalog.EVENT, "default")
+    return any(one["reason"] == reason for one in events.items)
+
+
+async def test_gaps_and_vanished_groups_are_no_error_and_no_decision(tmp_path: Path) -> None:
+    async with world(tmp_path, [pod("a", 0), pod("b", 0)]) as (_, kernel, agent, uids):
+        use = {uids["a"]: 20.0, uids["b"]: 10.0}
+        for _ in range(2):
+            await kernel.pass_round(agent, 0.99, use)
+        kernel.at += 60
+        since = kernel.at
+        kernel.pass_second(agent, 0.99, use)
+        assert await agent.decide(since) == []
+        for file in (tmp_path / "groups" / uids["a"] / "main").iterdir():
+            file.unlink()
+        del use[uids["a"]]
+        for _ in range(4):
+            await kernel.pass_round(agent, 0.99, use)
+        assert kernel.quota(uids["b"]) == "500000"
+        (tmp_path / "proc/stat").unlink()
+        assert not [one for one in await agent.decide(kernel.at) if one.kind is ActionKind.SET_QUOTA]
+
+
+async def test_a_bad_policy_leaves_the_old_one_and_is_reported(tmp_path: Path) -> None:
+    async with world(tmp_path, [pod("a", 0)]) as (harness, _, agent, _uids):
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "strato-agent", "namespace": "default"}}
+        good = {"policy.yaml": "handlers: {burst: {enabled: false}}"}
+        await harness.cluster.create(catalog.CONFIGMAP, {**config, "data": good}, "default")
+
+        def in_force() -> list[str]:
+            agent.refresh_policy()
+            return list(agent.policy.handlers)
+
+        await harness.eventually(lambda: in_force() == ["suppress", "hotspots"])
+        bad = {"data": {"policy.yaml": "handlers: {suppress: {overload: 2}}"}}
+        await harness.cluster.patch(catalog.CONFIGMAP, "strato-agent", "default", bad)
+
+        async def is_reported() -> bool:
+            agent.refresh_policy()
+            return await _has_event(harness, "PolicyInvalid")
+
+        await harness.eventually(is_reported)
+        assert in_force() == ["suppress", "hotspots"]
+
+
+async def test_memory_cordons_within_a_budget_and_a_person_s_cordon_is_kept(tmp_path: Path) -> None:
+    async with world(tmp_path, [pod("a", 0)]) as (harness, kernel, agent, uids):
+        use = {uids["a"]: 1.0}
+        node = agent.options.node
+        (tmp_path / "proc/meminfo").write_text("MemTotal: 1000 kB\nMemAvailable: 50 kB\n")
+        await agent.act_on_node(Action(kind=ActionKind.CORDON, target="memory", message="memory at 95%"), {})
+        found = await harness.cluster.get(catalog.NODE, node)
+        assert found["spec"]["unschedulable"] is True
+        assert any(one["type"] == "MemoryHotspot" and one["status"] == "True" for one in found["status"]["conditions"])
+        await agent.act_on_node(Action(kind=ActionKind.UNCORDON, target="memory"), {})
+        assert not (await harness.cluster.get(catalog.NODE, node))["spec"].get("unschedulable")
+        await harness.cluster.patch(catalog.NODE, node, "", {"spec": {"unschedulable": True}})
+        for kind in (ActionKind.CORDON, ActionKind.UNCORDON):
+            await agent.act_on_node(Action(kind=kind, target="memory"), {})
+        assert (await harness.cluster.get(catalog.NODE, node))["spec"]["unschedulable"] is True
+        await kernel.pass_round(agent, 0.5, use)
+
+
+async def test_reset_gives_everything_back(tmp_path: Path) -> None:
+    async with world(tmp_path, [pod("a", 0, "8")]) as (harness, kernel, agent, uids):
+        for _ in range(4):
+            await kernel.pass_round(agent, 0.95, {uids["a"]: 8.0})
+        await harness.eventually(lambda: annotation(harness, "a"))
+        other = await new_agent(harness, tmp_path, agent.options)
+        assert await other.reset() == 1
+        assert kernel.quota(uids["a"]) == "800000"
+        await harness.eventually(lambda: not annotation(harness, "a"))
