@@ -157,7 +157,6 @@ def test_a_values_file_of_volcanos_chart_is_taken(tmp_path: Path) -> None:
     values = Chosen("batch", [("values.yaml", VOLCANOS)])
     assert set(values.notes) == {
         "basic.admission_config_file",
-        "basic.agent_image_name",
         "custom.scheduler_kube_api_qps",
         "custom.controller_worker_threads",
         "service.ipFamilies",

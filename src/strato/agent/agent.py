@@ -37,9 +37,16 @@ from strato.metrics import Registry
 _log = logging.getLogger(__name__)
 
 CONFIGMAP: Final = "strato-agent"
+NAMESPACE: Final = "volcano-system"
+"""Where the ConfigMap is, unless it is put elsewhere."""
 SUPPRESSION_CONDITION: Final = "CPUSuppression"
 _NODE_NORMAL: Final = ("HotspotCleared",)
 """Reasons of events on the node that are no warnings."""
+
+
+def lease_of(node: str) -> str:
+    """Return the name of the lease that one agent of a node holds."""
+    return f"strato-agent-{node}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

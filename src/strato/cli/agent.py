@@ -79,7 +79,7 @@ def agent(
 
     What it does is in policy.yaml of the ConfigMap strato-agent; without one, the defaults hold.
     """
-    from strato.agent.agent import AgentOptions
+    from strato.agent.agent import AgentOptions, lease_of
 
     options = AgentOptions(
         node=node or node_name(),
@@ -101,9 +101,8 @@ def agent(
     async def main() -> None:
         metrics = Registry()
         running, informers = made(metrics)
-        lease = f"strato-agent-{options.node}"
         cluster, random = made.cluster, make_random()
-        member = Member(name="agent", lease=lease, work=running.run)
+        member = Member(name="agent", lease=lease_of(options.node), work=running.run)
         await serve(cluster, random, common, [member], metrics, informers=informers)
 
     run_loop(main)

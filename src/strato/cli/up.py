@@ -27,6 +27,7 @@ from strato.errors import UsageError
 @click.option("--cpu", default="32", type=QUANTITY, show_default=True, help="Cpus of each hollow node.")
 @click.option("--memory", default="256Gi", type=QUANTITY, show_default=True, help="Memory of each hollow node.")
 @click.option("--sandbox/--no-sandbox", default=True, show_default=True, help="This machine as a node.")
+@click.option("--agent", is_flag=True, help="This machine's node has an agent: suppression, bursts, hot spots.")
 @machine_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
@@ -64,6 +65,7 @@ def up(
     cpu: str,
     memory: str,
     sandbox: bool,
+    agent: bool,
     cpus: str,
     node_memory: str,
     cpu_overcommit_factor: float,
@@ -104,6 +106,7 @@ def up(
         hollow_cpu=cpu,
         hollow_memory=memory,
         sandbox=sandbox,
+        agent=agent and sandbox,
         sandbox_cpus=cpus,
         sandbox_memory=node_memory,
         cpu_overcommit_factor=cpu_overcommit_factor,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -171,6 +172,9 @@ def build(
         names.append(node.name)
         members.append(("sandbox node", machine.run))
         milestones.append(node.registered)
+        if options.agent:
+            cluster = client(bootstrap.ADMIN)
+            members.append(("agent", _agent(options, name, cluster, informers, clock, random, metrics)))
     if options.records_history:
         recording = history_member(options.home.history, client(bootstrap.CONTROLLERS), informers, clock, metrics)
         members.append(("history", recording))
@@ -219,6 +223,37 @@ def _sandbox_node(
             hidden=[options.home.path, options.data_dir],
         ),
     )
+
+
+def _agent(
+    options: EmbeddedOptions,
+    node: str,
+    cluster: Cluster,
+    informers: Informers,
+    clock: Clock,
+    random: Random,
+    metrics: Registry,
+) -> Callable[[], Awaitable[None]]:
+    """Return the node's agent under its lease, for which it asks again when it has lost it to another one."""
+    from strato.agent.agent import NAMESPACE, Agent, AgentOptions, lease_of
+    from strato.agent.sampling.layouts import SandboxLayout
+    from strato.client.leases import LeaderElector, LeadershipLost
+    from strato.node.sandbox.paths import NodePaths
+
+    layout = SandboxLayout(NodePaths(str(options.home.node)).cgroups)
+    settings = AgentOptions(node=node, namespace=NAMESPACE, cpus=float(os.cpu_count() or 1))
+    agent = Agent(cluster, informers, clock, random, layout, settings, metrics)
+
+    async def run() -> None:
+        while True:
+            identity = f"{node}_{os.getpid()}"
+            elector = LeaderElector(cluster, clock, random, name=lease_of(node), namespace=NAMESPACE, identity=identity)
+            try:
+                await elector.run(agent.run)
+            except LeadershipLost as error:
+                _log.warning("%s", error)
+
+    return run
 
 
 async def _schedule(scheduler: Scheduler, cluster: Cluster, clock: Clock, nodes: Collection[str]) -> None:

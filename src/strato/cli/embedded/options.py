@@ -59,6 +59,8 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A file; empty is the built-in configuration."""
     shard_mode: str = "none"
     """How NodeShards are used: ``none``, ``hard`` or ``soft``; but for ``none`` the sharding controller makes them."""
+    agent: bool = False
+    """Whether this machine's node has an agent."""
     processes: int
     """1 keeps everything in one process, 2 gives the API server one of its own."""
 

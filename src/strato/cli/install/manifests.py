@@ -8,10 +8,10 @@ from typing import Any
 
 from strato.admission.chain import ALL_WEBHOOKS
 from strato.api.meta import Json
-from strato.cli.install import roles
+from strato.cli.install import nodeagent, roles
 from strato.cli.install.values import Values
 
-COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "monitoring")
+COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "agent", "monitoring")
 """Parts of an installation; ``--only`` names them."""
 
 SCHEDULER, CONTROLLERS, ADMISSION = "volcano-scheduler", "volcano-controllers", "volcano-admission"
@@ -46,6 +46,7 @@ def resources(values: Values, scheduler_config: str) -> list[Resource]:
         *_admission(values),
         *_scheduler(values, scheduler_config),
         *_controllers(values),
+        Resource("agent", nodeagent.daemonset(values), (nodeagent.ENABLED,)),
         *_monitoring(values),
     ]
 
@@ -71,15 +72,22 @@ def _rbac(values: Values) -> list[Resource]:
         SCHEDULER: roles.scheduler_rules(),
         CONTROLLERS: roles.controller_rules(),
         ADMISSION: roles.webhook_rules([service.configuration for service in webhook.SERVICES.values()]),
+        nodeagent.NAME: roles.agent_rules(),
     }
     own = {
         SCHEDULER: roles.lease_rules(),
         CONTROLLERS: [*roles.lease_rules(), *roles.controller_config_rules()],
         ADMISSION: roles.webhook_secret_rules(secret),
+        nodeagent.NAME: [*roles.lease_rules(), *roles.controller_config_rules()],
     }
-    conditions = {SCHEDULER: "scheduler", CONTROLLERS: "controller", ADMISSION: "admission"}
+    conditions = {
+        SCHEDULER: "custom.scheduler_enable",
+        CONTROLLERS: "custom.controller_enable",
+        ADMISSION: "custom.admission_enable",
+        nodeagent.NAME: nodeagent.ENABLED,
+    }
     found = [Resource("rbac", body) for body in roles.user_roles()]
-    for name, word in conditions.items():
+    for name, condition in conditions.items():
         bodies = (
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": here}},
             roles.role(name, cluster[name]),
@@ -87,7 +95,7 @@ def _rbac(values: Values) -> list[Resource]:
             roles.role(name, own[name], namespace=here),
             roles.binding(name, name, here, namespace=here),
         )
-        found += [Resource("rbac", body, (f"custom.{word}_enable",)) for body in bodies]
+        found += [Resource("rbac", body, (condition,)) for body in bodies]
     return found
 
 

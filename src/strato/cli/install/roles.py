@@ -90,6 +90,18 @@ def controller_rules() -> list[Json]:
     ]
 
 
+def agent_rules() -> list[Json]:
+    """Reads pods and nodes; annotates, resizes and evicts pods; cordons its node and reports on it."""
+    return [
+        _rule((*_READ, "patch"), "", "pods"),
+        _rule(("patch",), "", "pods/resize"),
+        _rule(("create",), "", "pods/eviction"),
+        _rule((*_READ, "patch"), "", "nodes"),
+        _rule(("patch",), "", "nodes/status"),
+        _rule(("create", "patch"), "", "events"),
+    ]
+
+
 def webhook_rules(names: Sequence[str]) -> list[Json]:
     """Looks at queues and namespaces, and writes its address into its own configurations alone."""
     kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")

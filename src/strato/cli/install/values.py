@@ -19,6 +19,7 @@ from strato.errors import InvalidInput, Problem, one_line
 
 _SMALL = {"requests": {"cpu": "50m", "memory": "256Mi"}}
 _LARGE = {"requests": {"cpu": "500m", "memory": "512Mi"}}
+_AGENT_SIZE = {"requests": {"cpu": "20m", "memory": "96Mi"}}
 
 DEFAULTS: dict[str, Json] = {
     "basic": {
@@ -26,10 +27,12 @@ DEFAULTS: dict[str, Json] = {
         "scheduler_image_name": "strato/strato",
         "controller_image_name": "strato/strato",
         "admission_image_name": "strato/strato",
+        "agent_image_name": "strato/strato",
         "image_tag_version": __version__,
         "scheduler_image_tag_version": "",
         "controller_image_tag_version": "",
         "admission_image_tag_version": "",
+        "agent_image_tag_version": "",
         "image_pull_policy": "IfNotPresent",
         "image_pull_secret": "",
         "admission_secret_name": "volcano-admission-secret",
@@ -61,6 +64,10 @@ DEFAULTS: dict[str, Json] = {
         "admission_log_level": 3,
         "scheduler_sharding_mode": "none",
         "agent_scheduler_enable": False,
+        "colocation_enable": False,
+        "agent_kube_cgroup_root": "",
+        "agent_resources": _AGENT_SIZE,
+        "agent_ns": {},
         "scheduler_resources": _LARGE,
         "controller_resources": _LARGE,
         "admission_resources": _SMALL,
@@ -104,6 +111,9 @@ COMMENTS: dict[str, str] = {
     "custom.scheduler_log_level": "From 5 on details are logged.",
     "custom.scheduler_sharding_mode": "none, hard or soft: whether nodes outside the NodeShard volcano are used.",
     "custom.agent_scheduler_enable": "The scheduler serves pods with schedulerName agent-scheduler too.",
+    "custom.colocation_enable": "A node agent on every node; its policy is the ConfigMap strato-agent.",
+    "custom.agent_kube_cgroup_root": "The kubelets' --cgroup-root.",
+    "custom.agent_ns": "Node selector of the agents.",
     "custom.default_affinity": "Of all our pods that have none of their own; likewise the other default_… values.",
     "custom.default_ns": "Node selector.",
     "custom.default_sc": "Security context of the pod.",
@@ -117,7 +127,7 @@ _RATE = "the client has no limit of its own; the API server's priority and fairn
 _THREADS = "one event loop does the work of all threads"
 _NODES = "all nodes are always looked at"
 _GATES = "what there is is on"
-_AGENT = "node agents and overcommit are not part of this chart"
+_AGENT = "the node agent is configured by the ConfigMap strato-agent"
 _AGENT_SCHEDULER = (
     "the scheduler serves its pods, with agent_scheduler_enable; shards are used as scheduler_sharding_mode says"
 )
@@ -159,12 +169,9 @@ WITHOUT_EFFECT: dict[str, str] = {
     "custom.hypernode_controller_metrics_enable": _HYPERNODE,
     "basic.hypernode_controller_image_name": _HYPERNODE,
     "basic.hypernode_controller_image_tag_version": _HYPERNODE,
-    "basic.agent_image_name": _AGENT,
-    "basic.agent_image_tag_version": _AGENT,
     "basic.agent_scheduler_image_name": _AGENT_SCHEDULER,
     "basic.agent_scheduler_image_tag_version": _AGENT_SCHEDULER,
     "basic.agent_scheduler_config_file": _AGENT_SCHEDULER,
-    "custom.colocation_enable": _AGENT,
     "custom.agent_scheduler_name": _AGENT_SCHEDULER,
     "custom.agent_scheduler_worker_count": _AGENT_SCHEDULER,
     "custom.agent_scheduler_replicas": _AGENT_SCHEDULER,
@@ -173,7 +180,6 @@ WITHOUT_EFFECT: dict[str, str] = {
     "custom.agent_supported_features": _AGENT,
     "custom.agent_extend_resource_cpu_name": _AGENT,
     "custom.agent_extend_resource_memory_name": _AGENT,
-    "custom.agent_kube_cgroup_root": _AGENT,
     "custom.agent_cni_config_path": _AGENT,
     "service.ipFamilyPolicy": "Services take the cluster's address family",
     "service.ipFamilies": "Services take the cluster's address family",
