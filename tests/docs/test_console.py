@@ -16,6 +16,8 @@ import click
 import pytest
 import yaml
 
+from strato.agent.policy import read_policy
+from strato.agent.registry import HandlerRegistry
 from strato.api import catalog
 from strato.cli.main import cli
 from strato.clock import VirtualClock, run_virtual
@@ -109,6 +111,11 @@ def test_a_manifest_of_the_pages_is_taken(text: str, tmp_path: Path) -> None:
     if documents[0].get("apiVersion") == "audit.k8s.io/v1":
         (tmp_path / "policy.yaml").write_text(text)
         load_audit_policy(tmp_path / "policy.yaml")
+        return
+    if (documents[0].get("metadata") or {}).get("name") == "strato-agent":
+        (tmp_path / "mine.py").write_text(blocks(ROOT / "docs" / "utilisation.md", "python")[0])
+        policy = read_policy(documents[0]["data"]["policy.yaml"], {}, HandlerRegistry(tmp_path))
+        assert "mine" in policy.handlers
         return
     if "actions" in documents[0] or "configurations" in documents[0]:
         parse_config(text)
