@@ -136,6 +136,8 @@ def check_invariants(of: World) -> None:
     assert np.array_equal(nodes.total, nodes.allocatable[: nodes.size].sum(axis=0))
     fresh = Totals(nodes)
     fresh.rule = of.totals.rule
+    for row in range(nodes.size):
+        fresh.node_changed(row)
     fresh.foreign = {key: task for key, task in of.tasks.items() if not of.is_ours(task.pod)}
     assert np.array_equal(of.totals.total, fresh.total)
     for name, row in nodes.row_of.items():

@@ -3,6 +3,7 @@
 - `manifests`: builders of single objects (`pod`, `node`, `podgroup`, `queue`, `vcjob`), plain JSON.
 - `scenes`: a whole cluster as a value (`cluster()`).
 - `decisions`: one call from a scene to what the scheduler decides on it (`decide()`), for plugin authors.
+- `agent`: random hosts for handlers of the node agent, and the rules that they keep (`check()`).
 - `faults`: an API server that refuses, throttles, is slow, hangs and loses answers.
 - `harness`: an API server with controllers, scheduler and hollow nodes in this process, under either clock.
 """

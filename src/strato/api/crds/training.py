@@ -41,7 +41,9 @@ def _run_policy() -> Schema:
             "queue": queue,
             "minResources": resources("What must be free before pods are made; what those pods ask for without it."),
             "priorityClass": text("Priority class of the PodGroup.", max_length=253),
-            "scheduleTimeoutSeconds": integer("Stored for schedulers that know it.", minimum=0),
+            "scheduleTimeoutSeconds": integer(
+                "Seconds the group may wait for all of its pods; counted where the controllers are told to.", minimum=0
+            ),
         },
         "How the job is scheduled as one gang.",
     )

@@ -67,16 +67,23 @@ class Totals:
         self._nodes = nodes
         self.rule = TotalsRule()
         self.foreign: dict[str, Task] = {}
-        self._counted_by: TotalsRule | None = None
+        self._counted_by = self.rule
         self._countable: Mask = np.zeros(0, np.bool_)
         self._total: Vector | None = None
         self._pools: Mapping[str, Vector] | None = None
 
     def node_changed(self, row: int) -> None:
         """Take note of a node object that came, went or changed."""
-        if row < len(self._countable):
-            self._countable[row] = self._counts(row)
+        self._grow(row + 1)
+        self._countable[row] = self._counts(row)
         self.forget()
+
+    def _grow(self, size: int) -> None:
+        """Make room for the rows below a number; rows of nodes that only pods name do not count."""
+        if size > len(self._countable):
+            grown = np.zeros(self._nodes.capacity, np.bool_)
+            grown[: len(self._countable)] = self._countable
+            self._countable = grown
 
     def forget(self) -> None:
         """Add up again when next asked."""
@@ -89,9 +96,9 @@ class Totals:
     @property
     def countable(self) -> Mask:
         """Return bool[rows]: the nodes that count."""
-        nodes, size = self._nodes, self._nodes.size
-        if self._counted_by != self.rule or len(self._countable) < size:
-            self._countable = np.zeros(nodes.capacity, np.bool_)
+        size = self._nodes.size
+        self._grow(size)
+        if self._counted_by != self.rule:
             self._countable[:size] = [self._counts(row) for row in range(size)]
             self._counted_by = self.rule
             self.forget()
