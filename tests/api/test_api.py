@@ -200,7 +200,9 @@ def test_crds_carry_what_the_catalog_says() -> None:
     for kind in catalog.CUSTOM:
         manifest = manifests[kind.resource]
         (version,) = (one for one in manifest["spec"]["versions"] if one["name"] == kind.version)
-        assert manifest["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        annotations = dict(manifest["metadata"]["annotations"])
+        assert annotations.pop("helm.sh/resource-policy") == "keep"
+        assert set(annotations) == ({"api-approved.kubernetes.io"} if kind.group.endswith(".k8s.io") else set())
         assert ("subresources" in version) is kind.has_status
         assert tuple(manifest["spec"]["names"].get("shortNames", ())) == kind.short_names
         assert len(version.get("additionalPrinterColumns", ())) == len(kind.columns)

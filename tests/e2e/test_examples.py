@@ -19,12 +19,13 @@ import pytest
 from tests.e2e.conftest import EXAMPLES
 from tests.e2e.worlds import STRATO, EmbeddedWorld, World, eventually
 
-_OF_README = ("manifests/", "scheduler.yaml")
-"""What README's commands are typed on: tests/cli/test_examples.py, tests/e2e/test_manifests.py."""
+_OF_OTHERS = ("manifests/", "scheduler.yaml", "tfjob/chart/", "pytorch-elastic/", "training-policy/")
+"""What other tests run: tests/cli/test_examples.py, tests/e2e/test_manifests.py, tests/clients/test_training.py, and
+tests/scheduler for the policy."""
 MANIFESTS = sorted(
     name
     for path in EXAMPLES.rglob("*.yaml")
-    if not (name := path.relative_to(EXAMPLES).as_posix()).startswith(_OF_README)
+    if not (name := path.relative_to(EXAMPLES).as_posix()).startswith(_OF_OTHERS)
 )
 _PROGRAMS = frozenset({"strato", "mkdir", "cp", "sh"})
 """What a session may call."""

@@ -305,7 +305,7 @@ def _configurations(value: Any, problems: list[Problem]) -> dict[str, Any]:
 
 def _totals(document: Mapping[Any, Any], problems: list[Problem]) -> TotalsRule:
     """Read which nodes count in what queues share; ours, not Volcano's."""
-    strict, given = document.get(STRICT_TOTALS, True), document.get(TOTALS_TOLERATIONS)
+    strict, given = document.get(STRICT_TOTALS, False), document.get(TOTALS_TOLERATIONS)
     if not isinstance(strict, bool):
         problems.append(Problem(STRICT_TOTALS, f"{strict!r} is not true or false"))
     try:
@@ -313,7 +313,7 @@ def _totals(document: Mapping[Any, Any], problems: list[Problem]) -> TotalsRule:
     except msgspec.ValidationError as error:
         problems.append(Problem(TOTALS_TOLERATIONS, f"not a list of tolerations as pods have them: {error}"))
         tolerations = None
-    return TotalsRule(strict=strict is not False, tolerations=tolerations)
+    return TotalsRule(strict=strict is True, tolerations=tolerations)
 
 
 def _metrics(value: Any, problems: list[Problem]) -> dict[str, str]:

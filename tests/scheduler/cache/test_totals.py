@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strato.errors import InvalidInput
+from strato.scheduler.cache.totals import TotalsRule
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import config_from
 from strato.scheduler.model.queues import Queue
@@ -40,10 +41,12 @@ def cpus(world: World) -> float:
 
 def total(*objects: Json, names: tuple[str, ...] = (), **configuration: Any) -> float:
     world = worlds.world(*objects, names=names)
-    world.totals.rule = config_from({"actions": "allocate", **configuration}).totals
+    world.totals.rule = config_from({"actions": "allocate", "strict-totals": True, **configuration}).totals
     return cpus(world)
 
 
+STRICT = TotalsRule(strict=True)
+STRICTLY = {"strict-totals": True}
 OTHERS = pod("o", cpu="3", schedulerName="other", nodeName="a", phase="Running")
 TOLERATED = [{"key": "gpu", "operator": "Exists"}]
 
@@ -89,6 +92,7 @@ def test_what_there_is(objects: list[Json], configuration: Json, want: float) ->
 
 def test_the_sum_follows_nodes_and_pods() -> None:
     world = worlds.world(node("a"), node("b"), names=("volcano",))
+    world.totals.rule = STRICT
     assert cpus(world) == 8
     worlds.feed(world, not_ready("a"))
     assert cpus(world) == 4
@@ -122,7 +126,7 @@ def test_a_queue_over_its_real_share_is_found() -> None:
     pods = [pod(f"p{i}", "g", cpu="10", nodeName=f"n{i % 4}", phase="Running") for i in range(3)]
     waiting = [pod(f"w{i}", "h", cpu="10") for i in range(4)]
     queues = [queue("q"), queue("r"), group("g", 1, queue="q"), group("h", 1, queue="r")]
-    ssn = asking.session(worlds.world(*nodes, *queues, *pods, *waiting), "proportion")
+    ssn = asking.session(worlds.world(*nodes, *queues, *pods, *waiting), "proportion", **STRICTLY)
     (plugin,) = [one for one in ssn.plugins if isinstance(one, Proportion)]
     attributes = plugin.of(ssn.world.queues["q"])
     assert attributes is not None
@@ -146,7 +150,7 @@ def test_pools_are_shared_by_those_that_may_use_them() -> None:
     for name in ("q1", "q2", "q3"):
         hungry += [group(f"g{name}", 1, queue=name), *(pod(f"{name}-{i}", f"g{name}", cpu="10") for i in range(20))]
     world = worlds.world(*nodes, *queues, *hungry)
-    ssn = asking.session(world, "nodegroup", "proportion")
+    ssn = asking.session(world, "nodegroup", "proportion", **STRICTLY)
     (plugin,) = [one for one in ssn.plugins if isinstance(one, Proportion)]
     found = {name: plugin.of(world.queues[name]) for name in ("q1", "q2", "q3")}
     deserved = {name: round(float(one.deserved[CPU]) / 1000, 1) for name, one in found.items() if one is not None}

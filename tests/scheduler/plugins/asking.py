@@ -27,9 +27,11 @@ def config(*plugins: dict[str, Any] | str, actions: str = "allocate", **more: An
     return config_from(document, text=yaml.safe_dump(document))
 
 
-def session(world: World, *plugins: dict[str, Any] | str, now: float = NOW, placer: Placer | None = None) -> Session:
-    """Open a session with one tier of plugins."""
-    chosen = config(*plugins)
+def session(
+    world: World, *plugins: dict[str, Any] | str, now: float = NOW, placer: Placer | None = None, **more: Any
+) -> Session:
+    """Open a session with one tier of plugins; ``more`` goes to the top of the configuration."""
+    chosen = config(*plugins, **more)
     return Session(world, chosen, placer or Placer(world.nodes), now=now, rng=random.Random(0), uid="test")
 
 

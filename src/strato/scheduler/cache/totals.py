@@ -35,7 +35,7 @@ def is_lost(node: Node) -> bool:
 class TotalsRule:
     """Which nodes count."""
 
-    strict: bool = True
+    strict: bool = False
     """False counts every node with all that is on it, as Volcano does."""
     tolerations: tuple[Toleration, ...] | None = None
     """Of jobs. None: those that a cluster sets by itself are not tolerated, others are there for jobs that are."""
