@@ -76,7 +76,8 @@ LOCAL = {
     ("image", "prune"), ("flow", "serve"), ("flow", "simulate"), ("flow", "solve"), ("sim", "run"),
     ("run", "scheduler"), ("run", "controllers"), ("run", "webhook"), ("run", "all"), ("run", "apiserver"),
     ("run", "node"), ("examples",), ("man",), ("backup",),
-    ("restore",), ("advise",), ("report",), ("stats",), ("agent", "reset"), ("doctor",), ("crds",), ("completion",), ("version",),
+    ("restore",), ("advise",), ("report",), ("stats",), ("agent", "reset"),
+    ("doctor",), ("crds",), ("completion",), ("version",),
 }  # fmt: skip
 """Commands that work on this machine, or are components, which wait for their server."""
 STREAMS = {("exec",), ("cp",), ("port-forward",), ("shell",), ("attach",)}
