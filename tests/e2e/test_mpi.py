@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.worlds import World, eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.embedded, pytest.mark.timeout(600)]
 
 
 def replica(count: int, seconds: int, image: str = "busybox", **container: Any) -> dict[str, Any]:
