@@ -301,6 +301,27 @@ def test_index_follows_every_change() -> None:
     World().run(script)
 
 
+def test_the_fewest_of_an_index_hold_all_that_have_every_value() -> None:
+    async def script(w: World) -> None:
+        for name, node in (("a", "n1"), ("b", "n1"), ("c", "n2")):
+            w.server.put(PODS, a_pod(name, node=node))
+        await w.started()
+        w.informer.add_index("about", lambda pod: ["all", pod.spec.node_name])
+
+        def fewest(*values: str) -> list[str]:
+            return [pod.key.name for pod in w.informer.index_fewest("about", values)]
+
+        assert fewest("all", "n1") == ["a", "b"]
+        assert fewest("n1", "n2", "all") == ["c"]
+        assert fewest("all", "n3") == [], "nothing has a value that is unknown"
+        assert fewest() == []
+        w.server.remove(PODS, "ns", "a")
+        await w.settled()
+        assert fewest("all", "n1") == ["b"]
+
+    World().run(script)
+
+
 def test_failing_handler_is_reported_and_hurts_nobody_else() -> None:
     async def script(w: World) -> None:
         reported: list[dict[str, Any]] = []

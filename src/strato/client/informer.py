@@ -86,6 +86,9 @@ class _Index(Generic[V]):
     def members(self, value: str) -> list[V]:
         return list(self._members.get(value, {}).values())
 
+    def fewest(self, values: Iterable[str]) -> list[V]:
+        return list(min((self._members.get(value, {}) for value in values), key=len, default={}).values())
+
     def values(self) -> list[str]:
         return list(self._members)
 
@@ -144,6 +147,13 @@ class Informer(Generic[V]):
     def index(self, name: str, value: str) -> Sequence[V]:
         """Return the objects that an index holds under a value."""
         return self._index(name).members(value)
+
+    def index_fewest(self, name: str, values: Iterable[str]) -> Sequence[V]:
+        """Return the objects under that one of some values which has fewest; none without values.
+
+        They contain all objects that have every one of the values.
+        """
+        return self._index(name).fewest(values)
 
     def index_values(self, name: str) -> Sequence[str]:
         """Return the values of an index that have objects."""

@@ -35,6 +35,9 @@ MAX_ENDPOINTS: Final = 1000
 Pair = tuple[str, str, str]
 """Namespace, label key, label value."""
 
+_BY_LABEL: Final = "label"
+"""The index of pods by namespace and label, so that a new service costs only the pods that may be its own."""
+
 
 class Selectors:
     """Services by the rarest pair of their selector at the time they were added."""
@@ -164,6 +167,7 @@ class EndpointsController(KeyedController):
         self._written: dict[Key, tuple[Any, Any]] = {}
         self._services = context.informers.informer(Service)
         self._pods = context.informers.informer(Pod)
+        self._pods.add_index(_BY_LABEL, lambda pod: _label_values(pod.metadata.namespace, pod.metadata.labels))
         self._endpoints = context.informers.informer(Endpoints)
         self._slices = context.informers.informer(EndpointSlice)
         self._slices.add_index("service", _service_of)
@@ -193,15 +197,12 @@ class EndpointsController(KeyedController):
         self.queue.add(key)
 
     def _scan(self, service: Service) -> dict[Key, dict[str, Any]]:
-        """Search all pods once, for a service that is new; usually it is there before its pods."""
+        """Search the pods that have the rarest of the labels, for a service that is new or selects others now."""
         selector, namespace = service.spec.selector, service.metadata.namespace
         found: dict[Key, dict[str, Any]] = {}
-        if not selector:
-            return found
         wanted = selector.items()
-        for pod in self._pods.list():
-            meta = pod.metadata
-            if meta.namespace == namespace and meta.labels and wanted <= meta.labels.items():
+        for pod in self._pods.index_fewest(_BY_LABEL, _label_values(namespace, selector)):
+            if wanted <= (pod.metadata.labels or {}).items():
                 endpoint = address_of(pod, publish_not_ready=service.spec.publish_not_ready_addresses)
                 if endpoint is not None:
                     found[pod.key] = endpoint
@@ -278,6 +279,10 @@ class EndpointsController(KeyedController):
             "subsets": subsets,
         }
         await put(self._cluster, catalog.ENDPOINTS, body, {"subsets": subsets}, service.key in self._endpoints)
+
+
+def _label_values(namespace: str, labels: Mapping[str, str] | None) -> list[str]:
+    return [f"{namespace}/{name}={value}" for name, value in (labels or {}).items()]
 
 
 def _service_of(item: EndpointSlice) -> Iterable[str]:
