@@ -210,6 +210,40 @@ def pod(name: str, labels: dict[str, str], **spec: Any) -> dict[str, Any]:
     }
 
 
+def test_a_service_finds_the_pods_that_were_there_before_it() -> None:
+    async def scenario(world: World) -> None:
+        for name, labels in (
+            ("a", {"app": "web", "tier": "front"}),
+            ("b", {"app": "web", "tier": "back"}),
+            ("c", {"app": "other", "tier": "front"}),
+        ):
+            await world.cluster.create(Pod, pod(name, labels), "default")
+        await world.settle(3)
+
+        async def names() -> list[str]:
+            subsets = (await world.cluster.get(Endpoints, "web", "default")).subsets
+            return [a.target_ref.name for subset in subsets for a in subset.addresses if a.target_ref]
+
+        selector = {"app": "web", "tier": "front"}
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web"},
+            "spec": {"selector": selector, "ports": [{"port": 80}]},
+        }
+        await world.cluster.create(catalog.SERVICE, service, "default")
+        await world.settle(3)
+        assert await names() == ["a"], "only a pod with every label"
+        await world.cluster.patch(catalog.SERVICE, "web", "default", {"spec": {"selector": {"tier": None}}})
+        await world.settle(3)
+        assert await names() == ["a", "b"]
+        await world.cluster.patch(catalog.SERVICE, "web", "default", {"spec": {"selector": {"app": "none"}}})
+        await world.settle(3)
+        assert await names() == []
+
+    play(scenario)
+
+
 def test_endpoints_follow_pods() -> None:
     async def scenario(world: World) -> None:
         service = {
