@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from strato.api.names import check_label, check_subdomain
 from strato.cli.optiongroups import option_group
 
 if TYPE_CHECKING:
     from strato.controllers.trainingoptions import PodOptions
-
-_DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 
 
 class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +41,7 @@ class _DomainType(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the text."""
-        if value and (len(value) > 253 or not _DOMAIN.fullmatch(value)):
+        if value and (check_subdomain(value) or any(map(check_label, value.split(".")))):
             self.fail(f"{value!r} is no domain; write for example cluster.local", param, ctx)
         return value
 
