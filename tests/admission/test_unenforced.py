@@ -171,8 +171,8 @@ def test_a_kind_of_which_nothing_comes_is_warned_of(kind: Kind) -> None:
 def test_odd_shapes_are_passed_over_and_long_lists_cut_off() -> None:
     for spec in ([], {"containers": {}}, {"containers": [1, None]}, {"securityContext": [3]}, {"volumes": "x"}):
         assert _warnings(catalog.POD, {"metadata": {}, "spec": spec}) == []
-    ports = [{"hostPort": number} for number in range(1, 40)]
-    found = _warnings(catalog.POD, {"metadata": {}, "spec": {"containers": [{"ports": ports}]}})
+    mounts = [{"mountPropagation": "Bidirectional"} for _ in range(1, 40)]
+    found = _warnings(catalog.POD, {"metadata": {}, "spec": {"containers": [{"volumeMounts": mounts}]}})
     assert (len(found), found[-1]) == (13, "and 27 more of these")
 
 

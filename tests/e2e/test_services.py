@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -100,6 +101,31 @@ def test_a_node_port_answers_on_this_machine_until_the_service_goes(world: Embed
     eventually(served, what="the node port answers")
     world.kubectl("delete", "service", "web")
     eventually(lambda: not served(), what="the node port is closed")
+
+
+def test_a_host_port_is_open_while_its_pod_runs(world: EmbeddedWorld) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def answer() -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/name", timeout=30) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    for name in ("first", "second"):
+        serve = f"mkdir /tmp/web; cd /tmp/web; echo -n {name} > name; exec python3 -m http.server 80"
+        body = pod(name, ["sh", "-c", serve], restartPolicy="Always", terminationGracePeriodSeconds=1)
+        body["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": port, "hostIP": "127.0.0.1"}]
+        create(world, body)
+    eventually(lambda: answer() == "first", what="the first pod's port answers")
+    assert world.get("pod", "second")["spec"].get("nodeName") is None, "the port is taken on the only node"
+    world.kubectl("delete", "pod", "first")
+    eventually(lambda: answer() == "second", what="its successor has the port")
+    world.kubectl("delete", "pod", "second")
+    eventually(lambda: not answer(), what="the port is closed")
 
 
 def test_pods_without_a_token_have_no_volume(world: EmbeddedWorld) -> None:

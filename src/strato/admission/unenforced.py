@@ -55,9 +55,6 @@ class Each(NamedTuple):
 _SE_LINUX: Final = Field("SELinux labels are not set on this machine's node")
 _CONTAINER: Final[Tree] = {
     "lifecycle": {"stopSignal": Field("containers are stopped with SIGTERM on this machine's node")},
-    "ports": Each(
-        {"hostPort": Field("it is kept free by the scheduler, and not opened; connect to the pod's address")}
-    ),
     "restartPolicyRules": Field("containers restart by the pod's restartPolicy alone"),
     "securityContext": {"seLinuxOptions": _SE_LINUX},
     "volumeDevices": Field("block devices are not given to containers on this machine's node"),

@@ -191,6 +191,39 @@ async def test_a_port_that_is_taken_is_reported() -> None:
         assert f"TCP port {port} of {CLUSTER_IP} cannot be opened" in problem
 
 
+def host_port(pod: str, number: int, *, at: str = "", backend: Backend) -> ServiceRecord:
+    ports = (PortRecord(node_port=number, node_address=at, outer_backends=(backend,)),)
+    return ServiceRecord(namespace="d", name=pod, ports=ports)
+
+
+async def test_a_host_port_is_open_while_its_pod_has_it() -> None:
+    port = free_port()
+    async with running() as data, answering(POD, b"one:") as one, answering(OTHER_POD, b"two:") as two:
+        assert await data.update_pod("d/a", host_port("a", port, backend=Backend(POD, one))) == ""
+        assert await asked("127.0.0.1", port) == b"one:hello"
+        other = host_port("b", port, backend=Backend(OTHER_POD, two))
+        assert await data.update_pod("d/b", other) == f"127.0.0.1:{port} is open for pod d/a already"
+        assert await data.update("d/a", None) == "", "a service of the same name is something else"
+        assert await asked("127.0.0.1", port) == b"one:hello"
+        await data.update_pod("d/a", None)
+        assert await data.update_pod("d/b", other) == ""
+        assert await asked("127.0.0.1", port) == b"two:hello"
+
+
+async def test_pods_share_a_host_port_at_different_addresses() -> None:
+    port, second = free_port(), "127.0.0.2"
+    settings = msgspec.structs.replace(SETTINGS, node_addresses=(second,))
+    async with running(settings) as data, answering(POD, b"one:") as one, answering(OTHER_POD, b"two:") as two:
+        assert await data.update_pod("d/a", host_port("a", port, at="127.0.0.1", backend=Backend(POD, one))) == ""
+        assert await data.update_pod("d/b", host_port("b", port, at=second, backend=Backend(OTHER_POD, two))) == ""
+        assert await asked("127.0.0.1", port) == b"one:hello"
+        assert await asked(second, port) == b"two:hello"
+        strange = host_port("c", port, at="192.0.2.9", backend=Backend(POD, one))
+        assert await data.update_pod("d/c", strange) == (
+            f"port {port} of 192.0.2.9 is not opened: the node's addresses are 127.0.0.1, 127.0.0.2"
+        )
+
+
 def test_node_ports_take_others_only_when_open() -> None:
     closed = plane()
     assert closed.admits("127.0.0.1", "127.0.0.1")

@@ -10,7 +10,7 @@ import pytest
 from strato.api.core import Pod, Service
 from strato.api.discovery import EndpointSlice
 from strato.node.sandbox.servicelinks import service_variables
-from strato.node.services.records import Backend, record_of
+from strato.node.services.records import Backend, host_ports_of, record_of
 
 PORTS = [{"name": "http", "port": 80}]
 
@@ -85,3 +85,50 @@ def test_without_links_only_the_api_server_is_named() -> None:
     pod = msgspec.structs.replace(POD, spec=msgspec.convert({"enableServiceLinks": False}, type(POD.spec)))
     values = service_variables(pod, [API, service("db", "team")])
     assert {name.partition("_")[0] for name in values} == {"KUBERNETES"}
+
+
+WEB = {"containerPort": 80, "hostPort": 8080}
+
+
+def pod_with(phase: str = "Running", ip: str = "10.1.0.7", **spec: Any) -> Pod:
+    body = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {"containers": [], **spec}}
+    return msgspec.convert({**body, "status": {"phase": phase, "podIP": ip}}, Pod)
+
+
+@pytest.mark.parametrize(
+    ("pod", "shares", "want"),
+    [
+        pytest.param(pod_with(containers=[{"ports": [WEB]}]), False, [("TCP", "", 8080, 80)], id="a container's"),
+        pytest.param(
+            pod_with(initContainers=[{"ports": [WEB], "restartPolicy": "Always"}]),
+            False,
+            [("TCP", "", 8080, 80)],
+            id="a sidecar's",
+        ),
+        pytest.param(pod_with(initContainers=[{"ports": [WEB]}]), False, [], id="not an init container's"),
+        pytest.param(
+            pod_with(
+                containers=[
+                    {"ports": [{**WEB, "hostIP": "127.0.0.1"}, {**WEB, "protocol": "UDP", "hostIP": "0.0.0.0"}]}
+                ]
+            ),
+            False,
+            [("TCP", "127.0.0.1", 8080, 80), ("UDP", "", 8080, 80)],
+            id="by protocol and address",
+        ),
+        pytest.param(pod_with(containers=[{"ports": [{"containerPort": 80}]}]), False, [], id="only those that ask"),
+        pytest.param(pod_with(hostNetwork=True, containers=[{"ports": [WEB]}]), False, [], id="a pod's own to open"),
+        pytest.param(pod_with(containers=[{"ports": [WEB]}]), True, [("TCP", "", 8080, 80)], id="a shared network's"),
+        pytest.param(
+            pod_with(containers=[{"ports": [{"containerPort": 80, "hostPort": 80}]}]), True, [], id="which has its own"
+        ),
+        pytest.param(pod_with("Failed", containers=[{"ports": [WEB]}]), False, [], id="not of a pod that has ended"),
+        pytest.param(pod_with(ip="", containers=[{"ports": [WEB]}]), False, [], id="nor before it has an address"),
+    ],
+)
+def test_host_ports(pod: Pod, shares: bool, want: list[tuple[str, str, int, int]]) -> None:
+    record = host_ports_of(pod, shares_network=shares)
+    ports = record.ports if record is not None else ()
+    found = [(port.protocol, port.node_address, port.node_port, *port.outer_backends) for port in ports]
+    assert found == [(protocol, at, number, Backend("10.1.0.7", inner)) for protocol, at, number, inner in want]
+    assert record is None or ports

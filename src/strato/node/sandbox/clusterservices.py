@@ -34,6 +34,7 @@ class NodeServiceAccess:
         machine: Receives the name server's address and the variables of pods.
         services: All services.
         slices: All endpoint slices; None where this node may not see them, and connects nothing then.
+        pods: This node's, perhaps among others; their host ports are opened as node ports are.
         clock: Of the node.
         wanted: How services are to be had; None: not by this node.
         event: Records an event of an object: type, reason, message.
@@ -44,6 +45,7 @@ class NodeServiceAccess:
         machine: Machine,
         services: Informer[Service],
         slices: Informer[EndpointSlice] | None,
+        pods: Informer[Pod],
         clock: Clock,
         wanted: ClusterServices | None,
         event: Callable[[Any, str, str, str], None],
@@ -56,8 +58,11 @@ class NodeServiceAccess:
                 machine.node_name,
                 services,
                 slices,
+                pods,
                 clock,
-                lambda service, problem: event(service, "Warning", "ServiceNotServed", problem),
+                lambda which, problem: event(
+                    which, "Warning", "HostPortNotOpened" if isinstance(which, Pod) else "ServiceNotServed", problem
+                ),
             )
         machine.service_variables = self._variables
 

@@ -138,6 +138,7 @@ class SandboxNode:
             self._machine,
             self._service_informer,
             informers.informer(EndpointSlice) if informers is not None else None,
+            self._informer,
             clock,
             isolation.services,
             self._recorder.event,

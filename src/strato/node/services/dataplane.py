@@ -43,15 +43,24 @@ class DataPlane:
         self._settings, self._clock, self._rng, self._zone = settings, clock, rng, zone
         self._network = ipaddress.IPv4Network(settings.network)
         self._pods = ipaddress.IPv4Network(settings.pods)
+        self._node_addresses = (_LOOPBACK, *settings.node_addresses)
         self._connections = Connections()
         self._open: dict[Place, tuple[str, Balancer, Frontend]] = {}
-        """What is open, and for which service."""
+        """What is open, and for which service or pod."""
         self._places: dict[str, set[Place]] = {}
 
     async def update(self, key: str, record: ServiceRecord | None) -> str:
         """Bring one service up to date; return what of it cannot be opened."""
         namespace, _, name = key.partition("/")
         self._zone.put(namespace, name, record)
+        return await self._open_ports(f"service {key}", record)
+
+    async def update_pod(self, key: str, record: ServiceRecord | None) -> str:
+        """Bring a pod's host ports up to date; return what of them cannot be opened."""
+        return await self._open_ports(f"pod {key}", record)
+
+    async def _open_ports(self, key: str, record: ServiceRecord | None) -> str:
+        problems = []
         wanted: dict[Place, tuple[PortRecord, tuple[Backend, ...]]] = {}
         for port in record.ports if record is not None else ():
             if port.protocol not in _PROTOCOLS:
@@ -61,13 +70,18 @@ class DataPlane:
             if inner and self._is_cluster_ip(record.cluster_ip):
                 wanted[port.protocol, record.cluster_ip, port.port] = (port, inner)
             if outer and port.node_port:
-                for address in (_LOOPBACK, *self._settings.node_addresses):
-                    wanted[port.protocol, address, port.node_port] = (port, outer)
+                for address in self._node_addresses:
+                    if port.node_address in ("", address):
+                        wanted[port.protocol, address, port.node_port] = (port, outer)
+                if port.node_address not in ("", *self._node_addresses):
+                    problems.append(
+                        f"port {port.node_port} of {port.node_address} is not opened: "
+                        f"the node's addresses are {', '.join(self._node_addresses)}"
+                    )
         known = self._places.setdefault(key, set())
         for place in known - wanted.keys():
             self._open.pop(place)[2].close()
             known.discard(place)
-        problems = []
         for place, (_, backends) in wanted.items():
             if place not in known:
                 problem = await self._listen(key, place)
@@ -120,7 +134,7 @@ class DataPlane:
 
         The API server's own service ends where that listens, whatever anybody has written into its endpoints.
         """
-        if key == "/".join(self._settings.api_service):
+        if key == "service " + "/".join(self._settings.api_service):
             return (Backend(*self._settings.api),) if backends else ()
         return tuple(backend for backend in backends if self._is_permitted(backend.address))
 
@@ -161,9 +175,10 @@ async def serve(lines: asyncio.StreamReader, clock: Clock, rng: random.Random) -
         _report(Report(is_ready=True, has_dns=has_dns, problem=problem))
         while line := await lines.readline():
             update = decoder.decode(line)
-            problem = await plane.update(update.key, update.service)
+            bring = plane.update_pod if update.is_pod else plane.update
+            problem = await bring(update.key, update.service)
             if problem:
-                _report(Report(key=update.key, problem=problem))
+                _report(Report(key=update.key, is_pod=update.is_pod, problem=problem))
     finally:
         if settings.is_routed:
             with contextlib.suppress(OSError):

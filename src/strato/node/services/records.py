@@ -1,4 +1,4 @@
-"""What the data plane is told of a service: its addresses, its ports, and which endpoints take connections. Pure.
+"""What the data plane is told of a service, or of a pod's host ports: addresses, ports, endpoints. Pure.
 
 Which endpoints count is as with kube-proxy: those that are ready; if there are none, those that still serve while they
 are terminating; of these the node's own alone where the traffic policy says ``Local``.
@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from strato.api.core import Service
+from strato.api.core import Pod, Service
 from strato.api.discovery import Endpoint, EndpointSlice
 
+_EVERY_ADDRESS = "0.0.0.0"
 MAX_BACKENDS = 4096
 """Endpoints of a service that are used, at most."""
 
@@ -31,6 +32,9 @@ class PortRecord(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str = "TCP"
     port: int = 0
     node_port: int = 0
+    """Opened at the node's addresses: a service's node port, or a pod's host port."""
+    node_address: str = ""
+    """The one of the node's addresses that it is opened at; empty: each."""
     backends: tuple[Backend, ...] = ()
     """For connections from within the cluster."""
     outer_backends: tuple[Backend, ...] = ()
@@ -101,6 +105,34 @@ def record_of(service: Service, slices: Iterable[EndpointSlice], node: str) -> S
     )
 
 
+def host_ports_of(pod: Pod, *, shares_network: bool) -> ServiceRecord | None:
+    """Return the host ports of a pod that runs; None: it has none to be opened.
+
+    Those of a pod in the machine's network are its own to open, and so is, where pods share that network, a host port
+    equal to its container port.
+
+    Args:
+        pod: One of this node.
+        shares_network: Whether pods are in the machine's network, at loopback addresses.
+    """
+    spec, address = pod.spec, pod.status.pod_ip
+    if spec.host_network or not address or pod.is_finished:
+        return None
+    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
+    ports = tuple(
+        PortRecord(
+            protocol=port.protocol,
+            node_port=port.host_port,
+            node_address="" if port.host_ip == _EVERY_ADDRESS else port.host_ip,
+            outer_backends=(Backend(address, port.container_port),),
+        )
+        for container in (*spec.containers, *sidecars)
+        for port in container.ports
+        if port.host_port and not (shares_network and port.host_port == port.container_port)
+    )
+    return ServiceRecord(namespace=pod.metadata.namespace, name=pod.metadata.name, ports=ports) if ports else None
+
+
 def _number(one: EndpointSlice, name: str, protocol: str) -> int:
     for port in one.ports:
         if (port.name or "") == name and (port.protocol or "TCP") == protocol:
@@ -153,11 +185,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
-    """One message to the data plane: the settings first, then services."""
+    """One message to the data plane: the settings first, then services and pods with host ports."""
 
     settings: Settings | None = None
     key: str = ""
-    """Namespace and name of the service."""
+    """Namespace and name of the service or pod."""
+    is_pod: bool = False
+    """Whether it is a pod, whose host ports the record holds."""
     service: ServiceRecord | None = None
     """None: it is gone."""
 
@@ -166,7 +200,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One message from the data plane."""
 
     key: str = ""
-    """The service that cannot be served as it asks; empty: all of them."""
+    """The service or pod that cannot be served as it asks; empty: all of them."""
+    is_pod: bool = False
     problem: str = ""
     is_ready: bool = False
     """The settings have been taken."""

@@ -1,22 +1,23 @@
-"""The node's hold on the data plane: starts the process, tells it of services as they change, starts it again."""
+"""The node's hold on the data plane: starts the process, tells it of services and host ports, starts it again."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import sys
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-from strato.api.core import Service
+from strato.api.core import Pod, Service
 from strato.api.discovery import EndpointSlice
 from strato.api.meta import Key
 from strato.client.informer import Change, Informer
 from strato.clock import Clock
 from strato.errors import one_line
-from strato.node.services.records import Report, Settings, Update, record_of
+from strato.node.services.records import Report, Settings, Update, host_ports_of, record_of
 
 SERVICE_NAME = "kubernetes.io/service-name"
 _INDEX = "service proxy"
@@ -27,7 +28,10 @@ _MAX_REPORT_BYTES = 64 << 10
 
 _log = logging.getLogger(__name__)
 
-OnProblem = Callable[[Service, str], None]
+OnProblem = Callable[[Service | Pod, str], None]
+
+Subject = tuple[bool, Key]
+"""Whether it is a pod, and which service or pod."""
 
 
 class ServiceProxy:
@@ -35,7 +39,7 @@ class ServiceProxy:
 
     Args:
         clock: Waits before a restart.
-        on_problem: Told of a service that cannot be served as it asks.
+        on_problem: Told of a service or pod that cannot be served as it asks.
     """
 
     def __init__(
@@ -43,23 +47,29 @@ class ServiceProxy:
         node: str,
         services: Informer[Service],
         slices: Informer[EndpointSlice],
+        pods: Informer[Pod],
         clock: Clock,
         on_problem: OnProblem,
     ) -> None:
-        self._node, self._services, self._slices, self._clock = node, services, slices, clock
+        self._node, self._services, self._slices, self._pods, self._clock = node, services, slices, pods, clock
         self._on_problem = on_problem
         self._process: asyncio.subprocess.Process | None = None
         self._settings: Settings | None = None
-        self._dirty: set[Key] = set()
+        self._shares_network = False
+        self._dirty: set[Subject] = set()
         self._changed = asyncio.Event()
-        self._reported: dict[str, str] = {}
+        self._reported: dict[Subject, str] = {}
+        self._with_host_ports: set[Key] = set()
+        """Pods whose host ports the process knows."""
         slices.add_index(_INDEX, _services_of)
         services.add_handler(self._on_service)
         slices.add_handler(self._on_slice)
+        pods.add_handler(self._on_pod)
 
     async def start(self, settings: Settings) -> Report:
         """Start the process and return what it says of the settings."""
         self._settings = settings
+        self._shares_network = ipaddress.IPv4Network(settings.pods).is_loopback
         process = self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "strato.node.services.dataplane"),
             stdin=asyncio.subprocess.PIPE,
@@ -90,7 +100,8 @@ class ServiceProxy:
                 await self._clock.sleep(_RESTART_SECONDS)
                 assert self._settings is not None
                 await self.start(self._settings)
-                self._dirty.update(service.key for service in self._services.list())
+                self._dirty.update((False, service.key) for service in self._services.list())
+                self._dirty.update((True, key) for key in self._with_host_ports)
                 self._changed.set()
         finally:
             await self.close()
@@ -119,18 +130,28 @@ class ServiceProxy:
                 changed.cancel()
                 self._changed.clear()
                 dirty, self._dirty = self._dirty, set()
-                for key in sorted(dirty):
-                    self._send(self._update_of(key))
+                updates = [self._update_of(subject) for subject in sorted(dirty)]
+                for update in sorted(
+                    updates, key=lambda update: update.service is not None
+                ):  # who goes frees its ports
+                    self._send(update)
                     await self._drain()
         finally:
             listening.cancel()
 
-    def _update_of(self, key: Key) -> Update:
+    def _update_of(self, subject: Subject) -> Update:
+        is_pod, key = subject
+        text = f"{key.namespace}/{key.name}"
+        if is_pod:
+            pod = self._pods.get(key)
+            record = host_ports_of(pod, shares_network=self._shares_network) if pod is not None else None
+            if record is None:
+                self._with_host_ports.discard(key)
+            return Update(key=text, is_pod=True, service=record)
         service = self._services.get(key)
         if service is None:
-            return Update(key=f"{key.namespace}/{key.name}")
-        slices = self._slices.index(_INDEX, f"{key.namespace}/{key.name}")
-        return Update(key=f"{key.namespace}/{key.name}", service=record_of(service, slices, self._node))
+            return Update(key=text)
+        return Update(key=text, service=record_of(service, self._slices.index(_INDEX, text), self._node))
 
     def _send(self, update: Update) -> None:
         if self._process is not None and self._process.stdin is not None:
@@ -148,24 +169,39 @@ class ServiceProxy:
         while line := await self._process.stdout.readline():
             report = msgspec.json.decode(line, type=Report)
             namespace, _, name = report.key.partition("/")
-            service = self._services.get(Key(namespace, name))
-            if service is not None and self._reported.get(report.key) != report.problem:
-                self._reported[report.key] = report.problem
-                self._on_problem(service, report.problem)
+            key = Key(namespace, name)
+            found = self._pods.get(key) if report.is_pod else self._services.get(key)
+            if found is not None and self._reported.get((report.is_pod, key)) != report.problem:
+                self._reported[report.is_pod, key] = report.problem
+                self._on_problem(found, report.problem)
 
     def _on_service(self, change: Change[Service]) -> None:
         if change.new is None:
-            self._reported.pop(f"{change.key.namespace}/{change.key.name}", None)
-        self._mark(change.key)
+            self._reported.pop((False, change.key), None)
+        self._mark((False, change.key))
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        pod = change.new
+        if (
+            pod is not None
+            and pod.spec.node_name == self._node
+            and host_ports_of(pod, shares_network=self._shares_network)
+        ):
+            self._with_host_ports.add(change.key)
+        elif change.key not in self._with_host_ports:
+            return
+        if pod is None:
+            self._reported.pop((True, change.key), None)
+        self._mark((True, change.key))
 
     def _on_slice(self, change: Change[EndpointSlice]) -> None:
         for one in (change.old, change.new):
             for text in () if one is None else _services_of(one):
                 namespace, _, name = text.partition("/")
-                self._mark(Key(namespace, name))
+                self._mark((False, Key(namespace, name)))
 
-    def _mark(self, key: Key) -> None:
-        self._dirty.add(key)
+    def _mark(self, subject: Subject) -> None:
+        self._dirty.add(subject)
         self._changed.set()
 
 
