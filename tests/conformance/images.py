@@ -170,6 +170,8 @@ def _unpack_packages(packages: tuple[str, ...], root: Path, downloads: Path) -> 
             name, version = line.split()[1], line.partition("(")[2].split()[0]
             (deb,) = downloads.glob(f"{name}_{version.replace(':', '%3a')}_*.deb")
             subprocess.run(["dpkg-deb", "--extract", deb, root], check=True)
+    if (root / "bin/nc.openbsd").exists():
+        (root / "bin/nc").symlink_to("nc.openbsd")  # as the package's script does; BusyBox's has neither -t nor -u
     if (root / "bin/busybox").exists():
         taken = {entry.name for folder in ("usr/bin", "usr/sbin") for entry in (root / folder).glob("*")}
         applets = subprocess.run([root / "bin/busybox", "--list"], check=True, capture_output=True, text=True).stdout
