@@ -42,7 +42,19 @@ class Recipe:
     """What differs from the original, for the documentation."""
 
 
-_AGNHOST_TOOLS = ("busybox-static", "bash", "bind9-dnsutils", "curl", "netcat-openbsd", "iproute2", "util-linux")
+_AGNHOST_TOOLS = (  # dash is the shell: Debian's BusyBox, as one, runs its own nc whatever the path says
+    "busybox-static",
+    "bash",
+    "bind9-dnsutils",
+    "curl",
+    "dash",
+    "netcat-openbsd",
+    "iproute2",
+    "libc-bin",
+    "util-linux",
+)
+_ALTERNATIVES = {"nc": "nc.openbsd", "sh": "dash"}
+"""Links that scripts of packages would make."""
 _PORTER = {f"/localhost.{kind}": f"source/test/images/agnhost/porter/localhost.{kind}" for kind in ("crt", "key")}
 _AGNHOST = {"/agnhost": "agnhost", "/agnhost-2": "agnhost", **_PORTER}
 _START = {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]}
@@ -170,8 +182,9 @@ def _unpack_packages(packages: tuple[str, ...], root: Path, downloads: Path) -> 
             name, version = line.split()[1], line.partition("(")[2].split()[0]
             (deb,) = downloads.glob(f"{name}_{version.replace(':', '%3a')}_*.deb")
             subprocess.run(["dpkg-deb", "--extract", deb, root], check=True)
-    if (root / "bin/nc.openbsd").exists():
-        (root / "bin/nc").symlink_to("nc.openbsd")  # as the package's script does; BusyBox's has neither -t nor -u
+    for link, program in _ALTERNATIVES.items():
+        if (root / "bin" / program).exists() and not (root / "bin" / link).is_symlink():
+            (root / "bin" / link).symlink_to(program)
     if (root / "bin/busybox").exists():
         taken = {entry.name for folder in ("usr/bin", "usr/sbin") for entry in (root / folder).glob("*")}
         applets = subprocess.run([root / "bin/busybox", "--list"], check=True, capture_output=True, text=True).stdout

@@ -244,6 +244,38 @@ def test_a_service_finds_the_pods_that_were_there_before_it() -> None:
     play(scenario)
 
 
+def test_what_somebody_deletes_of_a_service_is_written_again() -> None:
+    async def scenario(world: World) -> None:
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+        }
+        await world.cluster.create(Pod, pod("a", {"app": "web"}), "default")
+        await world.cluster.create(catalog.SERVICE, service, "default")
+        await world.settle(3)
+
+        async def found() -> tuple[list[str], int]:
+            slices = (await world.cluster.list(EndpointSlice, "default")).items
+            endpoints = (await world.cluster.list(Endpoints, "default")).items
+            return [s.metadata.name for s in slices], len(endpoints)
+
+        names, _ = before = await found()
+        assert (len(names), before[1]) == (1, 1)
+        await world.cluster.delete(EndpointSlice, names[0], "default")
+        await world.settle(3)
+        assert await found() == before
+        await world.cluster.delete(Endpoints, "web", "default")
+        await world.settle(3)
+        assert await found() == before
+        await world.cluster.delete(catalog.SERVICE, "web", "default")
+        await world.settle(3)
+        assert await found() == ([], 0), "a service that is gone has none"
+
+    play(scenario)
+
+
 def test_endpoints_follow_pods() -> None:
     async def scenario(world: World) -> None:
         service = {

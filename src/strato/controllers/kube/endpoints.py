@@ -172,6 +172,8 @@ class EndpointsController(KeyedController):
         self._slices = context.informers.informer(EndpointSlice)
         self._slices.add_index("service", _service_of)
         self._services.add_handler(self._on_service)
+        self._endpoints.add_handler(self._on_endpoints)
+        self._slices.add_handler(self._on_slice)
         self._pods.add_handler(self._on_pod, among=lambda changes: changes if self._members else ())
 
     # Events
@@ -221,6 +223,21 @@ class EndpointsController(KeyedController):
             if service is not None:
                 publish = service.spec.publish_not_ready_addresses
                 self._change(key, change.key, address_of(new, publish_not_ready=publish))
+
+    def _on_endpoints(self, change: Change[Endpoints]) -> None:
+        if change.new is None:
+            self._write_again(change.key)
+
+    def _on_slice(self, change: Change[EndpointSlice]) -> None:
+        if change.new is None and change.old is not None:
+            for text in _service_of(change.old):
+                namespace, _, name = text.partition("/")
+                self._write_again(Key(namespace, name))
+
+    def _write_again(self, service: Key) -> None:
+        """Somebody deleted what was written for a service: it is due again, though its pods are the same."""
+        if self._written.pop(service, None) is not None and service in self._services:
+            self.queue.add(service)
 
     def _change(self, service: Key, pod: Key, endpoint: dict[str, Any] | None) -> None:
         members = self._members[service]
