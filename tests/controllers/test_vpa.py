@@ -18,7 +18,7 @@ from strato.api.verticalautoscaling import (
     VerticalPodAutoscalerCheckpoint,
 )
 from strato.controllers.vpa import checkpoints, recommendations
-from strato.controllers.vpa.targets import pods_of
+from strato.controllers.vpa.targets import PodsByTarget
 from strato.testing import pod
 from strato.testing.harness import Harness, run_in_virtual_time
 from strato.testing.manifests import vcjob
@@ -117,7 +117,9 @@ def test_pods_of_other_workloads_are_left_alone() -> None:
     owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "other", "uid": "u"}}
     mine = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "train", "uid": "w"}}
     pods = [pod("p").owned_by(owner).view(Pod), pod("q").owned_by(mine).view(Pod), pod("r").view(Pod)]
-    found = pods_of(view(vpa()).spec.target_ref, "default", pods, lambda _: None)
+    by_target = PodsByTarget(lambda _: None)
+    by_target.add(pods)
+    found = by_target.of(view(vpa()).spec.target_ref, "default")
     assert [one.metadata.name for one in found] == ["q"]
 
 
@@ -150,6 +152,35 @@ def test_an_autoscaler_gets_a_recommendation_and_keeps_it_over_a_restart() -> No
         (saved,) = (await h.cluster.list(VerticalPodAutoscalerCheckpoint, "default")).items
         assert saved.status.version == "v3"
         assert saved.status.total_samples_count > 10
+
+    run_in_virtual_time(story, nodes="2x8cpu,16Gi")
+
+
+def test_an_unchanged_status_is_not_written() -> None:
+    async def story(h: Harness) -> None:
+        await h.cluster.create(catalog.VERTICALPODAUTOSCALER, vpa(), "default")
+        await h.clock.sleep(100)
+        before = (await _status(h)).metadata.resource_version
+        await h.clock.sleep(600)
+        assert (await _status(h)).metadata.resource_version == before
+
+    run_in_virtual_time(story, nodes="2x8cpu,16Gi")
+
+
+def test_an_autoscaler_that_is_made_again_begins_anew() -> None:
+    """While none is there nothing is kept of the pods it was about, which live on."""
+
+    async def story(h: Harness) -> None:
+        await h.apply(_job("0.5"))
+        for _ in range(2):
+            await h.cluster.create(catalog.VERTICALPODAUTOSCALER, vpa(), "default")
+            await h.clock.sleep(1500)
+            recommendation = (await _status(h)).status.recommendation
+            assert recommendation is not None
+            (one,) = recommendation.container_recommendations
+            assert one.target["cpu"] == "1168m"
+            await h.cluster.delete(VerticalPodAutoscaler, "v", "default")
+            await h.clock.sleep(100)
 
     run_in_virtual_time(story, nodes="2x8cpu,16Gi")
 

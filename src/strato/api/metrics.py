@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from strato.api.meta import Json, Object, View
-from strato.api.quantity import NANO, InvalidQuantity, parse
+from strato.api.quantity import NANO, InvalidQuantity, parse, value
 from strato.api.shapes import EMPTY
 
 USAGE_RATIO: Final = "strato.dev/usage-ratio"
@@ -36,6 +36,14 @@ class NodeMetrics(Object, frozen=True, kw_only=True):
     timestamp: str = ""
     window: str = ""
     usage: Mapping[str, str] = EMPTY
+
+
+def amounts(usage: Mapping[str, str | int | float]) -> tuple[float, float] | None:
+    """Return cores and bytes; None where they cannot be read: then nothing was measured, which is not a use of zero."""
+    try:
+        return parse(usage.get("cpu", "0")).nanos / NANO, float(value(usage.get("memory", "0")))
+    except InvalidQuantity:
+        return None
 
 
 class Used(NamedTuple):

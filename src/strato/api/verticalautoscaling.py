@@ -83,6 +83,7 @@ class Recommendation(View, frozen=True, kw_only=True):
 class VerticalPodAutoscalerStatus(View, frozen=True, kw_only=True):
     """``status``."""
 
+    observed_generation: int = 0
     recommendation: Recommendation | None = None
     conditions: tuple[Condition, ...] = ()
 

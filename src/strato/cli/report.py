@@ -182,6 +182,6 @@ def _shown(name: str, value: Any) -> str:
 
     if value is None:
         return "–"
-    if name.endswith("Seconds") or name == "mean_run":
+    if name.endswith("Seconds"):
         return format_duration(round(value))
     return f"{value:.1%}" if name in _RATIOS else str(value)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from strato.api.core import Node, Pod
 from strato.api.meta import Key
-from strato.api.metrics import NodeMetrics, PodMetrics
+from strato.api.metrics import NodeMetrics, PodMetrics, amounts
 from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informer, Informers
@@ -25,7 +25,7 @@ from strato.history.jobs import KINDS, facts_of
 from strato.history.rows import COMPLETED, Host, Replica, Run
 from strato.history.statistics import GRID_SECONDS, is_ended
 from strato.history.store import HistoryError, HistoryStore
-from strato.history.tracker import Tracker, measured_amounts
+from strato.history.tracker import Tracker
 from strato.metrics import Registry, Sample
 
 SAMPLE_SECONDS: Final = 60.0
@@ -197,8 +197,9 @@ class Recorder:
             self._tracker.sample(known, self._sample_seconds, now)
             await self._clock.sleep(0)
         for node in nodes:
-            cpu, memory = measured_amounts(node.usage)
-            self._hosts.setdefault(node.metadata.name, []).append((cpu, memory))
+            used = amounts(node.usage)
+            if used is not None:
+                self._hosts.setdefault(node.metadata.name, []).append(used)
 
     async def _write_hosts(self) -> None:
         samples, self._hosts = self._hosts, {}
@@ -206,10 +207,11 @@ class Recorder:
         rows = []
         for name, found in samples.items():
             node = self._nodes.get(Key("", name))
-            if node is None:
+            capacity = amounts(node.status.capacity) if node is not None else None
+            if node is None or capacity is None:
                 continue
-            cpu_capacity, memory_capacity = measured_amounts(node.status.capacity)
-            cpu, memory = (sum(amounts) / len(found) for amounts in zip(*found, strict=True))
+            cpu_capacity, memory_capacity = capacity
+            cpu, memory = (sum(samples) / len(found) for samples in zip(*found, strict=True))
             self._busy[name] = cpu / cpu_capacity if cpu_capacity else 0.0
             rows.append(
                 Host(

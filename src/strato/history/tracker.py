@@ -5,7 +5,7 @@ Pure but for its own memory: whoever watches the cluster calls it, with the pres
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -13,8 +13,8 @@ import msgspec
 from strato.advice.histogram import CPU
 from strato.advice.roles import START_SECONDS
 from strato.api.core import Container, Pod
-from strato.api.metrics import PodMetrics
-from strato.api.quantity import NANO, InvalidQuantity, milli, parse, value
+from strato.api.metrics import PodMetrics, amounts
+from strato.api.quantity import milli, value
 from strato.clock import parse_time
 from strato.history.jobs import JobFacts
 from strato.history.rows import ABORTED, FAILED, RUNNING, Replica, Run
@@ -39,12 +39,13 @@ class Tracker:
         self._pods: dict[str, dict[str, _Times]] = {}
         """By the job's uid: its pods of this attempt."""
         self._replicas: dict[_Place, Replica] = {}
-        self._attempts: dict[tuple[str, str, str], list[str]] = {}
-        """By run, role and index: uids of the pods that had this place."""
+        self._attempts: dict[str, dict[tuple[str, str], list[str]]] = {}
+        """By run, then by role and index: uids of the pods that had this place."""
         self._least: dict[str, int] = {}
         """By the job's uid: pods it needs to start."""
         self._rows: dict[Any, Run | Replica] = {}
-        self._saved: dict[_Place, float] = {}
+        self._saved: dict[str, dict[str, float]] = {}
+        """By a pod's uid and container: when its row was made. A replica that is here and lives no more has ended."""
 
     def restore(self, runs: Iterable[Run], replicas: Iterable[Replica], now: float) -> None:
         """Go on with what an earlier process had saved; what it knows of no more was deleted meanwhile.
@@ -61,7 +62,7 @@ class Tracker:
         for one in replicas:
             place = (one.pod, one.container)
             if one.run_id in known:
-                self._saved[place] = now
+                self._saved.setdefault(one.pod, {})[one.container] = now
                 self._take_place(one.run_id, one.role, one.index, one.pod)
                 if one.ended is None:
                     self._replicas[place] = one
@@ -74,6 +75,8 @@ class Tracker:
             self._set(msgspec.structs.replace(before, ended=now, phase=FAILED))
         if before is None or before.run_id != run_id:
             self._pods[job.uid] = {}
+            if before is not None:
+                self._attempts.pop(before.run_id, None)
             before = Run(
                 run_id=run_id,
                 job_uid=job.uid,
@@ -96,8 +99,15 @@ class Tracker:
             self._set(msgspec.structs.replace(run, inqueue=max(at, run.submitted)))
 
     def forget_job(self, uid: str, now: float) -> None:
-        """Take that a job is gone; one that had not ended was aborted."""
+        """Take that a job is gone; one that had not ended was aborted, and its replicas live no longer."""
         run = self._runs.pop(uid, None)
+        for pods in self._attempts.pop(run.run_id, {}).values() if run is not None else ():
+            for pod in pods:
+                for container in self._saved.pop(pod, ()):
+                    one = self._replicas.pop((pod, container), None)
+                    if one is not None:
+                        ended = one.ended if one.ended is not None else now
+                        self._rows[_key(one)] = msgspec.structs.replace(one, ended=ended, seen=max(one.seen, ended))
         if run is not None and not is_ended(run):
             self._rows[_key(run)] = msgspec.structs.replace(run, ended=now, phase=ABORTED)
         self._pods.pop(uid, None)
@@ -109,6 +119,11 @@ class Tracker:
 
     def see_pod(self, pod: Pod, *, is_gone: bool, now: float) -> None:
         """Take what a pod says: when it was bound, ran and ended."""
+        self._take_pod(pod, is_gone=is_gone, now=now)
+        if is_gone:
+            self._saved.pop(pod.metadata.uid, None)
+
+    def _take_pod(self, pod: Pod, *, is_gone: bool, now: float) -> None:
         owner = pod.metadata.controller
         run = self._runs.get(owner.uid) if owner is not None else None
         if run is None:
@@ -123,7 +138,7 @@ class Tracker:
             place = (pod.metadata.uid, container.name)
             one = self._replicas.get(place)
             if one is None:
-                if place in self._saved and place not in self._replicas:
+                if container.name in self._saved.get(pod.metadata.uid, ()):
                     continue  # it has ended, and its row is written
                 one = Replica(
                     run_id=run.run_id,
@@ -154,9 +169,10 @@ class Tracker:
             for measured in metrics.containers:
                 place = (pod.metadata.uid, measured.name)
                 one = self._replicas.get(place)
-                if one is None or one.started is None:
+                used = amounts(measured.usage)
+                if one is None or one.started is None or used is None:
                     continue
-                cores, used_bytes = measured_amounts(measured.usage)
+                cores, used_bytes = used
                 samples = one.cpu_samples
                 if now - one.started >= START_SECONDS and measured.name not in pod.metadata.annotation(SUPPRESSED):
                     bucket = CPU.find(cores)
@@ -169,7 +185,8 @@ class Tracker:
                     mem_peak=max(one.mem_peak, used_bytes),
                     seen=now,
                 )
-                if is_first or now - self._saved.get(place, now) >= _SAVED_SECONDS:
+                saved = self._saved.get(pod.metadata.uid, {}).get(measured.name, now)
+                if is_first or now - saved >= _SAVED_SECONDS:
                     self._save(place, one, now)
 
     def take_rows(self) -> list[Run | Replica]:
@@ -196,11 +213,11 @@ class Tracker:
 
     def _save(self, place: _Place, one: Replica, now: float) -> None:
         self._replicas[place] = one
-        self._saved[place] = now
+        self._saved.setdefault(one.pod, {})[one.container] = now
         self._rows[_key(one)] = one
 
     def _take_place(self, run_id: str, role: str, index: str, pod: str) -> int:
-        uids = self._attempts.setdefault((run_id, role, index), [])
+        uids = self._attempts.setdefault(run_id, {}).setdefault((role, index), [])
         if pod not in uids:
             uids.append(pod)
         return uids.index(pod)
@@ -281,11 +298,3 @@ def _ending(pod: Pod, container: str, before: Replica) -> dict[str, int | None]:
         code = status.state.terminated.exit_code if status.state.terminated is not None else before.exit
         return {"exit": code, "oom": max(before.oom, min(killed, 1) * max(status.restart_count, 1))}
     return {}
-
-
-def measured_amounts(usage: Mapping[str, str | int | float]) -> tuple[float, float]:
-    """Return cores and bytes; what cannot be read counts as nothing."""
-    try:
-        return parse(usage.get("cpu", "0")).nanos / NANO, float(value(usage.get("memory", "0")))
-    except InvalidQuantity:
-        return 0.0, 0.0

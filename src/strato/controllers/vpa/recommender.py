@@ -7,9 +7,12 @@ checkpoint, written every ten minutes and read at the start.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
+
+import msgspec
 
 from strato.advice.estimators import Rules, estimate_pod
 from strato.advice.histogram import InvalidCheckpoint
@@ -18,21 +21,24 @@ from strato.api import catalog
 from strato.api.apps import ReplicaSet
 from strato.api.core import Pod
 from strato.api.meta import Key, OwnerReference
-from strato.api.metrics import PodMetrics
-from strato.api.quantity import NANO, InvalidQuantity, parse, value
+from strato.api.metrics import PodMetrics, amounts
+from strato.api.quantity import InvalidQuantity, value
 from strato.api.verticalautoscaling import (
     VerticalPodAutoscaler,
     VerticalPodAutoscalerCheckpoint,
+    VerticalPodAutoscalerStatus,
 )
 from strato.client.cluster import PatchType
 from strato.clock import parse_time
 from strato.controllers.context import ControllerContext
 from strato.controllers.vpa import checkpoints, recommendations
-from strato.controllers.vpa.targets import pods_of
+from strato.controllers.vpa.targets import PodsByTarget
 from strato.errors import AlreadyExists, ApiError, NotFound
 
 PERIOD_SECONDS: Final = 60.0
 _SAVE_SECONDS: Final = 600.0
+_SLICE: Final = 2000
+"""Pods that are looked through at a time."""
 _log = logging.getLogger(__name__)
 
 _Container = tuple[Key, str]
@@ -50,7 +56,8 @@ class VerticalAutoscalerController:
         self._autoscalers = context.informers.informer(VerticalPodAutoscaler)
         self._pods = context.informers.informer(Pod)
         self._sets = context.informers.informer(ReplicaSet)
-        self._uses: dict[_Container, UseHistograms] = {}
+        self._uses: defaultdict[Key, dict[str, UseHistograms]] = defaultdict(dict)
+        """By autoscaler and container."""
         self._containers: dict[tuple[_Container, str], ContainerUse] = {}
         """Also by the pod's uid."""
         self._ooms: set[tuple[str, str, int]] = set()
@@ -83,26 +90,34 @@ class VerticalAutoscalerController:
             if autoscaler is None or not self._is_ours(autoscaler):
                 continue
             try:
-                self._uses[autoscaler.key, one.spec.container_name] = checkpoints.use_of(one.status)
+                self._uses[autoscaler.key][one.spec.container_name] = checkpoints.use_of(one.status)
             except (InvalidCheckpoint, ValueError) as error:
                 _log.warning("checkpoint cannot be used: name=%s error=%s", one.key, error)
 
     async def _round(self) -> None:
         ours = self._ours()
         if not ours:
-            self._uses.clear()
+            self._forget(set(), set(), self._clock.now())
             return
         measured = {one.key: one for one in (await self._cluster.list(PodMetrics)).items}
         now = self._clock.now()
+        by_target = PodsByTarget(self._manager)
+        every = self._pods.list()
+        for start in range(0, len(every), _SLICE):
+            by_target.add(every[start : start + _SLICE])
+            await self._clock.sleep(0)
         live: set[str] = set()
         for autoscaler in ours:
-            target, namespace = autoscaler.spec.target_ref, autoscaler.metadata.namespace
-            pods = pods_of(target, namespace, self._pods.list(), self._manager)
+            pods = by_target.of(autoscaler.spec.target_ref, autoscaler.metadata.namespace)
             for pod in pods:
                 live.add(pod.metadata.uid)
-                metrics = measured.get(pod.key)
-                self._take(autoscaler.key, pod, metrics, now)
-            await self._recommend(autoscaler, pods, now)
+                self._take(autoscaler.key, pod, measured.get(pod.key), now)
+            try:
+                await self._recommend(autoscaler, pods, now)
+            except NotFound:
+                pass  # it was deleted
+            except ApiError as error:
+                _log.warning("a recommendation is not written, and tried again: vpa=%s error=%s", autoscaler.key, error)
         self._forget({one.key for one in ours}, live, now)
         if self._clock.monotonic() - self._saved_at >= _SAVE_SECONDS:
             self._saved_at = self._clock.monotonic()
@@ -115,12 +130,11 @@ class VerticalAutoscalerController:
     def _take(self, autoscaler: Key, pod: Pod, metrics: PodMetrics | None, now: float) -> None:
         """Add the samples of a pod, and what its containers were killed for."""
         for measured in metrics.containers if metrics is not None else ():
-            use, state = self._state(autoscaler, pod, measured.name)
-            try:
-                cores = parse(measured.usage.get("cpu", "0")).nanos / NANO
-                used_bytes = value(measured.usage.get("memory", "0"))
-            except InvalidQuantity:
+            used = amounts(measured.usage)
+            if used is None:
                 continue
+            cores, used_bytes = used
+            use, state = self._state(autoscaler, pod, measured.name)
             if state.add_cpu(now, cores):
                 use.count_sample(now)
             state.add_memory(now, used_bytes)
@@ -131,32 +145,37 @@ class VerticalAutoscalerController:
             if ended is None or ended.reason != "OOMKilled" or event in self._ooms:
                 continue
             self._ooms.add(event)
-            at = parse_time(ended.finished_at) if ended.finished_at else now
+            try:
+                at = parse_time(ended.finished_at) if ended.finished_at else now
+                requested = value(requests.get(status.name, {}).get("memory", 0))
+            except (ValueError, InvalidQuantity):
+                continue
             _, state = self._state(autoscaler, pod, status.name)
-            state.add_oom(at, value(requests.get(status.name, {}).get("memory", 0)))
+            state.add_oom(at, requested)
 
     def _state(self, autoscaler: Key, pod: Pod, container: str) -> tuple[UseHistograms, ContainerUse]:
-        place = (autoscaler, container)
-        use = self._uses.get(place)
+        uses = self._uses[autoscaler]
+        use = uses.get(container)
         if use is None:
-            use = self._uses[place] = UseHistograms(self._options)
-        key = (place, pod.metadata.uid)
+            use = uses[container] = UseHistograms(self._options)
+        key = ((autoscaler, container), pod.metadata.uid)
         state = self._containers.get(key)
         if state is None:
             state = self._containers[key] = ContainerUse(cpu=use.cpu, memory=use.memory, options=self._options)
         return use, state
 
     async def _recommend(self, autoscaler: VerticalPodAutoscaler, pods: Sequence[Pod], now: float) -> None:
-        uses = {name: use for (key, name), use in self._uses.items() if key == autoscaler.key and use.samples}
+        uses = {name: use for name, use in self._uses[autoscaler.key].items() if use.samples}
         found = recommendations.recommend(autoscaler, estimate_pod(uses, Rules()))
         status = recommendations.status_of(autoscaler, found, has_pods=bool(pods), now=now)
-        meta = autoscaler.metadata
-        with suppress(NotFound):
-            changed = await self._cluster.patch(
+        before, wanted = autoscaler.status, msgspec.convert(status, VerticalPodAutoscalerStatus)
+        if msgspec.structs.replace(wanted, recommendation=wanted.recommendation or before.recommendation) != before:
+            meta = autoscaler.metadata
+            autoscaler = await self._cluster.patch(
                 VerticalPodAutoscaler, meta.name, meta.namespace, {"status": status}, subresource="status"
             )
-            if autoscaler.spec.update_policy.update_mode in recommendations.IN_PLACE:
-                await self._resize(changed, pods)
+        if autoscaler.spec.update_policy.update_mode in recommendations.IN_PLACE:
+            await self._resize(autoscaler, pods)
 
     async def _resize(self, autoscaler: VerticalPodAutoscaler, pods: Sequence[Pod]) -> None:
         advice = autoscaler.status.recommendation
@@ -182,17 +201,21 @@ class VerticalAutoscalerController:
     def _forget(self, known: set[Key], live: set[str], now: float) -> None:
         """Forget what went: autoscalers, pods, and histograms that got no samples for eight days."""
         kept = self._options.kept_seconds
-        for place, use in list(self._uses.items()):
-            if place[0] not in known or (use.samples and now - use.last_sample >= kept):
-                del self._uses[place]
+        for autoscaler in self._uses.keys() - known:
+            del self._uses[autoscaler]
+        for uses in self._uses.values():
+            for name in [name for name, use in uses.items() if use.samples and now - use.last_sample >= kept]:
+                del uses[name]
         self._containers = {
-            key: state for key, state in self._containers.items() if key[1] in live and key[0] in self._uses
+            ((autoscaler, name), uid): state
+            for ((autoscaler, name), uid), state in self._containers.items()
+            if uid in live and name in self._uses.get(autoscaler, ())
         }
         self._ooms = {event for event in self._ooms if event[0] in live}
 
     async def _save(self, ours: Sequence[VerticalPodAutoscaler], now: float) -> None:
         by_key = {one.key: one for one in ours}
-        for (key, container), use in list(self._uses.items()):
+        for key, container, use in [(key, name, use) for key, uses in self._uses.items() for name, use in uses.items()]:
             if not use.samples:
                 continue
             body = checkpoints.body_of(by_key[key], container, use, now)

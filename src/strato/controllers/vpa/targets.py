@@ -3,48 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
+
+import msgspec
 
 from strato.api.autoscaling import ScaleTarget
 from strato.api.core import Pod
 from strato.api.meta import Key, OwnerReference
 
-_MADE_BY: Final = {"Deployment": "ReplicaSet", "CronJob": "Job"}
-"""Kinds whose pods are managed by what they make."""
 _SCHEDULED: Final = re.compile(r"-\d+$")
+"""What a CronJob puts behind its name for its Jobs."""
 
 OwnerOf = Callable[[Key], OwnerReference | None]
 """Returns what manages a ReplicaSet."""
 
 
-def pods_of(target: ScaleTarget, namespace: str, pods: Iterable[Pod], owner_of: OwnerOf) -> list[Pod]:
-    """Return the pods of a target that have not ended."""
-    return [
-        pod
-        for pod in pods
-        if pod.metadata.namespace == namespace
-        and pod.status.phase not in ("Succeeded", "Failed")
-        and _is_of(target, pod, owner_of)
-    ]
+class PodsByTarget:
+    """The pods that have not ended, by what manages them: looked through once for all autoscalers."""
+
+    def __init__(self, owner_of: OwnerOf) -> None:
+        self._owner_of = owner_of
+        self._found: dict[tuple[str, str, str], list[tuple[str, Pod]]] = {}
+        """By namespace, kind and name of the manager: its API group and the pod."""
+
+    def add(self, pods: Iterable[Pod]) -> None:
+        """Add pods."""
+        for pod in pods:
+            owner = pod.metadata.controller
+            if owner is None or pod.is_finished:
+                continue
+            namespace = pod.metadata.namespace
+            for manager in self._managers(namespace, owner):
+                place = (namespace, manager.kind, manager.name)
+                self._found.setdefault(place, []).append((_group(manager.api_version), pod))
+
+    def of(self, target: ScaleTarget, namespace: str) -> list[Pod]:
+        """Return the pods of a target."""
+        found = self._found.get((namespace, target.kind, target.name), ())
+        return [pod for group, pod in found if not target.api_version or group == _group(target.api_version)]
+
+    def _managers(self, namespace: str, owner: OwnerReference) -> Iterator[OwnerReference]:
+        """Yield what manages a pod, and what made that."""
+        yield owner
+        if owner.kind == "ReplicaSet":
+            manager = self._owner_of(Key(namespace, owner.name))
+            if manager is not None:
+                yield manager
+        elif owner.kind == "Job" and _SCHEDULED.search(owner.name):
+            name = _SCHEDULED.sub("", owner.name)
+            yield msgspec.structs.replace(owner, kind="CronJob", name=name)
 
 
-def _is_of(target: ScaleTarget, pod: Pod, owner_of: OwnerOf) -> bool:
-    owner = pod.metadata.controller
-    if owner is None:
-        return False
-    made = _MADE_BY.get(target.kind)
-    if made is None:
-        return _names(target, owner)
-    if owner.kind != made:
-        return False
-    if made == "Job":
-        return _SCHEDULED.sub("", owner.name) == target.name and owner.name != target.name
-    manager = owner_of(Key(pod.metadata.namespace, owner.name))
-    return manager is not None and _names(target, manager)
-
-
-def _names(target: ScaleTarget, owner: OwnerReference) -> bool:
-    group = target.api_version.rpartition("/")[0]
-    same = not target.api_version or owner.api_version.rpartition("/")[0] == group
-    return same and owner.kind == target.kind and owner.name == target.name
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]

@@ -1,0 +1,117 @@
+"""What is remembered of jobs and pods that went: nothing, once their rows are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from strato.api.core import Pod
+from strato.api.metrics import PodMetrics, amounts
+from strato.history.jobs import JobFacts
+from strato.history.rows import ABORTED, Replica, Run
+from strato.history.tracker import Tracker
+
+NOON = 1_700_000_000.0
+
+
+def facts(uid: str = "j", attempt: int = 0) -> JobFacts:
+    return JobFacts(
+        uid=uid,
+        namespace="ns",
+        name="train",
+        kind="Job",
+        template="train",
+        queue="default",
+        attempt=attempt,
+        submitted=NOON,
+        min_available=1,
+        phase="",
+        ended=None,
+    )
+
+
+def pod(name: str, job: str = "j", phase: str = "Running") -> Pod:
+    owner = {"apiVersion": "v1", "kind": "Job", "name": "train", "uid": job, "controller": True}
+    running = {"running": {"startedAt": "2023-11-14T22:13:20Z"}}
+    body: dict[str, Any] = {
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "ownerReferences": [owner]},
+        "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+        "status": {"phase": phase, "containerStatuses": [{"name": "c", "state": running}]},
+    }
+    return msgspec.convert(body, Pod)
+
+
+def metrics(cpu: str) -> PodMetrics:
+    return msgspec.convert({"containers": [{"name": "c", "usage": {"cpu": cpu, "memory": "1Mi"}}]}, PodMetrics)
+
+
+def remembered(tracker: Tracker) -> int:
+    """Return how many things a tracker remembers of anything."""
+    return sum(len(held) for held in vars(tracker).values())
+
+
+def test_nothing_is_remembered_of_jobs_and_pods_that_went() -> None:
+    tracker = Tracker()
+    for number in range(3):
+        tracker.see_job(facts("j", attempt=number), NOON)
+        for name in (f"a{number}", f"b{number}"):
+            tracker.see_pod(pod(name), is_gone=False, now=NOON)
+            tracker.see_pod(pod(name), is_gone=True, now=NOON + 5)
+    tracker.take_rows()
+    tracker.forget_job("j", NOON + 9)
+    tracker.take_rows()
+    assert remembered(tracker) == 0
+
+
+def test_the_replicas_of_a_job_that_is_gone_have_ended() -> None:
+    tracker = Tracker()
+    tracker.see_job(facts(), NOON)
+    tracker.see_pod(pod("a"), is_gone=False, now=NOON)
+    tracker.take_rows()
+    tracker.forget_job("j", NOON + 60)
+    rows = {type(row): row for row in tracker.take_rows()}
+    run, replica = rows[Run], rows[Replica]
+    assert isinstance(run, Run)
+    assert isinstance(replica, Replica)
+    assert (run.phase, run.ended, replica.ended) == (ABORTED, NOON + 60, NOON + 60)
+    tracker.see_pod(pod("a"), is_gone=True, now=NOON + 70)
+    assert tracker.take_rows() == []
+    assert remembered(tracker) == 0
+
+
+def test_an_ended_replica_is_recorded_once_while_its_pod_is_still_there() -> None:
+    tracker = Tracker()
+    tracker.see_job(facts(), NOON)
+    tracker.see_pod(pod("a"), is_gone=False, now=NOON)
+    tracker.see_pod(pod("a", phase="Succeeded"), is_gone=False, now=NOON + 10)
+    assert [row.ended for row in tracker.take_rows() if isinstance(row, Replica)] == [NOON + 10]
+    tracker.see_pod(pod("a", phase="Succeeded"), is_gone=False, now=NOON + 20)
+    tracker.see_pod(pod("a", phase="Succeeded"), is_gone=True, now=NOON + 30)
+    assert not [row for row in tracker.take_rows() if isinstance(row, Replica)]
+
+
+def test_a_measurement_that_cannot_be_read_is_none() -> None:
+    """It is not a use of zero, which would lower the advice."""
+    tracker = Tracker()
+    tracker.see_job(facts(), NOON)
+    tracker.see_pod(pod("a"), is_gone=False, now=NOON)
+    for minute in range(10):
+        tracker.sample([(pod("a"), metrics("x" if minute % 2 else "2"))], 60.0, NOON + 600 + 60 * minute)
+    tracker.save_all(NOON + 2000)
+    (replica,) = [row for row in tracker.take_rows() if isinstance(row, Replica)]
+    assert (sum(replica.cpu_samples.values()), replica.cpu_core_s) == (5, 5 * 2 * 60.0)
+
+
+@pytest.mark.parametrize(
+    ("usage", "want"),
+    [
+        pytest.param({"cpu": "1500m", "memory": "2Mi"}, (1.5, float(2 << 20)), id="both"),
+        pytest.param({}, (0.0, 0.0), id="neither is said"),
+        pytest.param({"cpu": "x"}, None, id="no quantity"),
+        pytest.param({"cpu": "1", "memory": ""}, None, id="an empty one"),
+    ],
+)
+def test_amounts(usage: dict[str, str], want: tuple[float, float] | None) -> None:
+    assert amounts(usage) == want
