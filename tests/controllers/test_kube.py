@@ -244,26 +244,33 @@ def test_a_service_finds_the_pods_that_were_there_before_it() -> None:
     play(scenario)
 
 
-def test_what_somebody_deletes_of_a_service_is_written_again() -> None:
+@pytest.mark.parametrize("pause", [0.0, 0.001, 0.05, 1.0])
+def test_what_somebody_deletes_of_a_service_is_written_again(pause: float) -> None:
+    """Of two slices one after the other, also while the first is being written again."""
+
+    def declared(name: str, number: int) -> dict[str, Any]:
+        made = pod(name, {"app": "web"})
+        made["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": number}]
+        return made
+
     async def scenario(world: World) -> None:
-        service = {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": "web"},
-            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
-        }
-        await world.cluster.create(Pod, pod("a", {"app": "web"}), "default")
+        for name, number in (("a", 8000), ("b", 8001)):
+            await world.cluster.create(Pod, declared(name, number), "default")
+        spec = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
         await world.cluster.create(catalog.SERVICE, service, "default")
         await world.settle(3)
 
         async def found() -> tuple[list[str], int]:
             slices = (await world.cluster.list(EndpointSlice, "default")).items
             endpoints = (await world.cluster.list(Endpoints, "default")).items
-            return [s.metadata.name for s in slices], len(endpoints)
+            return sorted(s.metadata.name for s in slices), len(endpoints)
 
         names, _ = before = await found()
-        assert (len(names), before[1]) == (1, 1)
-        await world.cluster.delete(EndpointSlice, names[0], "default")
+        assert (len(names), before[1]) == (2, 1)
+        for name in names:
+            await world.cluster.delete(EndpointSlice, name, "default")
+            await world.clock.sleep(pause)
         await world.settle(3)
         assert await found() == before
         await world.cluster.delete(Endpoints, "web", "default")
@@ -272,6 +279,25 @@ def test_what_somebody_deletes_of_a_service_is_written_again() -> None:
         await world.cluster.delete(catalog.SERVICE, "web", "default")
         await world.settle(3)
         assert await found() == ([], 0), "a service that is gone has none"
+
+    play(scenario)
+
+
+def test_a_mirrored_slice_that_somebody_deletes_is_written_again() -> None:
+    async def scenario(world: World) -> None:
+        meta = {"name": "web"}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 80}]}}
+        subsets = [{"addresses": [{"ip": "10.0.0.9"}], "ports": [{"port": 8080}]}]
+        endpoints = {"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": subsets}
+        await world.cluster.create(catalog.SERVICE, service, "default")
+        await world.cluster.create(catalog.ENDPOINTS, endpoints, "default")
+        await world.settle(3)
+        (before,) = (await world.cluster.list(EndpointSlice, "default")).items
+        await world.cluster.delete(EndpointSlice, before.metadata.name, "default")
+        await world.settle(3)
+        (after,) = (await world.cluster.list(EndpointSlice, "default")).items
+        assert after.endpoints == before.endpoints
+        assert after.metadata.uid != before.metadata.uid
 
     play(scenario)
 

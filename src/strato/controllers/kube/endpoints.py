@@ -165,6 +165,8 @@ class EndpointsController(KeyedController):
         self._selectors = Selectors()
         self._members: defaultdict[Key, dict[Key, dict[str, Any]]] = defaultdict(dict)
         self._written: dict[Key, tuple[Any, Any]] = {}
+        self._deleted: set[Key] = set()
+        """Services of which something was deleted since their last reconcile began."""
         self._services = context.informers.informer(Service)
         self._pods = context.informers.informer(Pod)
         self._pods.add_index(_BY_LABEL, lambda pod: _label_values(pod.metadata.namespace, pod.metadata.labels))
@@ -184,6 +186,7 @@ class EndpointsController(KeyedController):
             self._selectors.remove(key)
             self._members.pop(key, None)
             self._written.pop(key, None)
+            self._deleted.discard(key)
             self.queue.add(key)
             return
         old = change.old
@@ -236,7 +239,9 @@ class EndpointsController(KeyedController):
 
     def _write_again(self, service: Key) -> None:
         """Somebody deleted what was written for a service: it is due again, though its pods are the same."""
-        if self._written.pop(service, None) is not None and service in self._services:
+        if service in self._services:
+            self._written.pop(service, None)
+            self._deleted.add(service)
             self.queue.add(service)
 
     def _change(self, service: Key, pod: Key, endpoint: dict[str, Any] | None) -> None:
@@ -266,6 +271,7 @@ class EndpointsController(KeyedController):
         subsets = [subset for ports, group in groups for subset in build_endpoints(service, group, ports)]
         if self._written.get(key) == (subsets, endpoints):
             return None
+        self._deleted.discard(key)
         try:
             await self._write_endpoints(service, subsets)
             labels = {**(service.metadata.labels or {}), SERVICE_NAME: key.name, MANAGED_BY: MANAGER}
@@ -276,7 +282,8 @@ class EndpointsController(KeyedController):
             await write_slices(self._cluster, bodies, present, key.namespace)
         except Forbidden:
             return None  # the namespace is going away
-        self._written[key] = (subsets, endpoints)
+        if key not in self._deleted:
+            self._written[key] = (subsets, endpoints)
         return None
 
     async def _clean(self, key: Key) -> None:

@@ -125,6 +125,12 @@ class EndpointSliceMirror(KeyedController):
         )
         for informer in (self._services, self._endpoints):
             informer.add_handler(self._on_change)
+        self._slices.add_handler(self._on_slice)
+
+    def _on_slice(self, change: Change[EndpointSlice]) -> None:
+        old = change.old
+        if change.new is None and old is not None and old.metadata.label(MANAGED_BY) == MIRROR:
+            self.queue.add(Key(old.metadata.namespace, old.metadata.label(SERVICE_NAME)))
 
     def _on_change(self, change: Change[Any]) -> None:
         service = self._services.get(change.key)
