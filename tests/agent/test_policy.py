@@ -58,6 +58,8 @@ nodes:
 BAD = [
     pytest.param("a: [", ["policy.yaml"], id="no YAML"),
     pytest.param("[]", ["policy.yaml"], id="no mapping"),
+    pytest.param("nodes: {}", ["nodes"], id="an empty mapping is no list"),
+    pytest.param("nodes: [{selector: []}]", ["nodes[0].selector"], id="an empty list is no selector"),
     pytest.param("handlers: {suppress: {warning: 0.95}}", ["handlers.suppress.warning"], id="lines crossed"),
     pytest.param("handlers: {suppress: {overload: 1.5, cutFraction: 0}}",
                  ["handlers.suppress.overload", "handlers.suppress.cutFraction"], id="two at once"),

@@ -65,10 +65,35 @@ def test_what_cannot_be_used_is_said(annotations: dict[str, str]) -> None:
         wanted_ratio(node(annotations), POLICY)
 
 
-@pytest.mark.parametrize("text", ["[", "factor: x", "unknown: 1", "nodes: [{factor: 2}]", "x: " + "[" * 500, "- 1"])
+@pytest.mark.parametrize(
+    "text", ["[", "factor: x", "unknown: 1", "nodes: [{factor: 2}]", "x: " + "[" * 500, "- 1", "[]", "0", "false"]
+)
 def test_a_table_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"overcommit\.yaml is invalid"):
         parse_policy(text)
+
+
+def test_parts_of_the_wrong_shape_are_said_at_once_each_with_its_place() -> None:
+    text = """
+factor: x
+nodse: []
+nodes: [1, {selector: {}, factor: 2}, {selector: {matchLabels: 3}, factor: 2}, {factor: 2}]
+models: {a: {baseRatio: 1, turbo: 2}, b: {}, c: {baseRatio: 0}}
+"""
+    with pytest.raises(InvalidInput) as caught:
+        parse_policy(text)
+    places = [problem.where for problem in caught.value.problems]
+    assert places == [
+        *("nodse", "factor", "nodes[0]", "nodes[2].selector.matchLabels", "nodes[3]", "models['a']", "models['b']"),
+        "models['c'].baseRatio",
+    ]
+    with pytest.raises(InvalidInput) as caught:
+        parse_policy("{nodes: {}, models: []}")
+    assert [problem.where for problem in caught.value.problems] == ["nodes", "models"]
+
+
+def test_empty_parts_of_a_table_say_nothing() -> None:
+    assert parse_policy("{factor: null, nodes: null, models: null}") == parse_policy("") == parse_policy("{}")
 
 
 def test_all_problems_of_a_table_are_said_at_once() -> None:

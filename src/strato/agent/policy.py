@@ -93,13 +93,13 @@ def read_policy(text: str, labels: Mapping[str, str], registry: HandlerRegistry)
     document = {} if document is None else document
     if not isinstance(document, dict):
         raise InvalidInput(KEY, [Problem(KEY, f"must be a mapping, not {called(document)}")])
-    blocks = document.get("nodes") or []
+    blocks = document.get("nodes", [])
     common = {key: value for key, value in document.items() if key != "nodes"}
     policy, problems = _read_block({}, common, "", registry, allowed=(*_SECTIONS, "nodes"))
-    if not isinstance(blocks, list):
+    if blocks is not None and not isinstance(blocks, list):
         problems.append(Problem("nodes", f"must be a list, not {called(blocks)}"))
         blocks = []
-    for number, block in enumerate(blocks):
+    for number, block in enumerate(blocks or ()):
         where = f"nodes[{number}]"
         if not isinstance(block, dict):
             problems.append(Problem(where, f"must be a mapping, not {called(block)}"))
@@ -108,7 +108,8 @@ def read_policy(text: str, labels: Mapping[str, str], registry: HandlerRegistry)
         found, more = _read_block(common, own, f"{where}.", registry, allowed=(*_SECTIONS, "selector"))
         problems += more
         try:
-            selector = from_label_selector(msgspec.convert(block.get("selector") or {}, LabelSelector))
+            chosen = block.get("selector")
+            selector = from_label_selector(msgspec.convert({} if chosen is None else chosen, LabelSelector))
             policy = found if selector.matches(labels) else policy
         except (InvalidSelector, msgspec.ValidationError) as error:
             problems.append(Problem(f"{where}.selector", one_line(error)))

@@ -9,9 +9,9 @@ Source: spec utilisation 1; the keys of the table are those of Koordinator's ``c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -32,12 +32,15 @@ from strato.api.core import Node, Pod
 from strato.api.pods import effective_requests
 from strato.api.selectors import Selector, from_label_selector
 from strato.api.shapes import LabelSelector
-from strato.errors import InvalidInput, Problem, one_line
+from strato.errors import InvalidInput, Problem, called, nearest, one_line
 
 CONFIG_KEY: Final = "overcommit.yaml"
 LEAST_NORMALISATION: Final = 0.1
 _LONGEST: Final = 1 << 18
 """Characters of the configuration."""
+
+_Name = TypeVar("_Name")
+_Part = TypeVar("_Part")
 
 
 class CpuInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -69,9 +72,10 @@ class _Nodes(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     factor: float
 
 
-class _File(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class _File(msgspec.Struct, frozen=True):
     factor: float | None = None
-    nodes: list[_Nodes] = []
+    nodes: dict[int, _Nodes] = {}
+    """By their place in the list."""
     models: dict[str, _Model] = {}
 
 
@@ -96,10 +100,10 @@ def parse_policy(text: str) -> Policy:
     if len(text) > _LONGEST:
         raise InvalidInput(CONFIG_KEY, [Problem("", f"is longer than {_LONGEST} characters; split models by cluster")])
     try:
-        file = msgspec.convert(yamltext.load(text) or {}, _File)
-    except (yamltext.InvalidYaml, msgspec.ValidationError) as error:
+        document = yamltext.load(text)
+    except yamltext.InvalidYaml as error:
         raise InvalidInput(CONFIG_KEY, [Problem("", one_line(error))]) from error
-    problems: list[Problem] = []
+    file, problems = _read_file({} if document is None else document)
 
     def check(value: float | None, where: str, least: float = 1.0) -> None:
         if value is not None and not least <= value <= MAX_FACTOR:
@@ -107,7 +111,7 @@ def parse_policy(text: str) -> Policy:
 
     check(file.factor, "factor")
     selected = []
-    for index, rule in enumerate(file.nodes):
+    for index, rule in file.nodes.items():
         check(rule.factor, f"nodes[{index}].factor")
         try:
             selected.append((from_label_selector(rule.selector), rule.factor))
@@ -123,6 +127,35 @@ def parse_policy(text: str) -> Policy:
         nodes=tuple(selected),
         models={" ".join(model.split()): ratios for model, ratios in file.models.items()},
     )
+
+
+def _read_file(document: Any) -> tuple[_File, list[Problem]]:
+    """Return what of a document has the right shape, and a problem for each part that has not."""
+    problems: list[Problem] = []
+
+    def parts(kind: type[_Part], named: Iterable[tuple[_Name, str, Any]]) -> dict[_Name, _Part]:
+        """Read what has a name and a place; a part that is wrong is left out."""
+        found = {}
+        for name, where, value in named:
+            try:
+                found[name] = msgspec.convert(value, kind)
+            except msgspec.ValidationError as error:
+                text, _, place = one_line(error).partition(" - at `$")
+                problems.append(Problem(f"{where}{place.rstrip('`')}", text))
+        return found
+
+    if not isinstance(document, dict):
+        return _File(), [Problem("", f"must be a mapping, not {called(document)}")]
+    given = {key: value for key, value in document.items() if value is not None}
+    known = _File.__struct_fields__
+    problems += [Problem(str(key), f"no such key{nearest(str(key), known)}") for key in document if key not in known]
+    for key, kind, word in (("nodes", list, "list"), ("models", dict, "mapping")):
+        if key in given and not isinstance(given[key], kind):
+            problems.append(Problem(key, f"must be a {word}, not {called(given.pop(key))}"))
+    factor = parts(float, [("", "factor", given["factor"])] if "factor" in given else [])
+    nodes = parts(_Nodes, [(index, f"nodes[{index}]", rule) for index, rule in enumerate(given.get("nodes", ()))])
+    models = parts(_Model, [(str(name), f"models[{name!r}]", one) for name, one in given.get("models", {}).items()])
+    return _File(factor=factor.get(""), nodes=nodes, models=models), problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
