@@ -11,11 +11,11 @@ from random import Random
 from typing import Any
 
 from strato.agent.agent import Agent, AgentOptions
-from strato.agent.containers import ANNOTATION
 from strato.agent.events import Action, ActionKind
 from strato.agent.sampling.layouts import SandboxLayout
 from strato.api import catalog
 from strato.api.core import Event, Node
+from strato.api.suppression import SUPPRESSED_CONTAINERS
 from strato.metrics import Registry
 from strato.testing.harness import Harness
 
@@ -121,7 +121,7 @@ async def new_agent(harness: Harness, tmp_path: Path, options: AgentOptions) -> 
 
 
 def annotation(harness: Harness, name: str) -> dict[str, Any]:
-    text = (harness.pod(name).metadata.annotations or {}).get(ANNOTATION)
+    text = (harness.pod(name).metadata.annotations or {}).get(SUPPRESSED_CONTAINERS)
     return json.loads(text)["main"] if text else {}
 
 

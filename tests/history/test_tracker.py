@@ -105,6 +105,30 @@ def test_a_measurement_that_cannot_be_read_is_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("annotation", "counted"),
+    [
+        pytest.param("", True, id="none"),
+        pytest.param('{"c":{"id":"x"}}', False, id="this container"),
+        pytest.param('{"cc":{"id":"c"}}', True, id="another whose name holds this one's"),
+        pytest.param('{"c"', True, id="no JSON"),
+        pytest.param("[" * 60_000, True, id="deep"),
+        pytest.param('{"c":' + "[" * 60_000, True, id="deep below a container"),
+    ],
+)
+def test_what_a_suppressed_container_uses_does_not_count(annotation: str, counted: bool) -> None:
+    tracker = Tracker()
+    tracker.see_job(facts(), NOON)
+    one = pod("a")
+    marked = msgspec.structs.replace(one.metadata, annotations={"strato.io/suppressed": annotation})
+    one = msgspec.structs.replace(one, metadata=marked)
+    tracker.see_pod(one, is_gone=False, now=NOON)
+    tracker.sample([(one, metrics("2"))], 60.0, NOON + 600)
+    tracker.save_all(NOON + 700)
+    (replica,) = [row for row in tracker.take_rows() if isinstance(row, Replica)]
+    assert bool(replica.cpu_samples) is counted
+
+
+@pytest.mark.parametrize(
     ("usage", "want"),
     [
         pytest.param({"cpu": "1500m", "memory": "2Mi"}, (1.5, float(2 << 20)), id="both"),

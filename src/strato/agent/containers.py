@@ -11,16 +11,14 @@ import msgspec
 from strato.agent.events import Suppression, Workload
 from strato.api.core import Pod
 from strato.api.core.container import Container, ContainerStatus
+from strato.api.frameworks import FRAMEWORKS
 from strato.api.pods import qos_class
 from strato.api.quantity import InvalidQuantity, milli
+from strato.api.suppression import suppression_entries
 from strato.clock import format_time, parse_time
 
 WORKLOAD_LABEL: Final = "strato.io/workload"
-ANNOTATION: Final = "strato.io/suppressed"
-_MOST_BYTES: Final = 64 << 10
-_TRAINING_OWNERS: Final = frozenset(
-    ("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob", "JobSet")
-)
+_TRAINING_OWNERS: Final = frozenset({*(framework.kind.name for framework in FRAMEWORKS), "TrainJob", "JobSet"})
 _VOLCANO: Final = "batch.volcano.sh/"
 _SERVING_OWNERS: Final = frozenset(("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet"))
 _SERVICE_LABEL: Final = "app.kubernetes.io/name"
@@ -134,11 +132,8 @@ class _Entry(msgspec.Struct, frozen=True):
 
 def read_annotation(annotations: Mapping[str, str]) -> dict[str, Suppression]:
     """Return who was cut, by container; what is no such annotation says nothing."""
-    text = annotations.get(ANNOTATION, "")
-    if not text or len(text) > _MOST_BYTES:
-        return {}
+    entries = suppression_entries(annotations, _Entry)
     try:
-        entries = msgspec.json.decode(text, type=dict[str, _Entry])
         return {
             name: Suppression(
                 id=one.id,
@@ -150,7 +145,7 @@ def read_annotation(annotations: Mapping[str, str]) -> dict[str, Suppression]:
             )
             for name, one in entries.items()
         }
-    except (msgspec.DecodeError, ValueError):
+    except ValueError:
         return {}
 
 

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from strato.agent.containers import ANNOTATION, ContainerFacts, read_annotation, write_annotation
+from strato.agent.containers import ContainerFacts, read_annotation, write_annotation
 from strato.agent.events import QUOTA_CONFLICT, RESTORED, SUPPRESSED, Action, ActionKind, Suppression
 from strato.agent.sampling.groupfiles import Quota, read_quota, write_quota
 from strato.agent.sampling.layouts import Group, Layout
 from strato.api import catalog
 from strato.api.core import Pod
+from strato.api.suppression import SUPPRESSED_CONTAINERS
 from strato.client.cluster import Cluster, PatchType
 from strato.client.events import NORMAL, WARNING, EventRecorder
 from strato.errors import ApiError, one_line
@@ -74,10 +75,10 @@ class QuotaWriter:
         if uid not in self._annotations:
             return facts.suppression
         text = self._annotations[uid]
-        if (facts.pod.metadata.annotations or {}).get(ANNOTATION) == text:
+        if (facts.pod.metadata.annotations or {}).get(SUPPRESSED_CONTAINERS) == text:
             del self._annotations[uid]  # the informer has caught up
             return facts.suppression
-        found = read_annotation({ANNOTATION: text or ""}).get(facts.name)
+        found = read_annotation({SUPPRESSED_CONTAINERS: text or ""}).get(facts.name)
         return found if found is not None and found.id == facts.id else None
 
     def verify(self, containers: Iterable[ContainerFacts], quotas: Mapping[str, Quota]) -> list[Action]:
@@ -183,8 +184,8 @@ class QuotaWriter:
         return done
 
     def _entries(self, pod: Pod) -> dict[str, Suppression]:
-        text = self._annotations.get(pod.metadata.uid, (pod.metadata.annotations or {}).get(ANNOTATION))
-        return read_annotation({ANNOTATION: text or ""})
+        text = self._annotations.get(pod.metadata.uid, (pod.metadata.annotations or {}).get(SUPPRESSED_CONTAINERS))
+        return read_annotation({SUPPRESSED_CONTAINERS: text or ""})
 
     def _entry(
         self, facts: ContainerFacts, action: Action, known: Suppression | None, state: RoundState | None, at: float
@@ -208,7 +209,7 @@ class QuotaWriter:
 
     async def _annotate(self, pod: Pod, entries: Mapping[str, Suppression]) -> bool:
         text = write_annotation(entries)
-        body = {"metadata": {"uid": pod.metadata.uid, "annotations": {ANNOTATION: text}}}
+        body = {"metadata": {"uid": pod.metadata.uid, "annotations": {SUPPRESSED_CONTAINERS: text}}}
         try:
             await self._cluster.patch(catalog.POD, pod.metadata.name, pod.metadata.namespace, body)
         except ApiError as error:

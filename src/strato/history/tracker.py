@@ -15,6 +15,7 @@ from strato.advice.roles import START_SECONDS
 from strato.api.core import Container, Pod
 from strato.api.metrics import PodMetrics, amounts
 from strato.api.quantity import milli, value
+from strato.api.suppression import suppression_entries
 from strato.clock import parse_time
 from strato.history.jobs import JobFacts
 from strato.history.rows import ABORTED, FAILED, RUNNING, Replica, Run
@@ -22,8 +23,6 @@ from strato.history.statistics import is_ended
 
 ROLE_LABELS: Final = ("volcano.sh/task-spec", "training.kubeflow.org/replica-type")
 INDEX_LABELS: Final = ("volcano.sh/task-index", "training.kubeflow.org/replica-index")
-SUPPRESSED: Final = "strato.io/suppressed"
-"""Annotation of pods with containers whose limit is lowered for now: what they use says nothing of what they need."""
 _SAVED_SECONDS: Final = 1800.0
 """Live replicas are saved so often, beside at their first sample and when something happens to them."""
 _Place = tuple[str, str]
@@ -166,6 +165,8 @@ class Tracker:
     def sample(self, pods: Iterable[tuple[Pod, PodMetrics]], seconds: float, now: float) -> None:
         """Take what containers used in the last so many seconds."""
         for pod, metrics in pods:
+            # what such a container uses says nothing of what it needs
+            suppressed = suppression_entries(pod.metadata.annotations, msgspec.Raw)
             for measured in metrics.containers:
                 place = (pod.metadata.uid, measured.name)
                 one = self._replicas.get(place)
@@ -174,7 +175,7 @@ class Tracker:
                     continue
                 cores, used_bytes = used
                 samples = one.cpu_samples
-                if now - one.started >= START_SECONDS and measured.name not in pod.metadata.annotation(SUPPRESSED):
+                if now - one.started >= START_SECONDS and measured.name not in suppressed:
                     bucket = CPU.find(cores)
                     samples = {**samples, bucket: samples.get(bucket, 0) + 1}
                 is_first = not one.seen

@@ -1,0 +1,30 @@
+"""Which containers of a pod have a lowered CPU limit for now: the annotation that the node agent writes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+SUPPRESSED_CONTAINERS: Final = "strato.io/suppressed"
+"""On a pod: a JSON object with an entry per such container."""
+_MOST_CHARACTERS: Final = 64 << 10
+
+Entry = TypeVar("Entry")
+
+
+def suppression_entries(annotations: Mapping[str, str] | None, type_: type[Entry]) -> dict[str, Entry]:
+    """Return the entries of the annotation by container; what is no such annotation has none.
+
+    Args:
+        annotations: Of a pod, whose author may have written anything there.
+        type_: What is wanted of an entry.
+    """
+    text = (annotations or {}).get(SUPPRESSED_CONTAINERS, "")
+    if not text or len(text) > _MOST_CHARACTERS:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, type_])  # type: ignore[valid-type]  # a type made as it runs
+    except (msgspec.DecodeError, RecursionError):
+        return {}
