@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from strato.api.core.pod import PodStatus
 from strato.api.meta import Condition, ObjectMeta
 from strato.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from strato.api.quotas import counts_pod
+from strato.client.informer import Change, Informers
 from strato.controllers.kube.daemonsetplan import DaemonSetPlan, Rollout, fits
 from strato.controllers.kube.disruptions import desired_healthy
 from strato.controllers.kube.revisions import REVISION_LABEL, revision_hash
@@ -403,17 +405,29 @@ def test_a_surge_leaves_no_node_without_a_daemon_that_works() -> None:
         strategy = {"rollingUpdate": {"maxSurge": "50%", "maxUnavailable": 0}}
         await world.cluster.create(catalog.DAEMONSET, workload("DaemonSet", updateStrategy=strategy), "default")
         await world.settle(5)
+        live: dict[str, Pod] = {}
+        counts, bare = [], []
+
+        def note(change: Change[Pod]) -> None:
+            live.pop(change.key.name, None)
+            if change.new is not None:
+                live[change.key.name] = change.new
+            counts.append(len(live))
+            bare.append({"n1", "n2", "n3"} - {pod.spec.node_name for pod in live.values() if pod.is_ready})
+
+        informers = Informers(world.cluster, world.clock, Random(4))
+        pods = informers.informer(Pod)
+        pods.add_handler(note)
+        await informers.wait_synced()
+        counts.clear()
+        bare.clear()
         new = {"spec": {"template": template(image="new")}}
         await world.cluster.patch(catalog.DAEMONSET, "s", "default", new)
-        most, images = 0, {"i"}
-        for _ in range(400):
-            await world.settle(0.1)
-            pods = (await world.pods()).values()
-            assert {pod.spec.node_name for pod in pods if pod.is_ready} >= {"n1", "n2", "n3"}
-            most = max(most, len(pods))
-            images = {pod.spec.containers[0].image for pod in pods}
-        assert most <= 5  # how many of them a look finds together depends on the server's pace
-        assert (images, len(pods)) == ({"new"}, 3)
+        await world.settle(40)
+        await informers.stop()
+        assert 3 < max(counts) <= 5
+        assert not any(bare)
+        assert ({pod.spec.containers[0].image for pod in live.values()}, len(live)) == ({"new"}, 3)
         seen = await world.cluster.get(DaemonSet, "s", "default")
         assert (seen.status.number_ready, seen.status.updated_number_scheduled) == (3, 3)
 
