@@ -96,7 +96,7 @@ class TrainingController:
 
     async def run(self) -> None:
         """Work until cancelled; where Kubeflow's own operator runs this waits until it is gone."""
-        await wait_for_no_operator(self._cluster, self._clock, self.name)
+        await wait_for_no_operator(self._cluster, self._clock, self.name, self._framework.manager)
         await run_workers(self._queue, self.reconcile, _WORKERS, name=self.name)
 
     def _on_job(self, change: Change[Any]) -> None:

@@ -1,0 +1,82 @@
+"""Where Kubeflow's own operators run, our controllers of their kinds stand aside."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+
+from strato.api import catalog
+from strato.api.frameworks import FRAMEWORKS, MPI_OPERATOR, OPERATOR
+from strato.clock import VirtualClock, run_virtual
+from strato.controllers.training.foreign import LOOK_SECONDS, SELECTORS, wait_for_no_operator
+from strato.errors import ApiError, Forbidden, Unavailable
+from strato.testing.faults import Faults, FaultyCluster
+from tests.controllers.world import ADMIN, World
+
+TRAINING, MPI = {"control-plane": "kubeflow-training-operator"}, {"app": "mpi-operator"}
+
+
+def deployment(labels: dict[str, str], replicas: int = 1) -> dict[str, Any]:
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "o", "labels": labels}, "spec": spec}
+
+
+def test_every_kind_has_an_operator_to_stand_aside_for() -> None:
+    assert {framework.manager for framework in FRAMEWORKS} == SELECTORS.keys()
+
+
+@pytest.mark.parametrize(
+    ("found", "manager", "waits"),
+    [
+        pytest.param(None, OPERATOR, False, id="none"),
+        pytest.param(deployment(TRAINING), OPERATOR, True, id="the training operator"),
+        pytest.param(deployment(TRAINING, replicas=0), OPERATOR, False, id="scaled to nothing"),
+        pytest.param(deployment(TRAINING), MPI_OPERATOR, False, id="not that of MPIJobs of v2beta1"),
+        pytest.param(deployment(MPI), MPI_OPERATOR, True, id="the MPI operator"),
+        pytest.param(deployment(MPI), OPERATOR, False, id="which runs no other kind"),
+        pytest.param(deployment({"app": "other"}), OPERATOR, False, id="somebody else's"),
+    ],
+)
+def test_a_controller_begins_when_its_operator_does_not_run(found: Any, manager: str, waits: bool) -> None:
+    async def story(clock: VirtualClock) -> None:
+        cluster = World(clock).cluster
+        if found is not None:
+            await cluster.create(catalog.DEPLOYMENT, found, "default")
+        waiting = asyncio.ensure_future(wait_for_no_operator(cluster, clock, "ours", manager))
+        await clock.sleep(3 * LOOK_SECONDS)
+        assert waiting.done() is not waits
+        if waits:
+            await cluster.patch(catalog.DEPLOYMENT, "o", "default", {"spec": {"replicas": 0}})
+            await clock.sleep(2 * LOOK_SECONDS)
+        assert waiting.done()
+        await waiting
+
+    clock = VirtualClock()
+    run_virtual(clock, story(clock))
+
+
+@pytest.mark.parametrize(
+    ("error", "begins"),
+    [
+        pytest.param(Unavailable("not now"), False, id="unavailable: asked again"),
+        pytest.param(Forbidden("no"), True, id="forbidden: on one's own account"),
+    ],
+)
+def test_a_controller_that_cannot_ask_does_not_begin_unless_it_never_may(error: ApiError, begins: bool) -> None:
+    async def story(clock: VirtualClock) -> None:
+        cluster = FaultyCluster(World(clock).server, ADMIN, clock, Random(1), faults=Faults())
+        cluster.rules.append(lambda _: error)
+        waiting = asyncio.ensure_future(wait_for_no_operator(cluster, clock, "ours", OPERATOR))
+        await clock.sleep(100)
+        assert waiting.done() is begins
+        cluster.rules.clear()
+        await clock.sleep(2 * LOOK_SECONDS)
+        assert waiting.done()
+        await waiting
+
+    clock = VirtualClock()
+    run_virtual(clock, story(clock))
