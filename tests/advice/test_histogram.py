@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strato.advice.histogram import CPU, MEMORY, Checkpoint, Histogram, InvalidCheckpoint
@@ -48,14 +48,17 @@ def test_equal_ages_change_no_percentile(samples: list[tuple[float, float, float
 
 
 @given(SAMPLES, SAMPLES)
+@example([(1.0, 1.0, 1.7e9)], [(0.0, 1.0, 1701172800.0)])
 def test_merging_is_adding_all_samples(
     one: list[tuple[float, float, float]], two: list[tuple[float, float, float]]
 ) -> None:
     merged, both = filled(one), filled([*one, *two])
     merged.merge(filled(two))
+    # which buckets weigh too little to count depends on the instant that weights refer to, and theirs may differ
+    slack = len(one + two) * CPU.epsilon / sum(merged.buckets().values()) + 1e-9
     for share in (0.1, 0.5, 0.9, 1.0):
-        near = {both.percentile(share - 1e-9), both.percentile(share + 1e-9), both.percentile(share)}
-        assert merged.percentile(share) in near
+        low, high = both.percentile(max(share - slack, 0.0)), both.percentile(min(share + slack, 1.0))
+        assert low <= merged.percentile(share) <= high
 
 
 @given(SAMPLES)
