@@ -203,3 +203,25 @@ def test_running_pods_are_resized_where_the_mode_says_so(mode: str, recommender:
         assert [request != "2" for request in requests] == [is_resized] * 2
 
     run_in_virtual_time(story, nodes="2x8cpu,16Gi")
+
+
+def test_new_pods_of_a_workload_get_what_is_recommended() -> None:
+    """Also those whose specs were stored before, by the thousand, when nothing was recommended."""
+
+    async def story(h: Harness) -> None:
+        for name in ("before", "train"):
+            made = _job("0.5")
+            made["metadata"]["name"] = name
+            await h.apply(made)
+        await h.clock.sleep(10)
+        await h.cluster.create(catalog.VERTICALPODAUTOSCALER, vpa("Initial"), "default")
+        await h.clock.sleep(1500)
+        running = {one.metadata.name: one.spec.containers[0].resources.requests["cpu"] for one in h.pods()}
+        assert set(running.values()) == {"2"}
+        for name in ("before-worker-1", "train-worker-1"):
+            await h.cluster.delete(catalog.POD, name, "default")
+        await h.clock.sleep(60)
+        found = {one.metadata.name: one.spec.containers[0].resources.requests["cpu"] for one in h.pods()}
+        assert found == {**running, "train-worker-1": "1168m"}
+
+    run_in_virtual_time(story, nodes="4x8cpu,16Gi")

@@ -19,6 +19,7 @@ from strato.admission import (
     pods,
     podsecurity,
     queues,
+    recommendations,
     trainingjobs,
     unenforced,
 )
@@ -101,6 +102,10 @@ _DEPENDENCIES: Mapping[object, Dependencies] = {
     kube.PodDefaults: Dependencies(
         (catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS, catalog.RUNTIMECLASS)
     ),
+    limitranges.check_pod: Dependencies((catalog.LIMITRANGE,)),
+    recommendations.recommend: Dependencies(
+        annotations=recommendations.ANNOTATIONS, absent=(catalog.VERTICALPODAUTOSCALER,)
+    ),
     pods.queue_gate: Dependencies(fits=(pods.needs_no_gate,), annotations=frozenset((pods.GATE,))),
     pods.PodValidation: Dependencies(fits=(pods.budget_fits,), annotations=pods.BUDGETS),
     podsecurity.validate_pod: Dependencies((catalog.NAMESPACE,), (podsecurity.has_no_profile_annotations,)),
@@ -172,6 +177,7 @@ class Chain:
             tuple(fits for one in all_of_them for fits in one.fits),
             tuple(fits for one in all_of_them for fits in one.by_name),
             frozenset(annotation for one in all_of_them for annotation in one.annotations),
+            tuple(absent for one in all_of_them for absent in one.absent),
         )
 
     def admit(self, request: AdmissionRequest, reader: AdmissionReader) -> Json:
@@ -206,6 +212,7 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
     if options.built_in_plugins:
         pod_defaults = kube.PodDefaults(mount_tokens=options.mount_service_account_tokens)
         add(mutations, catalog.POD, (create,), pod_defaults)
+        add(mutations, catalog.POD, (create,), recommendations.recommend)
         add(mutations, catalog.POD, (update,), kube.keep_tolerations)
         add(mutations, catalog.PRIORITYCLASS, (create, update), kube.one_default_priority_class)
         add(mutations, catalog.PERSISTENTVOLUMECLAIM, (create,), kube.default_storage_class)
@@ -215,7 +222,7 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
         add(validations, catalog.PERSISTENTVOLUMECLAIM, (create, update), limitranges.limit_claim)
         add(validations, catalog.NAMESPACE, (create, update), podsecurity.validate_namespace)
         add(mutations, catalog.POD, (resize,), limitranges.default_pod)
-        add(validations, catalog.POD, (resize,), limitranges.check_pod)
+        add(validations, catalog.POD, (create, resize), limitranges.check_pod)
         add(validations, catalog.POD, (resize,), podresize.check_capacity)
         add(validations, catalog.POD, (create, update, debug), podsecurity.validate_pod)
         for workload in _WORKLOADS:

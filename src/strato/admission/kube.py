@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strato.admission import runtimeclasses
-from strato.admission.limitranges import limit_pod
+from strato.admission.limitranges import default_pod
 from strato.admission.request import AdmissionReader, AdmissionRequest, Json
 from strato.api import catalog
 from strato.api.claims import CLAIM_PROTECTION, VOLUME_PROTECTION, size_of
@@ -40,7 +40,7 @@ class PodDefaults:
         pod = request.object
         assert pod is not None
         spec = pod["spec"]
-        limit_pod(request, reader)
+        default_pod(request, reader)
         self._service_account(request, spec, reader)
         _default_tolerations(spec)
         _set_priority(request, spec, reader)

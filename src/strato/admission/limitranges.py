@@ -17,16 +17,6 @@ from strato.api.status import forbidden
 Amounts = dict[str, Quantity]
 
 
-def limit_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Default the resources of a new pod's containers in place, and hold the pod against the namespace's bounds.
-
-    Raises:
-        Forbidden: It goes over one; all problems at once.
-    """
-    default_pod(request, reader)
-    check_pod(request, reader)
-
-
 def default_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Default the resources of a pod's containers, in place."""
     for item in _items(request, reader):

@@ -49,7 +49,7 @@ class Dependencies:
     """What decides how a new object is filled in and admitted, besides its spec and status.
 
     Two objects of one kind and namespace with the same spec and status are filled in and admitted with the same result
-    while nothing is written of the kinds in ``reads``, and all of ``fits`` hold.
+    while nothing is written of the kinds in ``reads``, all of ``fits`` hold, and there is nothing of ``absent``.
     """
 
     reads: tuple[Kind, ...] = ()
@@ -61,6 +61,8 @@ class Dependencies:
     annotations: frozenset[str] = frozenset()
     """The annotations that ``fits`` look at; of the metadata they look at nothing else but the name. What is filled
     into an object that has one of them says nothing about others."""
+    absent: tuple[Kind, ...] = ()
+    """Kinds whose objects choose by metadata which new objects they are about."""
 
 
 class AdmissionReader(Protocol):

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from strato.advice.estimators import RESOURCES, Amounts, Estimate, to_resources, whole_cores
 from strato.api.core import Pod, ResourceRequirements
-from strato.api.quantity import NANO, Format, InvalidQuantity, Quantity, milli, parse, value
+from strato.api.quantity import InvalidQuantity, milli, parse, value
+from strato.api.recommended import follow
 from strato.api.verticalautoscaling import (
     INTEGER_CPU,
     ContainerPolicy,
@@ -69,7 +70,7 @@ def status_of(autoscaler: VerticalPodAutoscaler, recommended: list[Json], *, has
         conditions["NoPodsMatched"] = (True, "NoPodsMatched", "No pods match this VPA object")
     mode = autoscaler.spec.update_policy.update_mode
     if mode not in (*IN_PLACE, *_ONLY_SAYS):
-        text = f"updateMode {mode}: running pods are not evicted; choose InPlace, or Off and apply by hand"
+        text = f"updateMode {mode}: only new pods are changed, none is evicted; InPlace resizes running ones"
         conditions["ConfigUnsupported"] = (True, "UpdateMode", text)
     before = {one.type: one for one in autoscaler.status.conditions}
     body: Json = {"observedGeneration": autoscaler.metadata.generation, "conditions": []}
@@ -97,7 +98,9 @@ def resize_of(pod: Pod, autoscaler: VerticalPodAutoscaler, wanted: Iterable[Cont
         if resources is None or not any(_is_outside(resources, one, name) for name in one.target):
             continue
         policy = autoscaler.spec.resource_policy.of(one.container_name)
-        containers.append({"name": one.container_name, "resources": _resized(resources, one.target, policy)})
+        done = follow(resources, one.target, policy)
+        changed = {"requests": done.requests, **({"limits": done.limits} if done.limits else {})}
+        containers.append({"name": one.container_name, "resources": changed})
     return {"spec": {"containers": containers}} if containers else None
 
 
@@ -105,19 +108,3 @@ def _is_outside(resources: ResourceRequirements, one: ContainerRecommendation, n
     request = parse(resources.requests.get(name, 0))
     lower, upper = (parse(bounds.get(name, one.target[name])) for bounds in (one.lower_bound, one.upper_bound))
     return request < lower or upper < request
-
-
-def _resized(resources: ResourceRequirements, target: Mapping[str, str], policy: ContainerPolicy) -> Json:
-    limits = {}
-    for name, amount in target.items():
-        limit, request = resources.limits.get(name), resources.requests.get(name)
-        if limit is None:
-            continue
-        scaled = parse(limit)
-        if policy.controlled_values != "RequestsOnly" and request and (before := parse(request).nanos):
-            nanos = scaled.nanos * parse(amount).nanos // before
-            unit = NANO if name == "memory" else NANO // 1000
-            form = Format.BINARY_SI if name == "memory" else Format.DECIMAL_SI
-            scaled = Quantity(-(-nanos // unit) * unit, form)
-        limits[name] = str(max(scaled, parse(amount)))
-    return {"requests": dict(target), **({"limits": limits} if limits else {})}

@@ -57,6 +57,8 @@ class Inputs:
     served: Served
     admission: Dependencies
     reads: tuple[Bucket, ...]
+    absent: tuple[Bucket, ...]
+    """Those of ``reads`` in which nothing may be."""
     api_version: bytes
     name: bytes
     head: bytes
@@ -186,6 +188,8 @@ class CreateCache:
         inputs, key = miss.inputs, miss.key
         if key not in self._accepted and not self._is_second(key):
             return
+        if any(bucket.objects or bucket.pending for bucket in inputs.absent):
+            return
         parts = split(stored)
         if parts is None or not parts.start.startswith(inputs.head):
             return
@@ -290,7 +294,8 @@ def _inputs_of(state: State, served: Served) -> Inputs | None:
     return Inputs(
         served,
         admission,
-        tuple(state.store.bucket(read.resource) for read in admission.reads),
+        tuple(state.store.bucket(read.resource) for read in (*admission.reads, *admission.absent)),
+        tuple(state.store.bucket(one.resource) for one in admission.absent),
         version,
         name,
         head,
