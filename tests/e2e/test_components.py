@@ -6,11 +6,14 @@ import json
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from strato.history.store import HistoryStore
 from tests.cli.test_install import installed
 from tests.e2e.test_jobs import bound, pods_of, submit, vcjob
 from tests.e2e.worlds import KubeWorld, World, eventually
@@ -232,3 +235,28 @@ def test_pod_monitors_are_installed_where_their_kind_is_known(world: World) -> N
         assert len(kept) == 3
     finally:
         world.kubectl("delete", "crd", "podmonitors.monitoring.coreos.com")
+
+
+def test_runs_are_recorded_over_a_crash(kube: KubeWorld, namespace: str, tmp_path: Path) -> None:
+    """One leader records a run and is killed in the next; another goes on in the same file."""
+    file = str(tmp_path / "runs.db")
+    kube.stop_part("controllers")
+    kube.start_part("controllers", *QUICK, "--history-file", file)
+    leads(kube, "controllers", "vc-controller-manager")
+
+    def recorded() -> dict[str, str]:
+        if not Path(file).exists():
+            return {}
+        with closing(HistoryStore(Path(file), read_only=True)) as store:
+            return {run.job: run.phase for run in store.runs() if run.namespace == namespace}
+
+    submit(kube, namespace, vcjob("first", replicas=2, seconds=1))
+    eventually(lambda: recorded().get("first") == "Completed", what="the first run is recorded")
+    submit(kube, namespace, vcjob("second", replicas=2, seconds=20))
+    eventually(lambda: "second" in recorded(), what="the second one begins")
+    kube.kill_part("controllers")
+    kube.start_part("controllers", *QUICK, "--history-file", file)
+    eventually(lambda: recorded() == {"first": "Completed", "second": "Completed"}, what="it is recorded to its end")
+    (report,) = json.loads(kube.strato("report", "--store", file, "--tz", "UTC", "-o", "json"))["items"]
+    assert report["runs"] == 2
+    assert report["meanRunSeconds"] > 0

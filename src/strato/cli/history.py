@@ -44,12 +44,17 @@ def history_member(
     from strato.history.store import HistoryError
 
     async def record(recorder: Recorder, store: HistoryStore) -> None:
-        with closing(store):
-            await recorder.run()
+        try:
+            with closing(store):
+                await recorder.run()
+        except HistoryError as error:
+            await wait(error)
 
     async def wait(error: HistoryError) -> None:
         _log.warning("runs of jobs are not recorded: error=%s", error)
-        await asyncio.Event().wait()
+        task = asyncio.current_task()
+        if task is not None and not task.cancelling():
+            await asyncio.Event().wait()
 
     try:
         store = HistoryStore(path)

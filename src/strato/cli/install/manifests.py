@@ -171,8 +171,12 @@ def _controllers(values: Values) -> list[Resource]:
         f"--enable-metrics={_flag(values('custom.controller_metrics_enable'))}",
         f"--smtp-server={values('custom.controller_smtp_server')}",
         f"--mail-from={values('custom.controller_mail_from')}",
+        f"--history-file={values('custom.controller_history_file')}",
     ]
     deployment = _deployment(values, "controllers", "controllers", options)
+    pod = deployment["spec"]["template"]["spec"]
+    pod["containers"][0]["volumeMounts"].append({"name": "history", "mountPath": "/history"})
+    pod["volumes"].append(values.merged({"name": "history"}, "custom.controller_history_volume"))
     when = ("custom.controller_enable",)
     config = _configmap(
         values, _CONTROLLER_CONFIG, {"volcano-controller.conf": values("custom.controller_config_override")}

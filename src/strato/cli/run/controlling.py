@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import click
 
 from strato.cli.goflags import switch
+from strato.cli.history import history_member
 from strato.cli.mailing import MailOptions, mail_options
 from strato.cli.optiongroups import option_group
-from strato.cli.run.common import DURATION, Common, Member
+from strato.cli.run.common import DURATION, Common, Member, Work
 from strato.cli.run.ignoredflags import CONTROLLERS, foreign_options
 from strato.cli.training import TrainingOptions, training_options
 from strato.client.cluster import Cluster
@@ -41,6 +45,8 @@ class ControllerFlags:
     sharding_configmap: str
     sharding_configmap_namespace: str
     """Empty is the namespace of the leases."""
+    history_file: str
+    """Where runs of jobs and what they use are recorded; empty is nowhere."""
     mail: MailOptions
     training: TrainingOptions
 
@@ -69,6 +75,8 @@ _OPTIONS = (
            help="Changes of nodes start such a pass too."),
     click.option("--sharding-configmap", default="volcano-sharding-configmap", show_default=True,
                  help="Configuration of the sharding controller."),
+    click.option("--history-file", default="", metavar="FILE",
+                 help="Record runs of jobs and what they use, for 'strato advise' and 'strato report'."),
     click.option("--sharding-configmap-namespace", default="", help="Its namespace; that of the leases without."),
 )  # fmt: skip
 _GROUP = option_group(
@@ -118,4 +126,19 @@ def controllers_member(
     manager = ControllerManager(
         cluster, informers, clock, random, enabled=choose_controllers(flags.chosen), metrics=metrics, settings=settings
     )
-    return Member(name="controllers", work=manager.run, lease=_LEASE)
+    work: Work = manager.run
+    if flags.history_file:
+        record = partial(history_member, Path(flags.history_file), cluster, informers, clock, metrics)
+        work = partial(_recorded, manager.run, record)
+    return Member(name="controllers", work=work, lease=_LEASE)
+
+
+async def _recorded(work: Work, record: Callable[[], Work]) -> None:
+    """Work, and record what happens: by the one that leads, as the file takes one writer."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_task(work()))
+        group.create_task(_task(record()()))
+
+
+async def _task(work: Awaitable[None]) -> None:
+    await work
