@@ -62,6 +62,7 @@ class VerticalAutoscalerController:
         """Also by the pod's uid."""
         self._ooms: set[tuple[str, str, int]] = set()
         self._options = Aggregation()
+        self._is_unmeasured = False
         self._saved_at = context.clock.monotonic()
 
     async def run(self) -> None:
@@ -69,7 +70,7 @@ class VerticalAutoscalerController:
         await self._load()
         while True:
             await self._clock.sleep(PERIOD_SECONDS)
-            with suppress(ApiError):  # said where it matters: no metrics, no recommendation; tried again
+            with suppress(ApiError):  # checkpoints are written again
                 await self._round()
 
     def _ours(self) -> list[VerticalPodAutoscaler]:
@@ -99,7 +100,7 @@ class VerticalAutoscalerController:
         if not ours:
             self._forget(set(), set(), self._clock.now())
             return
-        measured = {one.key: one for one in (await self._cluster.list(PodMetrics)).items}
+        measured = await self._measured()
         now = self._clock.now()
         by_target = PodsByTarget(self._manager)
         every = self._pods.list()
@@ -122,6 +123,18 @@ class VerticalAutoscalerController:
         if self._clock.monotonic() - self._saved_at >= _SAVE_SECONDS:
             self._saved_at = self._clock.monotonic()
             await self._save(ours, now)
+
+    async def _measured(self) -> dict[Key, PodMetrics]:
+        """Return what pods use; nothing where nobody measures it, and what was recommended before holds."""
+        try:
+            found = {one.key: one for one in (await self._cluster.list(PodMetrics)).items}
+        except ApiError as error:
+            if not self._is_unmeasured:
+                _log.warning("what pods use is not known, nothing new is recommended: metrics.k8s.io error=%s", error)
+            self._is_unmeasured = True
+            return {}
+        self._is_unmeasured = False
+        return found
 
     def _manager(self, key: Key) -> OwnerReference | None:
         owner = self._sets.get(key)

@@ -1,0 +1,105 @@
+"""Vertical autoscalers with kubectl, for new pods and for running ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.worlds import World, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+Json = dict[str, Any]
+TARGET = {"cpu": "300m"}
+
+
+def deployment(namespace: str) -> Json:
+    container = {"name": "main", "image": "busybox", "command": ["sleep", "3600"]}
+    container["resources"] = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}  # type: ignore[assignment]
+    labels = {"app": "web"}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0, "schedulerName": "volcano"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": namespace},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def vpa(namespace: str, target: Json, mode: str, recommender: str) -> Json:
+    """Return an autoscaler whose policy leaves one recommendation alone, whoever makes it."""
+    policy = {"containerName": "*", "controlledResources": ["cpu"], "minAllowed": TARGET, "maxAllowed": TARGET}
+    return {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": namespace},
+        "spec": {
+            "targetRef": target,
+            "updatePolicy": {"updateMode": mode},
+            "resourcePolicy": {"containerPolicies": [policy]},
+            "recommenders": [{"name": recommender}],
+        },
+    }
+
+
+def recommended(world: World, namespace: str, container: str) -> None:
+    """Write a recommendation as some recommender would."""
+    advice = {"containerName": container, "target": TARGET, "lowerBound": TARGET, "upperBound": TARGET}
+    patch = {"status": {"recommendation": {"containerRecommendations": [advice]}}}
+    where = ("-n", namespace, "--subresource=status", "--type=merge", "-p", json.dumps(patch))
+    world.kubectl("patch", "vpa", "web", *where)
+
+
+def pods(world: World, namespace: str) -> list[Json]:
+    return [one for one in world.items("pods", "-n", namespace) if one["status"].get("phase") == "Running"]
+
+
+def resources(pod: Json) -> Json:
+    found: Json = pod["spec"]["containers"][0]["resources"]
+    return found
+
+
+WEB = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+FOLLOWED = {"requests": {"cpu": "300m"}, "limits": {"cpu": "600m"}}
+
+
+@pytest.mark.embedded
+def test_new_pods_get_what_is_recommended(world: World, namespace: str) -> None:
+    world.apply(deployment(namespace))
+    eventually(lambda: pods(world, namespace), what="the first pod runs")
+    world.apply(vpa(namespace, WEB, "Initial", "somebody"))
+    recommended(world, namespace, "main")
+    (first,) = pods(world, namespace)
+    assert resources(first)["requests"]["cpu"] == "100m"
+    world.kubectl("delete", "pod", first["metadata"]["name"], "-n", namespace)
+
+    def second() -> list[Json]:
+        return [one for one in pods(world, namespace) if one["metadata"]["uid"] != first["metadata"]["uid"]]
+
+    (new,) = eventually(second, what="another pod runs")
+    assert resources(new) == FOLLOWED
+    assert new["metadata"]["annotations"]["vpaUpdates"] == (
+        "Pod resources updated by web: container 0: cpu request, cpu limit"
+    )
+
+
+@pytest.mark.own_nodes
+def test_running_pods_are_resized_as_recommended(world: World, namespace: str) -> None:
+    """Also where nobody measures use: what is recommended holds."""
+    world.apply(deployment(namespace))
+    eventually(lambda: pods(world, namespace), what="the pod runs")
+    (before,) = pods(world, namespace)
+    world.apply(vpa(namespace, WEB, "InPlace", "strato"))
+    recommended(world, namespace, "main")
+    eventually(
+        lambda: [resources(one) for one in pods(world, namespace)] == [FOLLOWED], timeout=240, what="it is resized"
+    )
+    (after,) = pods(world, namespace)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["containerStatuses"][0].get("restartCount", 0) == 0
+    eventually(lambda: "ResizedInPlace" in world.kubectl("get", "events", "-n", namespace), what="an event says so")
