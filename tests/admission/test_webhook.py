@@ -421,6 +421,40 @@ async def test_a_queue_made_a_moment_ago_is_known(
         assert (status, json.loads(body)["response"]["allowed"]) == (200, True)
 
 
+async def test_a_new_pod_gets_what_its_autoscaler_recommends(reader: AdmissionReader) -> None:
+    """Every read is made for the question; what is not there leaves the pod as it is."""
+    path = "/pods/recommended/mutate"
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u", "controller": True}
+    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    pod = {"metadata": {"name": "p", "ownerReferences": [owner]}, "spec": {"containers": [container]}}
+    pod = {"apiVersion": "v1", "kind": "Pod", **pod}
+    policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "3"}}]}
+    autoscaler = {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "v", "namespace": "default"},
+        "spec": {"targetRef": {"kind": "ReplicaSet", "name": "web-1"}, "resourcePolicy": policy},
+    }
+    advice = {"containerRecommendations": [{"containerName": "main", "target": {"cpu": "4"}}]}
+    async with reader.serving(hooks=Hooks(services=(SERVICES[path],))) as webhook:
+        tls = await reader.trust()
+
+        async def patch() -> Any:
+            status, body = await post(webhook.port, path, question(path, pod), tls)
+            response = json.loads(body)["response"]
+            assert (status, response["allowed"]) == (200, True)
+            return json.loads(base64.b64decode(response["patch"])) if "patch" in response else None
+
+        assert await patch() is None
+        await reader.cluster.create(catalog.VERTICALPODAUTOSCALER, autoscaler, "default")
+        assert "vpaUpdates" not in json.dumps(await patch())
+        status = {"status": {"recommendation": advice}}
+        await reader.cluster.patch(catalog.VERTICALPODAUTOSCALER, "v", "default", status, subresource="status")
+        text = json.dumps(await patch())
+        assert '{"cpu": "3"}' in text or '"value": "3"' in text
+        assert "container 0: cpu capped to maxAllowed, cpu request" in text
+
+
 @pytest.mark.parametrize(
     ("path", "body", "kind", "status"),
     [

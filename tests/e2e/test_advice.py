@@ -1,13 +1,14 @@
-"""Vertical autoscalers with kubectl, for new pods and for running ones."""
+"""Vertical autoscalers with kubectl, and advice out of what a training job really used."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.e2e.worlds import World, eventually
+from tests.e2e.worlds import EmbeddedWorld, World, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 Json = dict[str, Any]
@@ -68,7 +69,6 @@ WEB = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 FOLLOWED = {"requests": {"cpu": "300m"}, "limits": {"cpu": "600m"}}
 
 
-@pytest.mark.embedded
 def test_new_pods_get_what_is_recommended(world: World, namespace: str) -> None:
     world.apply(deployment(namespace))
     eventually(lambda: pods(world, namespace), what="the first pod runs")
@@ -103,3 +103,53 @@ def test_running_pods_are_resized_as_recommended(world: World, namespace: str) -
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["status"]["containerStatuses"][0].get("restartCount", 0) == 0
     eventually(lambda: "ResizedInPlace" in world.kubectl("get", "events", "-n", namespace), what="an event says so")
+
+
+def tfjob() -> Json:
+    def role(script: str, cpu: str) -> Json:
+        container: Json = {"name": "tensorflow", "image": "strato/host", "command": ["sh", "-c", script]}
+        container["resources"] = {"requests": {"cpu": cpu, "memory": "64Mi"}}
+        return {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+
+    roles = {"Chief": role("timeout 200 sh -c 'while :; do :; done'; true", "700m"), "PS": role("sleep 1000", "700m")}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": "ctr-20260801", "namespace": "default"},
+        "spec": {"runPolicy": {"schedulingPolicy": {"queue": "rec"}}, "tfReplicaSpecs": roles},
+    }
+
+
+@pytest.mark.embedded
+def test_advice_follows_from_what_a_training_job_used(laptop: Callable[..., EmbeddedWorld]) -> None:
+    """One role computes and one sleeps, both asking for the same."""
+    world = laptop("--cpus", "2", "--memory", "2Gi", "--pod-network", "host")
+    assert "no use of training jobs is recorded yet" in world.own("advise")
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "rec"}, "spec": {}}
+    world.apply(queue)
+    world.apply(tfjob())
+
+    def advice(*options: str) -> dict[str, Json]:
+        found = json.loads(world.own("advise", *options, "-o", "json"))["items"]
+        return {one["role"]: one for one in found}
+
+    eventually(lambda: advice("-q", "rec").keys() >= {"chief", "ps"}, timeout=400, what="use is recorded", every=2)
+
+    def report() -> Json:
+        (found,) = json.loads(world.own("report", "--by", "queue", "-o", "json"))["items"]
+        return dict(found)
+
+    eventually(lambda: report()["meanRunSeconds"], timeout=400, what="the run has ended", every=2)
+    found = advice("--queue", "rec", "ctr")
+    chief, ps = found["chief"], found["ps"]
+    assert chief["cpuUseCores"]["p90"] > ps["cpuUseCores"]["p90"]
+    assert ps["target"]["cpu"] == "100m"
+    assert ps["savedCoreHoursPerRun"] > 0
+    assert chief["lowConfidence"]
+    assert chief["queue"] == "rec"
+    assert not advice("-q", "default")
+    table = world.own("advise")
+    assert "CPU ADVICE" in table
+    assert "low confidence" in table
+    assert (report()["queue"], report()["runs"]) == ("rec", 1)
+    assert report()["meanRunSeconds"] > 100

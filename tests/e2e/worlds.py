@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from strato.admission.webhook import SERVICES
 from strato.pki import Authority
 
 T = TypeVar("T")
@@ -434,13 +435,16 @@ class KubeWorld(PartsWorld):
 
     def start_webhook(self) -> None:
         """Start the webhook, and wait until the API server asks it; it notices new configurations a little later."""
-        manifests = list(yaml.safe_load_all(self.strato("install", "--dry-run", "--only", "admission")))
+        every = ",".join(SERVICES)
+        chosen = ("--set", f"custom.enabled_admissions={every}")
+        manifests = list(yaml.safe_load_all(self.strato("install", "--dry-run", "--only", "admission", *chosen)))
         hooks = [body for body in manifests if body["kind"].endswith("WebhookConfiguration")]
         if self.get("validatingwebhookconfiguration", "volcano-admission-service-jobs-validate") is None:
             self.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": hooks}))
         self.webhook_port = self.webhook_port or free_port()
         address = f"https://127.0.0.1:{self.webhook_port}"
-        self.start_part("webhook", "--webhook-url", address, "--port", str(self.webhook_port))
+        where = ("--webhook-url", address, "--port", str(self.webhook_port))
+        self.start_part("webhook", *where, "--enabled-admission", every)
         unnamed = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "unasked"}}
         unnamed["spec"] = {"weight": 1, "parent": "nobody"}
 

@@ -44,7 +44,7 @@ ALL_WEBHOOKS = (
     "/nodes/validate",
     *trainingjobs.SERVICES,
 )
-"""Paths of the services, as ``--enabled-admission`` names them."""
+"""Paths of the services that are on unless ``--enabled-admission`` says otherwise."""
 
 
 _COVERS = {
@@ -212,7 +212,6 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
     if options.built_in_plugins:
         pod_defaults = kube.PodDefaults(mount_tokens=options.mount_service_account_tokens)
         add(mutations, catalog.POD, (create,), pod_defaults)
-        add(mutations, catalog.POD, (create,), recommendations.recommend)
         add(mutations, catalog.POD, (update,), kube.keep_tolerations)
         add(mutations, catalog.PRIORITYCLASS, (create, update), kube.one_default_priority_class)
         add(mutations, catalog.PERSISTENTVOLUMECLAIM, (create,), kube.default_storage_class)
@@ -230,6 +229,8 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
         for kind in (*unenforced.KINDS, *unenforced.FIELDS):
             add(validations, kind, (create,) if kind is catalog.POD else (create, update), unenforced.warn)
     on = options.enabled
+    if options.built_in_plugins or recommendations.PATH in on:
+        add(mutations, catalog.POD, (create,), recommendations.recommend)
     if "/jobs/mutate" in on:
         add(mutations, catalog.VCJOB, (create, update), jobs.JobDefaults(options.scheduler_names))
     if "/jobs/validate" in on:

@@ -18,6 +18,8 @@ from strato.api.meta import Key, ObjectMeta, OwnerReference
 from strato.api.recommended import follow, is_target, managers, nanos_of, scale
 from strato.api.verticalautoscaling import VerticalPodAutoscaler
 
+PATH: Final = "/pods/recommended/mutate"
+"""Of the service that does this on a cluster; another autoscaler's may be there, so it is off unless named."""
 UPDATES: Final = "vpaUpdates"
 OBSERVED: Final = "vpaObservedContainers"
 ANNOTATIONS: Final = frozenset((UPDATES, OBSERVED))

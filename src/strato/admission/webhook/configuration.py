@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from strato.admission.pods import GATE, MAX_UNAVAILABLE, MIN_AVAILABLE
 from strato.admission.queues import HIERARCHY, WEIGHTS
+from strato.admission.recommendations import PATH as RECOMMENDED
 from strato.admission.request import Operation
 from strato.admission.webhook.services import SERVICES, Service
 from strato.api import catalog
@@ -120,6 +121,8 @@ def _conditions(service: Service, hooks: Hooks) -> dict[str, str]:
         }
     if service.path == "/pods/mutate":
         return {} if hooks.resource_groups else {"asks-for-the-gate": f'{_annotation("object", GATE)} == "true"'}
+    if service.path == RECOMMENDED:
+        return {"is-managed": "has(object.metadata.ownerReferences)"}
     if service.path == "/podgroups/mutate":  # a namespace says only where groups go that name no queue of their own
         unnamed = "!has(object.spec) || !has(object.spec.queue)"
         return {"names-no-queue-of-its-own": f'{unnamed} || object.spec.queue == "default"'}

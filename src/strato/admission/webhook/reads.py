@@ -1,4 +1,4 @@
-"""What the chain may look at behind a webhook: queues and namespaces, fetched before it is asked.
+"""What the chain may look at behind a webhook: queues, namespaces, autoscalers, fetched before it is asked.
 
 The chain is synchronous; the reads of its rules are few and known, so they are made beforehand. A refusal is only
 ever given on a list that was read after the question came: a queue and its first job may arrive together. What is
@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
+import msgspec
+
+from strato.admission.recommendations import PATH as RECOMMENDED
 from strato.admission.request import Json
 from strato.admission.webhook.review import ReviewRequest
 from strato.admission.webhook.services import Service
 from strato.api import catalog
 from strato.api.frameworks import BY_KIND
 from strato.api.kinds import Kind
+from strato.api.meta import ObjectMeta
 from strato.client.cluster import Cluster
 from strato.clock import Clock
-from strato.errors import ApiError, InvariantError
+from strato.errors import ApiError, InvariantError, NotFound
 
 _MAX_AGE_SECONDS = 2.0
 _JOBS = (catalog.VCJOB, *BY_KIND)
@@ -28,17 +33,17 @@ _JOBS = (catalog.VCJOB, *BY_KIND)
 class Known:
     """An `AdmissionReader` of plain objects."""
 
-    def __init__(self, queues: Mapping[str, Json], namespaces: Mapping[str, Json], *, fresh: bool) -> None:
-        self._objects = {catalog.QUEUE: queues, catalog.NAMESPACE: namespaces}
+    def __init__(self, objects: Mapping[Kind, Mapping[str, Json]], *, fresh: bool = True) -> None:
+        self._objects = objects
         self.fresh = fresh
         """Whether everything was read after the question came; if not, a refusal must be asked again."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
-        """Return a queue or a namespace, or None."""
+        """Return what was read under a name, or None."""
         return self._of(kind).get(name)
 
     def list(self, kind: Kind, namespace: str) -> Sequence[Json]:
-        """Return all queues."""
+        """Return all of a kind that was read."""
         return list(self._of(kind).values())
 
     def _of(self, kind: Kind) -> Mapping[str, Json]:
@@ -48,7 +53,7 @@ class Known:
         return found
 
 
-NOTHING = Known({}, {}, fresh=True)
+NOTHING = Known({catalog.QUEUE: {}, catalog.NAMESPACE: {}, catalog.VERTICALPODAUTOSCALER: {}})
 
 
 class Reads:
@@ -70,6 +75,11 @@ class Reads:
         """
         if service.path == "/podgroups/mutate":
             return await self._namespace(review)
+        if service.path == RECOMMENDED:
+            try:
+                return await self._autoscalers(review)
+            except ApiError:
+                return NOTHING  # the pod keeps what it asked for
         if service.mutates or service.kind not in (*_JOBS, catalog.PODGROUP, catalog.QUEUE):
             return NOTHING
         if service.kind in _JOBS and review.operation != "CREATE":
@@ -77,8 +87,8 @@ class Reads:
         # The rules of queues compare siblings: two written one after the other must see each other.
         recent = self._clock.monotonic() - self._read_at <= _MAX_AGE_SECONDS
         if recent and not fresh and service.kind is not catalog.QUEUE:
-            return Known(self._queues, {}, fresh=False)
-        return Known(await self._all_queues(), {}, fresh=True)
+            return Known({catalog.QUEUE: self._queues}, fresh=False)
+        return Known({catalog.QUEUE: await self._all_queues()})
 
     async def _all_queues(self) -> dict[str, Json]:
         """Return a list begun after this call; all who wait for the list under way share the next one."""
@@ -102,4 +112,21 @@ class Reads:
             namespace = await self._cluster.get(catalog.NAMESPACE, review.namespace)
         except ApiError:
             return NOTHING  # the group stays in the queue it asked for
-        return Known({}, {review.namespace: namespace}, fresh=True)
+        return Known({catalog.NAMESPACE: {review.namespace: namespace}})
+
+    async def _autoscalers(self, review: ReviewRequest) -> Known:
+        """Read the autoscalers of a namespace, and what else says which is a new pod's and how far it is followed."""
+        autoscalers = await self._named(catalog.VERTICALPODAUTOSCALER, review.namespace)
+        if not autoscalers or review.object is None:
+            return NOTHING
+        found = {catalog.VERTICALPODAUTOSCALER: autoscalers, catalog.REPLICASET: {}}
+        owner = msgspec.convert(review.object.get("metadata") or {}, ObjectMeta).controller
+        if owner is not None and owner.kind == catalog.REPLICASET.name:
+            with suppress(NotFound):
+                manager = await self._cluster.get(catalog.REPLICASET, owner.name, review.namespace)
+                found[catalog.REPLICASET] = {owner.name: manager}
+        return Known({**found, catalog.LIMITRANGE: await self._named(catalog.LIMITRANGE, review.namespace)})
+
+    async def _named(self, kind: Kind, namespace: str) -> dict[str, Json]:
+        page = await self._cluster.list(kind, namespace)
+        return {one["metadata"]["name"]: one for one in page.items}

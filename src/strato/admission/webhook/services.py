@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from strato.admission import nodes, trainingjobs
+from strato.admission import nodes, recommendations, trainingjobs
 from strato.admission.request import Operation
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -47,6 +47,7 @@ SERVICES: dict[str, Service] = {
         Service("/queues/validate", "validatequeue.volcano.sh", catalog.QUEUE, (_CREATE, _UPDATE, _DELETE)),
         Service("/pods/mutate", "mutatepod.volcano.sh", catalog.POD, (_CREATE,)),
         Service("/pods/validate", "validatepod.volcano.sh", catalog.POD, (_CREATE,)),
+        Service(recommendations.PATH, "mutatepodrecommended.strato.dev", catalog.POD, (_CREATE,), timeout_seconds=2),
         Service("/hypernodes/validate", "validatehypernode.volcano.sh", catalog.HYPERNODE, (_CREATE, _UPDATE)),
         Service("/jobflows/validate", "validatejobflow.volcano.sh", catalog.JOBFLOW, (_CREATE, _UPDATE)),
         Service("/cronjobs/validate", "validatecronjob.volcano.sh", catalog.VCCRONJOB, (_CREATE, _UPDATE)),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from strato.admission.chain import ALL_WEBHOOKS
 from strato.api.meta import Json
 from strato.cli.install import nodeagent, roles
 from strato.cli.install.values import Values
@@ -100,7 +99,7 @@ def _rbac(values: Values) -> list[Resource]:
 
 
 def _admission(values: Values) -> list[Resource]:
-    from strato.admission.webhook import Endpoint, Hooks, configurations, parse_enabled
+    from strato.admission.webhook import Endpoint, Hooks, configurations
 
     port = values("basic.admission_port")
     options = [
@@ -126,7 +125,6 @@ def _admission(values: Values) -> list[Resource]:
         },
     }
     hooks = Hooks(
-        services=parse_enabled(ALL_WEBHOOKS),
         scheduler_names=(values("custom.scheduler_name"),),
         excluded_namespaces=("kube-system", values.namespace),
         failure_policy=values("custom.admission_failure_policy"),

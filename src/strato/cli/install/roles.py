@@ -103,11 +103,14 @@ def agent_rules() -> list[Json]:
 
 
 def webhook_rules(names: Sequence[str]) -> list[Json]:
-    """Looks at queues and namespaces, and writes its address into its own configurations alone."""
+    """Looks at queues, namespaces and autoscalers, and writes its address into its own configurations alone."""
     kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
     return [
         _rule(("list",), "scheduling.volcano.sh", "queues"),
         _rule(("get",), "", "namespaces"),
+        _rule(("list",), "autoscaling.k8s.io", "verticalpodautoscalers"),
+        _rule(("list",), "", "limitranges"),
+        _rule(("get",), "apps", "replicasets"),
         _rule(("get", "patch"), "admissionregistration.k8s.io", *kinds, names=names),
     ]
 

@@ -66,7 +66,7 @@ _OPTIONS = (
     click.option("--port", default=8443, show_default=True, type=click.IntRange(1, 65535), help="HTTPS port."),
     click.option("--webhook-address", "address", default="", help="Address to serve HTTPS on; all of them without it."),
     click.option("--enabled-admission", "enabled", default=",".join(ALL_WEBHOOKS),
-                 help="Services to offer; all without it."),
+                 help="Services to offer."),
     click.option("--webhook-namespace", "namespace", default="volcano-system", show_default=True,
                  help="Of service and Secret."),
     click.option("--webhook-service-name", "service", default="", help="Service through which the API server calls."),
