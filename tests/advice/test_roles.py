@@ -54,6 +54,17 @@ def test_a_throttled_role_gets_a_tenth_more() -> None:
     assert most.notes == ("throttled",)
 
 
+@pytest.mark.parametrize("policy", ["vpa", "autopilot"])
+def test_a_role_without_cpu_samples_keeps_its_cpus(policy: str) -> None:
+    """Its container was suppressed all the time, or runs for less than a minute."""
+    members = [dataclasses.replace(replica(run, 0), cpu_samples={}) for run in range(8)]
+    members = [dataclasses.replace(one, requests=Amounts(1250, 32 << 30)) for one in members]
+    found = advise(KEY, members, policy, 1, NOW)
+    assert {one.cpu_millicores for one in (found.advice.target, found.advice.lower, found.advice.upper)} == {1250}
+    assert found.advice.target.memory_bytes < 32 << 30
+    assert (found.saved_core_hours, found.notes) == (0.0, ("cpu unknown",))
+
+
 def test_a_replica_far_below_the_median_is_named() -> None:
     members = [replica(0, index, cores=1.0 if index == 3 else 6.0) for index in range(5)]
     assert advise(KEY, members, "vpa", 1, NOW).notes == ("straggler 3",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +91,8 @@ def test_roles_use_what_they_requested_in_part() -> None:
     found = of_role([replica], DAY)
     assert (found.replicas, found.mean_run, found.efficiency) == (1, 1000.0, 0.25)
     assert allocated([replica], [host("a", 0.0, 8, 0.5)], Period(0.0, 300.0)) == pytest.approx(2 * 300 / (8 * 300))
+    amplified = msgspec.structs.replace(host("a", 0.0, 8, 0.5), cpu_allocatable=16.0)
+    assert allocated([replica], [amplified], Period(0.0, 300.0)) == pytest.approx(2 / 16)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1), st.floats(0.01, 1))

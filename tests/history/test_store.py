@@ -40,6 +40,30 @@ def test_rows_outlive_a_restart(tmp_path: Path) -> None:
     assert len(HistoryStore(tmp_path / "history.db", read_only=True).runs()) == 1
 
 
+def test_a_file_of_the_first_version_is_read_and_brought_up(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    store = HistoryStore(path)
+    store.append([host("a", 0.0, 8, 0.5)])
+    store.close()
+    database = sqlite3.connect(path)
+    database.execute("ALTER TABLE host DROP COLUMN cpu_allocatable")
+    database.execute("PRAGMA user_version=1")
+    database.close()
+    old = Host(ts=0.0, node="a", cpu_capacity=8.0, cpu_used=4.0)
+    reader = HistoryStore(path, read_only=True)
+    assert reader.hosts() == [old]
+    reader.close()
+    for _ in range(2):
+        store = HistoryStore(path)
+        assert store.hosts()[0] == old
+        store.close()
+    store = HistoryStore(path)
+    new = Host(ts=300.0, node="a", cpu_capacity=8.0, cpu_used=4.0, cpu_allocatable=12.0)
+    store.append([new])
+    assert store.hosts() == [old, new]
+    store.close()
+
+
 def _foreign(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version=99")

@@ -156,9 +156,12 @@ def advise(key: RoleKey, replicas: Iterable[ReplicaUse], policy: str, containers
     rounded = Estimate(
         *(Amounts(rounded_up(cpu, CPU_MULTIPLE), rounded_up(memory, MEMORY_MULTIPLE)) for cpu, memory in found)
     )
+    if not samples:  # runs too young, or suppressed all the time, say nothing of CPUs
+        rounded = Estimate(*(one._replace(cpu_millicores=newest[-1].requests.cpu_millicores) for one in rounded))
     ooms = sum(one.ooms for one in known)
     notes = [f"OOM x{ooms}"] if ooms else []
     notes += ["throttled"] if throttled else []
+    notes += [] if samples else ["cpu unknown"]
     notes += [f"straggler {index}" for index in stragglers(newest)]
     return RoleAdvice(
         key=key,

@@ -211,6 +211,7 @@ class Recorder:
             if node is None or capacity is None:
                 continue
             cpu_capacity, memory_capacity = capacity
+            offered = amounts(node.status.allocatable)
             cpu, memory = (sum(samples) / len(found) for samples in zip(*found, strict=True))
             self._busy[name] = cpu / cpu_capacity if cpu_capacity else 0.0
             rows.append(
@@ -220,6 +221,7 @@ class Recorder:
                     selected=self._selects(node),
                     cpu_capacity=cpu_capacity,
                     cpu_used=cpu,
+                    cpu_allocatable=offered[0] if offered is not None else 0.0,
                     mem_capacity=memory_capacity,
                     mem_used=memory,
                 )

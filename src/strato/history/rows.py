@@ -83,6 +83,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """Cores, without overcommitment."""
     cpu_used: float
     """Cores, on average."""
+    cpu_allocatable: float = 0.0
+    """Cores that are offered to pods, with overcommitment; 0: not known."""
     mem_capacity: float = 0.0
     mem_used: float = 0.0
 

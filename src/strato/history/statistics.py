@@ -151,12 +151,12 @@ def of_role(replicas: Iterable[Replica], period: Period) -> RoleStatistics:
 
 
 def allocated(replicas: Iterable[Replica], hosts: Sequence[Host], period: Period) -> float | None:
-    """Return the share of the hosts' CPU time that bound replicas had requested, while hosts were measured."""
+    """Return the share of the CPU time offered to pods that bound replicas had requested, while hosts were measured."""
     seen = [host for host in hosts if host.selected and period.has(host.ts)]
     if not seen:
         return None
     since, until = min(host.ts for host in seen), max(host.ts for host in seen) + GRID_SECONDS
-    offered = sum(host.cpu_capacity for host in seen) * GRID_SECONDS
+    offered = sum(host.cpu_allocatable or host.cpu_capacity for host in seen) * GRID_SECONDS
     taken = 0.0
     for one in replicas:
         if one.bound is not None:

@@ -1,6 +1,7 @@
 """The file of rows: SQLite, appended to by one process and read by any.
 
-Nothing is changed but what is older than the retention, which is deleted. A file of a newer version is refused.
+Nothing is changed but what is older than the retention, which is deleted. A file of a newer version is refused; one of
+an older version is read as it is, and gets the columns it lacks by who appends to it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from strato.history.rows import Host, Replica, Run
 R = TypeVar("R", Run, Replica, Host)
 Row = Run | Replica | Host
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+"""2: `Host.cpu_allocatable`."""
 _TABLES: Final[dict[type[Any], tuple[str, tuple[str, ...]]]] = {
     Run: ("run", ("run_id",)),
     Replica: ("replica", ("run_id", "pod", "container")),
@@ -71,9 +73,9 @@ class HistoryStore:
 
     def _open(self, *, read_only: bool) -> None:
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _VERSION) or (read_only and not version):
+        if not 0 <= version <= _VERSION or (read_only and not version):
             raise HistoryError(f"{self._path}: version {version} of a history of runs; this program knows {_VERSION}")
-        if version or read_only:
+        if version == _VERSION or read_only:
             return
         self._database.execute("PRAGMA journal_mode=WAL")
         with self._database:
@@ -83,8 +85,16 @@ class HistoryStore:
                     f'"{field.name}" {_column_type(field.type)}' for field in msgspec.structs.fields(row)
                 )
                 self._database.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
+                for field in self._lacking(row):
+                    column = f'"{field.name}" {_column_type(field.type)} DEFAULT {field.default!r}'
+                    self._database.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
                 self._database.execute(f"CREATE INDEX IF NOT EXISTS {table}_key ON {table} ({', '.join(key)})")
             self._database.execute(f"PRAGMA user_version={_VERSION}")
+
+    def _lacking(self, row: type[Any]) -> list[Any]:
+        """Return the fields of a row that the table of an older version has no column for; they are numbers."""
+        present = {name for _, name, *_ in self._database.execute(f"PRAGMA table_info({_TABLES[row][0]})")}
+        return [field for field in msgspec.structs.fields(row) if field.name not in present]
 
     def append(self, rows: Iterable[Row]) -> None:
         """Append rows in one transaction.
@@ -101,9 +111,10 @@ class HistoryStore:
                 for kind, members in grouped.items():
                     table, _ = _TABLES[kind]
                     fields = kind.__struct_fields__
+                    columns = ", ".join(f'"{name}"' for name in fields)
                     places = ", ".join("?" * len(fields))
                     values = [[_stored(getattr(row, name)) for name in fields] for row in members]
-                    self._database.executemany(f"INSERT INTO {table} VALUES ({places})", values)
+                    self._database.executemany(f"INSERT INTO {table} ({columns}) VALUES ({places})", values)
         except sqlite3.Error as error:
             raise HistoryError(f"{self._path}: rows cannot be appended: {error}") from error
 
@@ -138,7 +149,8 @@ class HistoryStore:
 
     def _newest(self, kind: type[R], condition: str, values: Sequence[float]) -> list[R]:
         table, key = _TABLES[kind]
-        fields = kind.__struct_fields__
+        lacking = {field.name for field in self._lacking(kind)}
+        fields = [name for name in kind.__struct_fields__ if name not in lacking]
         newest = f"SELECT max(rowid) FROM {table} GROUP BY {', '.join(key)}"
         columns = ", ".join(f'"{name}"' for name in fields)
         query = f"SELECT {columns} FROM {table} WHERE rowid IN ({newest}) AND {condition} ORDER BY rowid"
