@@ -72,6 +72,16 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, t
     ),
     "admission": (["admission"], ["tests/admission"]),
     "rest": (["server/rest"], ["tests/server"]),
+    "advice": (
+        ["advice", "history", "controllers/vpa", "api/recommended.py"],
+        [
+            *("tests/advice", "tests/history", "tests/cases", "tests/controllers/test_vpa.py"),
+            *("tests/cli/test_advise.py", "tests/admission/test_recommendations.py"),
+        ],
+    ),
+    "training": (["controllers/training"], ["tests/controllers", "tests/cases"]),
+    "agent": (["agent"], ["tests/agent", "tests/cases"]),
+    "overcommit": (["controllers/overcommit", "api/amplification.py"], ["tests/controllers", "tests/api"]),
     "api": (["api/validation", "api/defaults"], ["tests/api", "tests/server", "tests/admission"]),
 }
 PASSING_BAR = 0.95

@@ -85,3 +85,10 @@ def test_a_checkpoint_that_no_histogram_wrote_is_refused_whole(saved: Checkpoint
     with pytest.raises(InvalidCheckpoint):
         found.load(saved)
     assert found.is_empty
+
+
+def test_what_is_subtracted_weighs_nothing_any_more() -> None:
+    found = filled([(1.0, 1.0, 1.7e9), (8.0, 3.0, 1.7e9)], float("inf"))
+    found.subtract(8.0, 3.0, 1.7e9)
+    assert found.percentile(0.9) == CPU.end(CPU.find(1.0))
+    assert found.save().total_weight == pytest.approx(1.0)

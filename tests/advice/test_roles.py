@@ -124,3 +124,10 @@ def test_advice_is_whole_and_within_its_bounds(used: list[tuple[int, int, float,
 )
 def test_names_of_runs_have_one_template(name: str, template: str) -> None:
     assert template_of(name) == template
+
+
+def test_autopilot_forgets_by_half_lives() -> None:
+    """What was used a week ago weighs nothing beside what was used today."""
+    members = [replica(0, 0, cores=2.0), replica(7, 0, cores=8.0)]
+    found = autopilot.limits(members, NOW)
+    assert found.cpu_millicores == pytest.approx(2_000 * 1.15, rel=0.06)

@@ -12,11 +12,13 @@ from strato.advice.estimators import Amounts, Estimate
 from strato.advice.use import Aggregation, UseHistograms
 from strato.api import catalog
 from strato.api.metrics import USAGE_RATIO
+from strato.api.quantity import value
 from strato.api.verticalautoscaling import (
     ContainerRecommendation,
     VerticalPodAutoscaler,
     VerticalPodAutoscalerCheckpoint,
 )
+from strato.clock import format_time
 from strato.controllers.vpa import checkpoints, recommendations
 from strato.controllers.vpa.targets import PodsByTarget
 from strato.testing import pod
@@ -225,3 +227,53 @@ def test_new_pods_of_a_workload_get_what_is_recommended() -> None:
         assert found == {**running, "train-worker-1": "1168m"}
 
     run_in_virtual_time(story, nodes="4x8cpu,16Gi")
+
+
+@pytest.mark.parametrize("mode", ["Auto", "Recreate"])
+def test_modes_that_evict_say_what_is_not_done(mode: str) -> None:
+    status = recommendations.status_of(view(vpa(mode)), [], has_pods=True, now=0.0)
+    (said,) = [one for one in status["conditions"] if one["type"] == "ConfigUnsupported"]
+    assert said["status"] == "True"
+    assert mode in said["message"]
+
+
+def test_a_container_killed_for_lack_of_memory_is_counted_once() -> None:
+    """Each restart is one event, however often the pod is looked at."""
+
+    async def story(h: Harness) -> None:
+        await h.cluster.create(catalog.VERTICALPODAUTOSCALER, vpa(), "default")
+        await h.apply(_job("0.1"))
+        await h.clock.sleep(300)
+        name = next(one.metadata.name for one in h.pods())
+        ended = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": format_time(h.clock.now())}
+        (container,) = (await h.cluster.get(catalog.POD, name, "default"))["status"]["containerStatuses"]
+        container = {**container, "restartCount": 1, "lastState": {"terminated": ended}}
+        status = {"status": {"containerStatuses": [container]}}
+        await h.cluster.patch(catalog.POD, name, "default", status, subresource="status")
+        await h.clock.sleep(3600)
+        recommendation = (await _status(h)).status.recommendation
+        assert recommendation is not None
+        (one,) = recommendation.container_recommendations
+        # 20 % more than the request of 2Gi, and the margin of 15 %; counted twice it would be far more
+        assert 2.4 * 2**30 < value(one.target["memory"]) < 3.2 * 2**30
+
+    run_in_virtual_time(story, nodes="2x8cpu,16Gi")
+
+
+def test_pods_that_do_not_run_are_not_resized() -> None:
+    async def story(h: Harness) -> None:
+        await h.cluster.create(catalog.VERTICALPODAUTOSCALER, vpa("InPlace"), "default")
+        advice = [{"containerName": "main", "target": {"cpu": "1"}}]
+        made = _job("0.5")
+        made["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["name"] = "main"
+        made["spec"]["tasks"][0]["template"]["spec"]["nodeSelector"] = {"no": "node"}
+        await h.apply(made)
+        status = {"status": {"recommendation": {"containerRecommendations": advice}}}
+        await h.cluster.patch(catalog.VERTICALPODAUTOSCALER, "v", "default", status, subresource="status")
+        await h.clock.sleep(300)
+        assert {one.status.phase for one in h.pods()} == {"Pending"}
+        assert {one.spec.containers[0].resources.requests["cpu"] for one in h.pods()} <= {"2", "1"}
+        events = await h.cluster.list(catalog.EVENT)
+        assert not [one for one in events.items if one["reason"] in ("ResizedInPlace", "ResizeRefused")]
+
+    run_in_virtual_time(story, nodes="2x8cpu,16Gi")

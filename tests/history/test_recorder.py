@@ -15,7 +15,7 @@ from strato.api.metrics import USAGE_RATIO
 from strato.api.volcano.batch import Job
 from strato.history import advising, statistics
 from strato.history.recorder import Recorder
-from strato.history.rows import ABORTED, COMPLETED
+from strato.history.rows import ABORTED, COMPLETED, Run
 from strato.history.statistics import Period
 from strato.history.store import HistoryStore
 from strato.testing.harness import Harness, run_in_virtual_time
@@ -93,5 +93,22 @@ def test_a_job_that_is_deleted_was_aborted_and_a_restart_forgets_nothing(tmp_pat
         samples = [sum(one.cpu_samples.values()) for one in HistoryStore(path, read_only=True).replicas()]
         assert len(samples) == 4
         assert max(samples) > 5, "what was sampled before the restart counts too"
+
+    run_in_virtual_time(story, nodes=NODES)
+
+
+def test_what_is_older_than_the_retention_is_forgotten(tmp_path: Path) -> None:
+    """The job of three months ago goes, and the one of today stays; a label says of what it is a run."""
+
+    async def story(h: Harness) -> None:
+        async with recorded(h, tmp_path / "h.db") as store:
+            old = {"phase": COMPLETED, "ended": h.clock.now() - 91 * 86_400.0}
+            store.append([Run(run_id="0/0", job_uid="0", namespace="n", kind="k", job="j", template="j", queue="q",
+                              submitted=0.0, **old)])  # fmt: skip
+            made = job("daily-a", 60)
+            made["metadata"].setdefault("labels", {})["strato.io/template"] = "daily"
+            await h.apply(made)
+            await h.clock.sleep(86_400 + 60)
+            assert [(run.job, run.template) for run in store.runs()] == [("daily-a", "daily")]
 
     run_in_virtual_time(story, nodes=NODES)

@@ -100,3 +100,14 @@ def test_a_nearest_rank_is_a_value_that_the_share_is_not_above(values: list[floa
     found = nearest_rank(values, share)
     assert found in values
     assert sum(value <= found for value in values) >= share * len(values) - 1e-6
+
+
+def test_requests_count_from_when_hosts_were_measured_first() -> None:
+    replica = Replica(run_id="1/0", role="w", index="0", pod="p", container="c", bound=0.0, cpu_req=2000)
+    hosts = [host("a", 300.0 * number, 8, 0.5) for number in (1, 2)]
+    assert allocated([replica], hosts, DAY) == pytest.approx(2 * 600 / (8 * 600))
+
+
+def test_a_host_without_capacity_counts_nowhere() -> None:
+    found = of_hosts([*HOSTS, host("broken", 0.0, 0, 0.0)], DAY, fewest_samples=0)
+    assert (found.samples, found.coverage) == (6, 1.0)

@@ -83,3 +83,10 @@ def test_a_file_that_cannot_be_used_is_said(tmp_path: Path, prepare: object, mes
     prepare(path)  # type: ignore[operator]
     with pytest.raises(HistoryError, match=message):
         HistoryStore(path, read_only=True)
+
+
+def test_an_empty_file_is_no_history(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    path.touch()
+    with pytest.raises(HistoryError, match="version 0"):
+        HistoryStore(path, read_only=True)

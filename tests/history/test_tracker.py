@@ -139,3 +139,38 @@ def test_what_a_suppressed_container_uses_does_not_count(annotation: str, counte
 )
 def test_amounts(usage: dict[str, str], want: tuple[float, float] | None) -> None:
     assert amounts(usage) == want
+
+
+def test_a_pod_is_bound_when_its_condition_says() -> None:
+    tracker = Tracker()
+    tracker.see_job(facts(), NOON)
+    said = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2023-11-14T22:13:25Z"}
+    one = pod("a")
+    one = msgspec.structs.replace(
+        one, status=msgspec.convert({**msgspec.to_builtins(one.status), "conditions": [said]}, type(one.status))
+    )
+    tracker.see_pod(one, is_gone=False, now=NOON + 60)
+    (replica,) = [row for row in tracker.take_rows() if isinstance(row, Replica)]
+    assert replica.bound == NOON + 5
+
+
+def test_the_use_of_a_live_replica_is_saved_every_half_hour() -> None:
+    tracker = Tracker()
+    tracker.see_job(facts(), NOON)
+    tracker.see_pod(pod("a"), is_gone=False, now=NOON)
+    saved = []
+    for minute in range(1, 121):
+        tracker.sample([(pod("a"), metrics("2"))], 60.0, NOON + 60 * minute)
+        saved += [minute for row in tracker.take_rows() if isinstance(row, Replica)]
+    assert saved == [1, 31, 61, 91]
+
+
+def test_an_ended_run_stays_as_it_ended() -> None:
+    tracker = Tracker()
+    tracker.see_job(facts(), NOON)
+    tracker.see_job(facts()._replace(phase="Completed", ended=NOON + 50), NOON + 60)
+    tracker.see_job(facts()._replace(phase="Failed", ended=NOON + 90), NOON + 90)
+    tracker.see_job(facts(), NOON + 100)
+    (run,) = tracker.take_rows()
+    assert isinstance(run, Run)
+    assert (run.phase, run.ended) == ("Completed", NOON + 50)
