@@ -107,8 +107,8 @@ def helper() -> Iterator[Helper]:
 def test_an_ordinary_users_container_is_confined_and_entered(helper: Helper, uid: int | None, gid: int | None) -> None:
     security = Security(uid=uid, gid=gid, set_groups=False, capabilities=(0, 5, 6, 7))
     facts = "id -u; id -g; grep -E '^(Cap|NoNew|Seccomp:)' /proc/self/status; ls /proc/1/fd /proc/1/root 2>/dev/null"
-    directory = helper.start(f"({facts}) > /tmp/facts; sleep 600", security)
-    wait = "until [ -s /tmp/facts ]; do sleep 0.05; done"
+    directory = helper.start(f"({facts}) > /tmp/new; mv /tmp/new /tmp/facts; sleep 600", security)
+    wait = "until [ -e /tmp/facts ]; do sleep 0.05; done"
     same = f"{wait}; ({facts}) > /tmp/mine; cmp /tmp/mine /tmp/facts && cat /tmp/facts"
     answer = helper.call(op="exec", directory=directory, argv=["sh", "-c", same], timeout=120)
     with open(os.path.join(directory, "state.json")) as file:
