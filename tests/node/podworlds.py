@@ -175,6 +175,7 @@ def live(story: Story, plans: dict[str, list[tuple[float, int]]], *, confirm_sec
                 confirm=lambda: clock.sleep(confirm_seconds),
                 event=lambda _kind, reason, message: machine.events.append((reason, message)),
                 images=machine,
+                admit=lambda _pod: None,
                 admit_resize=lambda _pod: machine.pending,
             ),
             NodePeriods(),

@@ -1,8 +1,8 @@
-"""What a pod asks for in effect, and its quality-of-service class (spec volcano-scheduler-core 5.1)."""
+"""What a pod asks for in effect, its host ports, and its quality-of-service class (spec volcano-scheduler-core 5.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import is_
 
 from msgspec.structs import replace
@@ -12,6 +12,9 @@ from strato.api.core.pod import Pod, PodSpec, PodStatus
 from strato.api.quantity import Quantity, parse
 from strato.api.shapes import ResourceList
 
+HostPort = tuple[str, str, int]
+"""Address of the host, protocol, number."""
+_EVERY_ADDRESS = "0.0.0.0"
 POD_LEVEL_RESOURCES = frozenset({"cpu", "memory"})
 """Resources that pod-level requests may set; huge pages (by prefix) too."""
 
@@ -133,6 +136,30 @@ def _sample(spec: PodSpec, name: str) -> str | int | float:
     if spec.resources is not None and name in spec.resources.requests:
         return spec.resources.requests[name]
     return spec.overhead.get(name, "0")
+
+
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Return every host port a pod asks for while it runs, as ``(ip, protocol, port)``.
+
+    Sidecars' count too; in the host's network the ports of containers are host ports, as the API server has it.
+    """
+    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
+    return tuple(
+        (port.host_ip or _EVERY_ADDRESS, port.protocol or "TCP", number)
+        for container in (*spec.containers, *sidecars)
+        for port in container.ports
+        if (number := port.host_port or (port.container_port if spec.host_network else 0))
+    )
+
+
+def host_ports_clash(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:
+    """Return whether one of some host ports is among others: ``0.0.0.0`` is every address."""
+    taken = tuple(held)
+    return any(
+        (protocol, number) == (other_protocol, other_number) and (ip == other_ip or _EVERY_ADDRESS in (ip, other_ip))
+        for ip, protocol, number in wanted
+        for other_ip, other_protocol, other_number in taken
+    )
 
 
 def qos_class(spec: PodSpec) -> str:

@@ -1,4 +1,4 @@
-"""What of the machine has been given to which pod, and what those get that want more while they run.
+"""What of the machine has been given to which pod: which new ones get theirs, and what those get that want more.
 
 Named after the part of a kubelet that does it.
 """
@@ -6,13 +6,22 @@ Named after the part of a kubelet that does it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 
 from strato.api.core import Pod
-from strato.node.podstatus import RESIZE_PENDING
+from strato.api.meta import Key
+from strato.api.pods import host_ports, host_ports_clash
+from strato.node.podstatus import RESIZE_PENDING, phase_of
 from strato.node.resizes import Pending, verdict
 from strato.node.sandbox.machine import Machine
-from strato.node.sandbox.podworker import PodWorker
+from strato.node.sandbox.podworker import OVER, PodWorker
+from strato.node.sandbox.security import Refusal
+
+PORTS_TAKEN = Refusal(
+    "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+)
+"""In a kubelet's words."""
 
 
 class AllocationManager:
@@ -21,13 +30,35 @@ class AllocationManager:
     Args:
         machine: What there is to give.
         workers: Of the node's pods, by uid.
+        pod_of: Returns what the API has under a pod's key.
     """
 
-    def __init__(self, machine: Machine, workers: Mapping[str, PodWorker]) -> None:
+    def __init__(self, machine: Machine, workers: Mapping[str, PodWorker], pod_of: Callable[[Key], Pod | None]) -> None:
         self._machine = machine
         self._workers = workers
+        self._pod_of = pod_of
 
-    def admit(self, pod: Pod) -> Pending | None:
+    def admit(self, pod: Pod) -> Refusal | None:
+        """Return why a pod that is new here cannot start beside the others, None when it can.
+
+        Their scheduler has seen to that; who names the node by hand asks nobody.
+        """
+        wanted = host_ports(pod.spec)
+        if not wanted:
+            return None
+        held = chain.from_iterable(host_ports(other.pod.spec) for other in self._admitted(pod.metadata.uid))
+        return PORTS_TAKEN if host_ports_clash(wanted, held) else None
+
+    def _admitted(self, but: str) -> Iterator[PodWorker]:
+        """Yield the pods but one that hold something as the API has it: removed by force they hold nothing."""
+        for uid, worker in self._workers.items():
+            if uid == but or not worker.is_admitted or phase_of(worker.record) in OVER:
+                continue
+            known = self._pod_of(worker.pod.key)
+            if known is not None and known.metadata.uid == uid:
+                yield worker
+
+    def admit_resize(self, pod: Pod) -> Pending | None:
         """Return why a pod cannot have what it wants, None when it can: then it is to take that at once."""
         others = [
             worker.allocated_spec

@@ -20,6 +20,7 @@ from strato.node.sandbox.imagemanager import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF
 from strato.node.sandbox.probes import Prober
 from strato.node.sandbox.runtime import Ended, Run, Runtime, RuntimeProblem
 from strato.node.sandbox.sandbox import MESSAGE_BYTES, PodSandbox
+from strato.node.sandbox.security import Refusal
 
 CONFIG_RETRY_SECONDS = 2.0
 """Between two looks for what a pod refers to and is not there."""
@@ -44,6 +45,8 @@ class NodeServices:
     """Records an event of the pod: type, reason, message."""
     images: ImageManager
     """Where its images come from."""
+    admit: Callable[[Pod], Refusal | None]
+    """Returns why the pod, which is new, cannot start beside the others of the node, None when it can."""
     admit_resize: Callable[[Pod], Pending | None]
     """Returns why the pod cannot have the resources it wants, None when it can."""
 

@@ -132,7 +132,7 @@ class SandboxNode:
         self._hosts = HostsFiles(
             self._workers, self._timers, lambda: () if self._own_informer else self._informer.list()
         )
-        self._allocations = AllocationManager(self._machine, self._workers)
+        self._allocations = AllocationManager(self._machine, self._workers, self._informer.get)
         self._evictions = EvictionManager(self._machine, clock, periods, self._workers)
         self._service_access = NodeServiceAccess(
             self._machine,
@@ -359,7 +359,8 @@ class SandboxNode:
                 confirm=lambda: self._confirm(pod),
                 event=lambda kind, reason, message: self._recorder.event(pod, kind, reason, message),
                 images=self._image_manager,
-                admit_resize=self._allocations.admit,
+                admit=self._allocations.admit,
+                admit_resize=self._allocations.admit_resize,
             ),
             self._periods,
         )

@@ -30,7 +30,8 @@ EVICTION_GRACE_SECONDS = 1.0
 """Of pods that have used too much of the disk, as a kubelet gives them."""
 RESIZE_RETRY_SECONDS = 3.0
 """Between two looks whether a container uses less memory than it is to have."""
-_OVER = ("Succeeded", "Failed")
+OVER = ("Succeeded", "Failed")
+"""Phases of pods that hold nothing any more."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class PodWorker:
         self._ephemeral = list(map(self._worker_of, record.ephemeral, pod.spec.ephemeral_containers))
         self._beside: list[asyncio.Task[None]] = []
         """What runs beside the containers proper: sidecars, ephemeral containers, what keeps files new."""
+        self.is_admitted = record.has_begun
+        """Whether the node has let it begin."""
         self._is_served = False
         """Whether containers may be started."""
         self._is_resizing = False
@@ -239,11 +242,12 @@ class PodWorker:
             self.record.lose(self._clock.now())
             if self.record.restart_policy == NEVER:
                 return
-        refused = self.sandbox.refusal()
+        refused = self.sandbox.refusal() or (None if self.is_admitted else self._node.admit(self.pod))
         if refused is not None:
             self.record.reason, self.record.message = refused.reason, f"Pod was rejected: {refused.message}"
             self._node.event("Warning", refused.reason, refused.message)
             return
+        self.is_admitted = True
         self._node.submit()
         await self._prepare()
         beside, self._is_served = self._beside, True
@@ -312,7 +316,7 @@ class PodWorker:
         self._node.submit()
 
     def _is_over(self) -> bool:
-        return phase_of(self.record) in _OVER and not any(container.is_running for container in self._containers)
+        return phase_of(self.record) in OVER and not any(container.is_running for container in self._containers)
 
     async def _stop_all(self) -> None:
         """End what still runs, the containers proper first, the sidecars after them in reverse order."""

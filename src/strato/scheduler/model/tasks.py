@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from strato.api.core import PodSpec
+from strato.api.pods import host_ports
 from strato.scheduler.model.resources import PODS, Dimensions, Vector
 
 PENDING: Final = 0
@@ -108,20 +109,6 @@ def uses_claims(spec: PodSpec) -> bool:
     if spec.resource_claims:
         return True
     return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
-
-
-def host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
-    """Return every host port a pod asks for while it runs, as ``(ip, protocol, port)``.
-
-    Sidecars' count too; in the host's network the ports of containers are host ports, as the API server has it.
-    """
-    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
-    return tuple(
-        (port.host_ip or "0.0.0.0", port.protocol or "TCP", number)
-        for container in (*spec.containers, *sidecars)
-        for port in container.ports
-        if (number := port.host_port or (port.container_port if spec.host_network else 0))
-    )
 
 
 def grow_class(cls: TaskClass, dims: Dimensions) -> None:

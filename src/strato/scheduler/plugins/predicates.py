@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from strato.api.core import Node
+from strato.api.pods import host_ports, host_ports_clash
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
@@ -18,7 +20,7 @@ from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.reservation import Reservation
 from strato.scheduler.model.selection import CORDON, HARD_EFFECTS, matches_node, tolerates
-from strato.scheduler.model.tasks import TaskClass, host_ports
+from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.plugins import devicebinding, neighbourly, volumebinding
 
 UNSCHEDULABLE = Reason("predicates", "node(s) were unschedulable", curable=False)
@@ -189,12 +191,5 @@ def merged(verdicts: Iterable[Verdicts], rows: int) -> Verdicts | None:
 
 def ports_clash(task: Task, others: Iterable[Task]) -> bool:
     """Whether any pod on a node holds a host port the task wants."""
-    for other in others:
-        if other is task:
-            continue
-        for ip, protocol, port in other.cls.host_ports or host_ports(other.pod.spec):
-            for want_ip, want_protocol, want_port in task.cls.host_ports:
-                same_ip = ip == want_ip or "0.0.0.0" in (ip, want_ip)
-                if same_ip and protocol == want_protocol and port == want_port:
-                    return True
-    return False
+    held = (other.cls.host_ports or host_ports(other.pod.spec) for other in others if other is not task)
+    return host_ports_clash(task.cls.host_ports, chain.from_iterable(held))
