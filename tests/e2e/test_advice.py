@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -106,15 +105,13 @@ def test_running_pods_are_resized_as_recommended(world: World, namespace: str) -
     eventually(lambda: "ResizedInPlace" in world.kubectl("get", "events", "-n", namespace), what="an event says so")
 
 
-def tfjob(done: str) -> Json:
-    """Return a training that lasts until its chief finds a file."""
-
+def tfjob() -> Json:
     def role(script: str, cpu: str) -> Json:
         container: Json = {"name": "tensorflow", "image": "strato/host", "command": ["sh", "-c", script]}
         container["resources"] = {"requests": {"cpu": cpu, "memory": "64Mi"}}
         return {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
 
-    roles = {"Chief": role(f"until [ -e {done} ]; do :; done; rm {done}", "700m"), "PS": role("sleep 1000", "700m")}
+    roles = {"Chief": role("timeout 200 sh -c 'while :; do :; done'; true", "700m"), "PS": role("sleep 1000", "700m")}
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "TFJob",
@@ -123,7 +120,7 @@ def tfjob(done: str) -> Json:
     }
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(1500)
 @pytest.mark.embedded
 def test_advice_follows_from_what_a_training_job_used(laptop: Callable[..., EmbeddedWorld]) -> None:
     """One role computes and one sleeps, both asking for the same."""
@@ -131,29 +128,25 @@ def test_advice_follows_from_what_a_training_job_used(laptop: Callable[..., Embe
     assert "no use of training jobs is recorded yet" in world.own("advise")
     queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "rec"}, "spec": {}}
     world.apply(queue)
-    done = f"/tmp/done-{uuid.uuid4()}"
-    world.apply(tfjob(done))
+    world.apply(tfjob())
 
     def advice(*options: str) -> dict[str, Json]:
         found = json.loads(world.own("advise", *options, "-o", "json"))["items"]
         return {one["role"]: one for one in found}
 
-    def is_recorded() -> bool:
-        """Whether CPU samples of both are there: those of its first minute count for nothing."""
-        found = advice("-q", "rec")
-        return (
-            found.keys() >= {"chief", "ps"}
-            and found["ps"]["target"]["cpu"] == "100m" != found["chief"]["target"]["cpu"]
-        )
-
-    eventually(is_recorded, timeout=900, what="use is recorded", every=2)
-    world.kubectl("exec", "ctr-20260801-chief-0", "--", "touch", done)
+    eventually(lambda: advice("-q", "rec").keys() >= {"chief", "ps"}, timeout=400, what="use is recorded", every=2)
 
     def report() -> Json:
         (found,) = json.loads(world.own("report", "--by", "queue", "-o", "json"))["items"]
         return dict(found)
 
     eventually(lambda: report()["meanRunSeconds"], timeout=400, what="the run has ended", every=2)
+
+    def is_known() -> bool:
+        """Whether the CPU samples of both are there: each replica's are written once it has ended, after the run."""
+        return all("cpu unknown" not in one.get("notes", ()) for one in advice("--queue", "rec", "ctr").values())
+
+    eventually(is_known, timeout=400, what="the replicas' use is recorded", every=2)
     found = advice("--queue", "rec", "ctr")
     chief, ps = found["chief"], found["ps"]
     assert chief["cpuUseCores"]["p90"] > ps["cpuUseCores"]["p90"]
@@ -166,4 +159,4 @@ def test_advice_follows_from_what_a_training_job_used(laptop: Callable[..., Embe
     assert "CPU ADVICE" in table
     assert "low confidence" in table
     assert (report()["queue"], report()["runs"]) == ("rec", 1)
-    assert report()["meanRunSeconds"] > 60
+    assert report()["meanRunSeconds"] > 100
