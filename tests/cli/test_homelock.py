@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -10,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from strato.cli.embedded import stopping
-from strato.cli.embedded.options import differences
+from strato.cli.embedded import background, stopping
+from strato.cli.embedded.options import EmbeddedOptions, differences
 from strato.cli.home import Home, Stop
-from strato.cli.homelock import POLL_SECONDS, HomeLock, Owner, end_owner, owner_of
+from strato.cli.homelock import POLL_SECONDS, HomeLock, Interruption, Owner, end_owner, is_ending, owner_of
+from strato.cli.imageoptions import ImageOptions
 from strato.cli.logrotation import KEPT_LOGS, keep_short, logs_of, rotate
 from strato.cli.main import main
+from strato.cli.storage import StorageOptions
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import UsageError
 
@@ -28,6 +31,28 @@ lock.note("up", {"port": 1})
 print("held", flush=True)
 input()
 """
+
+
+DYING = """
+import ctypes, sys, threading
+from pathlib import Path
+from strato.cli.home import Home
+from strato.cli.homelock import HomeLock
+home = Home(Path(sys.argv[1]))
+lock = HomeLock.take(home.lock)
+lock.note("up")
+home.write_ready({"address": "https://127.0.0.1:1", "node": None})
+
+def linger():
+    while open("/proc/self/stat").read().rsplit(")", 1)[1].split()[0] != "Z":
+        pass
+    print("gone", flush=True)
+    input()
+
+threading.Thread(target=linger).start()
+ctypes.CDLL(None).syscall(60, 0)  # ends this thread alone
+"""
+"""Holds a home as a cluster does that was killed while a thread of it is still in the kernel."""
 
 
 def test_a_lock_is_of_one_process_until_it_is_gone(tmp_path: Path) -> None:
@@ -177,3 +202,60 @@ def test_an_owner_that_does_not_say_who_it_is_yet_is_waited_for(
     monkeypatch.setattr(stopping.time, "sleep", sleep)
     taken, was_up = stopping.end_cluster(home, Stop())
     assert (taken is not None, was_up, pauses) == (True, False, [POLL_SECONDS])
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names a system call by its number")
+def test_a_killed_cluster_that_still_holds_its_lock_is_not_one_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = Home(tmp_path)
+    command = [sys.executable, "-c", DYING, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cluster:
+        assert cluster.stdout is not None
+        assert cluster.stdin is not None
+        assert cluster.stdout.readline() == b"gone\n"
+        assert home.running_pid() == home.ready()["pid"] == cluster.pid
+        assert is_ending(cluster.pid)
+
+        def sleep(_: float) -> None:
+            cluster.communicate(b"\n")
+
+        monkeypatch.setattr(background.time, "sleep", sleep)
+        monkeypatch.setattr(signal, "signal", lambda *_: None)
+        lock = background.own_home(_options(tmp_path), Interruption(), foreground=False)
+    assert lock is not None
+    assert not home.ready()
+    lock.release()
+    assert capfd.readouterr().out == ""
+
+
+def _options(home: Path) -> EmbeddedOptions:
+    return EmbeddedOptions(
+        home_path=str(home),
+        hollow_nodes=1,
+        hollow_cpu="1",
+        hollow_memory="1Gi",
+        sandbox=False,
+        sandbox_cpus="",
+        sandbox_memory="",
+        images=ImageOptions(),
+        pod_network="nat",
+        pod_users="own",
+        gpus="none",
+        host="127.0.0.1",
+        port=0,
+        data_dir=str(home / "data"),
+        in_memory=True,
+        storage=StorageOptions(),
+        scheduler_config="",
+        processes=1,
+    )
+
+
+def test_a_process_is_ending_from_the_moment_it_is_killed() -> None:
+    assert not is_ending(os.getpid())
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        assert not is_ending(process.pid)
+        process.kill()
+        assert is_ending(process.pid)
+    assert is_ending(process.pid)

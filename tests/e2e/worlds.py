@@ -132,10 +132,10 @@ class EmbeddedWorld(World):
     def start(self) -> None:
         self.own("up", "--port", "0", *self.options)
 
-    def own(self, *args: str, check: bool = True) -> str:
+    def own(self, *args: str, check: bool = True, timeout: float = 400) -> str:
         """Run strato with this cluster's home."""
         done = subprocess.run(
-            [*STRATO, "--home", str(self.home), *args], text=True, capture_output=True, timeout=400, check=False
+            [*STRATO, "--home", str(self.home), *args], text=True, capture_output=True, timeout=timeout, check=False
         )
         tail = self.log.read_text(errors="replace")[-4000:] if done.returncode and self.log.exists() else ""
         assert not check or done.returncode == 0, f"strato {' '.join(args)}\n{done.stdout}{done.stderr}\n{tail}"

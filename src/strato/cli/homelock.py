@@ -144,6 +144,17 @@ def end_owner(path: Path, owner: Owner, number: int) -> bool:
         os.close(descriptor)
 
 
+def is_ending(pid: int) -> bool:
+    """Whether a process is gone or killed; in between the kernel closes its files, locks among them."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            found = dict(line.split(b":\t", 1) for line in file if b":\t" in line)
+        pending = int(found[b"SigPnd"], 16) | int(found[b"ShdPnd"], 16)
+    except (OSError, KeyError, ValueError):
+        return not os.path.isdir(f"/proc/{pid}")
+    return found[b"State"][:1] in b"ZX" or bool(pending >> (signal.SIGKILL - 1) & 1)
+
+
 class Interruption:
     """The first signal that asks this process to end, from its first moment on; it is acted on where that is safe."""
 

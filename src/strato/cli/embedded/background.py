@@ -16,7 +16,7 @@ import msgspec
 from strato.cli.embedded.options import EmbeddedOptions, differences
 from strato.cli.embedded.stopping import clear_machine
 from strato.cli.home import Home
-from strato.cli.homelock import POLL_SECONDS, HomeLock, Interruption, Owner
+from strato.cli.homelock import POLL_SECONDS, HomeLock, Interruption, Owner, is_ending
 from strato.cli.logrotation import rotate
 from strato.errors import StratoError, UsageError
 
@@ -46,16 +46,17 @@ def own_home(options: EmbeddedOptions, interruption: Interruption, *, foreground
     while (lock := HomeLock.take(home.lock)) is None:
         owner = home.owner()
         if owner is not None and owner.pid:
-            if _is_the_same(options, owner, foreground=foreground):
+            ends = owner.stops or is_ending(owner.pid)
+            if not ends and _is_the_same(options, owner, foreground=foreground):
                 if (ready := home.ready()).get("pid") == owner.pid:
                     click.echo(f"the cluster of {home.path} already runs (process {owner.pid})")
                     print_ready(home, ready)
                     return None
-            elif not owner.stops:
+            elif not ends:
                 raise home.in_use(owner)
             if not is_reported and time.monotonic() - began > _WAIT_WORDS_SECONDS:
                 is_reported = True
-                verb = "stops" if owner.stops else "is still starting"
+                verb = "stops" if ends else "is still starting"
                 click.echo(f"waiting: the cluster of {home.path} {verb} (process {owner.pid}) …", err=True)
         if interruption.signal:
             click.echo("interrupted; nothing was started", err=True)
