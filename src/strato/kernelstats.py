@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+CFS_PERIOD_MICROSECONDS: Final = 100_000
+"""Over which a CPU quota counts, unless somebody has set another period: the kernel's default."""
+LEAST_QUOTA_MICROSECONDS: Final = 1_000
+"""The kernel refuses less."""
 
 
 class Memory(NamedTuple):
@@ -67,13 +71,19 @@ def memory(proc: str = "/proc") -> Memory:
 
 
 def traffic(proc: str = "/proc") -> dict[str, Traffic]:
-    """Return what each interface has carried.
+    """Return what each interface of the machine has carried.
 
     Raises:
         OSError, ValueError: It cannot be read.
+
+    ``net`` is the reader's own network, in a container one of its pod; the machine's first process has the machine's.
     """
     found = {}
-    for line in read_text(f"{proc}/net/dev").splitlines()[2:]:
+    try:
+        table = read_text(f"{proc}/1/net/dev")
+    except OSError:
+        table = read_text(f"{proc}/net/dev")
+    for line in table.splitlines()[2:]:
         name, _, numbers = line.partition(":")
         fields = numbers.split()
         found[name.strip()] = Traffic(int(fields[0]), int(fields[8]))

@@ -12,14 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from strato.api.core import Container, Pod, PodSpec, ResourceRequirements
-from strato.api.pods import effective_requests
-from strato.api.quantity import Quantity, milli, parse, value
-from strato.api.usage import add, same
+from strato.api.usage import same
 from strato.node.podstatus import PodRecord, resources_json
+from strato.node.predicates import insufficient
 
 DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
-_COUNTED = {"cpu": milli, "memory": value}
-"""What may be resized, and in which units messages count it."""
+_RESIZED = ("cpu", "memory")
+"""What may be resized."""
 
 
 class Pending(NamedTuple):
@@ -48,21 +47,12 @@ def verdict(wanted: PodSpec, others: Iterable[PodSpec], allocatable: Mapping[str
         others: What the node has given its other pods.
         allocatable: What it has for all of them.
     """
-    requests, used = effective_requests(wanted), dict.fromkeys(_COUNTED, Quantity(0))
-    for name, count in _COUNTED.items():
-        most = parse(allocatable.get(name, "0"))
-        if name in requests and requests[name] > most:
-            asked = f"requested: {count(str(requests[name]))}, capacity: {count(str(most))}"
-            return Pending(INFEASIBLE, f"Node didn't have enough capacity: {name}, {asked}")
-    for spec in others:
-        add(used, {name: amount for name, amount in effective_requests(spec).items() if name in used})
-    for name, count in _COUNTED.items():
-        most = parse(allocatable.get(name, "0"))
-        if name in requests and used[name] + requests[name] > most:
-            needed, taken, all_ = (count(str(amount)) for amount in (requests[name], used[name], most))
-            text = f"{name}, requested: {needed}, used: {taken}, capacity: {all_}"
-            return Pending(DEFERRED, f"Node didn't have enough resource: {text}")
-    return None
+    shortages = insufficient(wanted, others, allocatable, _RESIZED)
+    for lacking in shortages:
+        if lacking.is_never:
+            asked = f"requested: {lacking.requested}, capacity: {lacking.capacity}"
+            return Pending(INFEASIBLE, f"Node didn't have enough capacity: {lacking.resource}, {asked}")
+    return Pending(DEFERRED, str(shortages[0])) if shortages else None
 
 
 def needs_restart(container: Container, held: ResourceRequirements) -> bool:
@@ -70,7 +60,7 @@ def needs_restart(container: Container, held: ResourceRequirements) -> bool:
     wanted = container.resources
     changed = {
         name
-        for name in _COUNTED
+        for name in _RESIZED
         for new, old in ((wanted.requests, held.requests), (wanted.limits, held.limits))
         if not same({"": new.get(name, 0)}, {"": old.get(name, 0)})
     }

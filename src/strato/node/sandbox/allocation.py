@@ -13,6 +13,7 @@ from strato.api.core import Pod
 from strato.api.meta import Key
 from strato.api.pods import host_ports, host_ports_clash
 from strato.node.podstatus import RESIZE_PENDING, phase_of
+from strato.node.predicates import insufficient
 from strato.node.resizes import Pending, verdict
 from strato.node.sandbox.machine import Machine
 from strato.node.sandbox.podworker import OVER, PodWorker
@@ -43,11 +44,12 @@ class AllocationManager:
 
         Their scheduler has seen to that; who names the node by hand asks nobody.
         """
-        wanted = host_ports(pod.spec)
-        if not wanted:
-            return None
-        held = chain.from_iterable(host_ports(other.pod.spec) for other in self._admitted(pod.metadata.uid))
-        return PORTS_TAKEN if host_ports_clash(wanted, held) else None
+        others = list(self._admitted(pod.metadata.uid))
+        shortages = insufficient(pod.spec, (one.allocated_spec for one in others), self._machine.allocatable)
+        if shortages:
+            return Refusal(f"OutOf{shortages[0].resource}", str(shortages[0]))
+        held = chain.from_iterable(host_ports(other.pod.spec) for other in others)
+        return PORTS_TAKEN if host_ports_clash(host_ports(pod.spec), held) else None
 
     def _admitted(self, but: str) -> Iterator[PodWorker]:
         """Yield the pods but one that hold something as the API has it: removed by force they hold nothing."""

@@ -9,9 +9,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from strato.kernelstats import CFS_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS
+
 _ROOT = "/sys/fs/cgroup"
-_PERIOD_MICROSECONDS = 100_000
-_MIN_QUOTA_MICROSECONDS = 1_000
 CONTROLLERS = ("cpu", "memory", "pids")
 _ACCOUNTING = ("cpuacct",)
 """Version 1 counts CPU time in a hierarchy that may be one of its own."""
@@ -47,7 +47,7 @@ def cpu_weight(millicores: int) -> int:
 
 def cpu_quota(millicores: int) -> int:
     """Return the microseconds of CPU per period of 100 ms."""
-    return max(_MIN_QUOTA_MICROSECONDS, millicores * _PERIOD_MICROSECONDS // 1000)
+    return max(LEAST_QUOTA_MICROSECONDS, millicores * CFS_PERIOD_MICROSECONDS // 1000)
 
 
 class Cgroups:
@@ -215,7 +215,7 @@ def _settings(hierarchy: str, limits: Limits, *, replaced: bool = False) -> list
         settings.append(("cpu.weight", str(cpu_weight(limits.cpu_request_millicores))))
         if limits.cpu_millicores or replaced:
             quota = str(cpu_quota(limits.cpu_millicores)) if limits.cpu_millicores else "max"
-            settings.append(("cpu.max", f"{quota} {_PERIOD_MICROSECONDS}"))
+            settings.append(("cpu.max", f"{quota} {CFS_PERIOD_MICROSECONDS}"))
         if limits.memory_bytes:
             settings += [("memory.max", str(limits.memory_bytes)), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
         elif replaced:
