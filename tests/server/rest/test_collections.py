@@ -18,6 +18,7 @@ from strato.http.streaming import Pushing
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
 from strato.server.rest import collections, watching
+from strato.server.rest.continuetokens import TTL_SECONDS
 from tests.server.asking import ADMIN, Client
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -265,5 +266,25 @@ def test_a_reader_that_reads_gets_the_start_of_a_watch_without_delay(
             await asyncio.sleep(0)
         assert loop.time() == began  # no timer was waited for
         pushing.stop()
+
+    with_maps(main)
+
+
+def test_a_list_that_took_too_long_is_read_to_its_end_from_what_there_is_now() -> None:
+    async def main(server: ApiServer, client: Client) -> None:
+        page = await body(await server.handle(get(limit="1000")))
+        names = [item["metadata"]["name"] for item in page["items"]]
+        await server.state.clock.sleep(TTL_SECONDS + 1)
+        token = page["metadata"]["continue"]
+        response = await server.handle(get(limit="1000", **{"continue": token}))
+        assert response.status == 410
+        token = json.loads(response.body)["metadata"]["continue"]
+        pages = 0
+        while token:
+            page = await body(await server.handle(get(limit="1000", **{"continue": token})))
+            names += [item["metadata"]["name"] for item in page["items"]]
+            token, pages = page["metadata"].get("continue", ""), pages + 1
+        assert pages == 2
+        assert names == [f"m{number:05}" for number in range(COUNT)]
 
     with_maps(main)

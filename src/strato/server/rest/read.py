@@ -86,10 +86,11 @@ class Reader:
         if wanted.everything and not limit and not isinstance(bucket, VersionedBucket):
             return self._answered(request, served, (body for _, body in items), revision, "", flow)
         selection = Selection(items, wanted, limit)
+        begun = page.begun if page.revision > 0 else now  # who goes on with what there is now begins anew
 
         def selected() -> Response:
             remaining = snapshot.count(prefix, selection.last) if selection.last else 0
-            token = continuetokens.token(selection.last, prefix, revision, page.begun or now) if remaining else ""
+            token = continuetokens.token(selection.last, prefix, revision, begun) if remaining else ""
             count = remaining if wanted.everything else 0
             return self._answered(request, served, selection.found, revision, token, flow, count)
 
