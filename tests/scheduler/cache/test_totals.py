@@ -114,6 +114,38 @@ def test_the_sum_follows_nodes_and_pods() -> None:
     assert cpus(world) == 5
 
 
+@given(
+    strict=st.booleans(),
+    cores=st.lists(
+        st.tuples(st.integers(0, 8), st.sampled_from(["", "A", "B"]), st.booleans()), min_size=1, max_size=5
+    ),
+    others=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 9), st.booleans()), max_size=6),
+)
+def test_the_pools_are_the_parts_of_the_total(
+    strict: bool, cores: list[tuple[int, str, bool]], others: list[tuple[int, int, bool]]
+) -> None:
+    """Whatever counts, and also where pods of others hold more than their node has."""
+    labels = [{"volcano.sh/nodegroup-name": pool} if pool else {} for _, pool, _ in cores]
+    nodes = [
+        node(f"n{i}", cpu=str(cpu), labels=labels[i], unschedulable=cordoned)
+        for i, (cpu, _, cordoned) in enumerate(cores)
+    ]
+    pods = [
+        pod(f"o{i}", cpu=str(cpu), schedulerName="other" if foreign else "volcano", nodeName=f"n{row}", phase="Running")
+        for i, (row, cpu, foreign) in enumerate(others)
+        if row < len(cores)
+    ]
+    world = worlds.world(*nodes, *pods, names=("volcano",))
+    world.totals.rule = TotalsRule(strict=strict)
+    assert sum(int(one[CPU]) for one in world.totals.pools.values()) == world.totals.total[CPU]
+
+
+def test_a_node_that_others_overfill_takes_nothing_from_the_next() -> None:
+    world = worlds.world(node("a", cpu="2"), node("b"), OTHERS, names=("volcano",))
+    world.totals.rule = STRICT
+    assert cpus(world) == 4
+
+
 def test_a_bad_rule_is_refused_with_its_place() -> None:
     with pytest.raises(InvalidInput) as caught:
         config_from({"actions": "allocate", "strict-totals": "no", "totals-tolerations": [3]})

@@ -22,7 +22,9 @@ def test_queues_and_jobs_have_their_series_as_long_as_they_are_there() -> None:
             assert 'volcano_queue_request_milli_cpu{queue_name="default"} 3000.0' in text
             assert 'volcano_queue_allocated_scalar_resources{queue_name="default",resource="pods"} 2.0' in text
             assert 'volcano_queue_weight{queue_name="default"} 1.0' in text
-            assert 'strato_scheduler_total_resource{pool="",resource="cpu"}' in text
+            assert 'strato_scheduler_total_resource{pool="",resource="cpu"} 2.0' in text
+            assert 'strato_scheduler_total_resource{pool="",resource="memory"} 8.589934592e+09' in text
+            assert 'strato_scheduler_total_resource{pool="",resource="pods"} 110.0' in text
             assert 'volcano_unschedule_task_count{job_id="g"} 1.0' in text
             assert text.count('volcano_unschedule_task_count{job_id="g"}') == 1
             assert 'volcano_job_share{job_id="g",job_ns="ns"} 1.0' in text

@@ -111,7 +111,7 @@ class Totals:
             return self._nodes.total
         countable = self.countable
         if self._total is None or len(self._total) < self._nodes.dims.width:
-            self._total = self._sum(countable, self._held(countable))
+            self._total = self._amounts[countable].sum(axis=0)
             self._total.flags.writeable = False
         return self._total
 
@@ -132,18 +132,18 @@ class Totals:
                 node = self._nodes.facts[row]
                 group = node.metadata.label(GROUP_LABEL) if node is not None else ""
                 members.setdefault(group, np.zeros(len(countable), np.bool_))[row] = True
-            self._pools = {group: self._sum(mask, self._held(mask)) for group, mask in sorted(members.items())}
+            amounts = self._amounts
+            self._pools = {group: amounts[mask].sum(axis=0) for group, mask in sorted(members.items())}
         return self._pools
 
-    def _sum(self, mask: Mask, held: Vector) -> Vector:
-        whole: Vector = self._nodes.allocatable[: self._nodes.size][mask].sum(axis=0)
-        left: Vector = np.maximum(whole - held, 0)
-        return left
-
-    def _held(self, mask: Mask) -> Vector:
-        """Return what pods of others hold on some nodes."""
-        held = self._nodes.dims.zeros()
+    @property
+    def _amounts(self) -> Vector:
+        """Return int[rows, width]: what queues share of each node, strictly less what pods of others hold there."""
+        whole: Vector = self._nodes.allocatable[: self._nodes.size]
+        if not self.rule.strict:
+            return whole
+        left = whole.copy()
         for task in self.foreign.values():
-            if task.row >= 0 and ON_NODE[task.status] and mask[task.row]:
-                held += fit_width(task.cls.request, len(held))
-        return held
+            if task.row >= 0 and ON_NODE[task.status]:
+                left[task.row] -= fit_width(task.cls.request, left.shape[1])
+        return np.maximum(left, 0)

@@ -79,6 +79,14 @@ class Dimensions:
         """Return ``name -> amount`` of the dimensions that are not zero; internal units."""
         return {name: amount for name, amount in zip(self.names, vector, strict=False) if amount}
 
+    def base_units(self, vector: Iterable[float]) -> dict[str, float]:
+        """Return ``name -> amount`` in cores, bytes and pieces; of zero dimensions cpu and memory alone are there."""
+        return {
+            name: amount if is_whole(name) else amount / 1000
+            for name, amount in zip(self.names, vector, strict=False)
+            if amount or name in ("cpu", "memory")
+        }
+
     def to_wire(self, vector: Iterable[int]) -> dict[str, str]:
         """Write a vector as a Kubernetes resource list; zero dimensions other than cpu and memory are left out."""
         return {

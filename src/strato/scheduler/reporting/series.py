@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from strato.api.quantity import NANO, parse
 from strato.clock import parse_time
 from strato.metrics import Registry, Sample
 from strato.scheduler.cache.world import World
@@ -88,9 +87,9 @@ class Series:
                 yield from self._of_queue(queue, status)
         total = self._world.nodes.allocatable[: self._world.nodes.size].sum(axis=0).tolist()
         for pool, amounts in self._world.totals.pools.items():
-            for resource, text in self._world.dims.to_wire(amounts.tolist()).items():
+            for resource, amount in self._world.dims.base_units(amounts.tolist()).items():
                 labels = {"resource": resource, "pool": pool}
-                yield Sample("strato_scheduler_total_resource", labels, parse(text).nanos / NANO)
+                yield Sample("strato_scheduler_total_resource", labels, amount)
         self._forget()
         waiting: Counter[str] = Counter()
         for job in self._world.jobs.values():
