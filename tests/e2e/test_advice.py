@@ -143,7 +143,7 @@ def test_advice_follows_from_what_a_training_job_used(laptop: Callable[..., Embe
     eventually(lambda: report()["meanRunSeconds"], timeout=400, what="the run has ended", every=2)
 
     def is_known() -> bool:
-        """Whether the CPU samples of both are there: each replica's are written once it has ended, after the run."""
+        """Whether the CPU samples of both are there; those of one that goes on are written now and then."""
         return all("cpu unknown" not in one.get("notes", ()) for one in advice("--queue", "rec", "ctr").values())
 
     eventually(is_known, timeout=400, what="the replicas' use is recorded", every=2)

@@ -154,15 +154,17 @@ def test_a_pod_is_bound_when_its_condition_says() -> None:
     assert replica.bound == NOON + 5
 
 
-def test_the_use_of_a_live_replica_is_saved_every_half_hour() -> None:
+def test_the_use_of_a_live_replica_is_saved_often_at_first_and_then_every_half_hour() -> None:
     tracker = Tracker()
     tracker.see_job(facts(), NOON)
     tracker.see_pod(pod("a"), is_gone=False, now=NOON)
     saved = []
-    for minute in range(1, 121):
-        tracker.sample([(pod("a"), metrics("2"))], 60.0, NOON + 60 * minute)
-        saved += [minute for row in tracker.take_rows() if isinstance(row, Replica)]
-    assert saved == [1, 31, 61, 91]
+    for step in range(1, 241):
+        tracker.sample([(pod("a"), metrics("2"))], 30.0, NOON + 30 * step)
+        rows = [row for row in tracker.take_rows() if isinstance(row, Replica)]
+        saved += [(step / 2, sum(row.cpu_samples.values())) for row in rows]
+    early = [(0.5, 0), (1, 1), (1.5, 2), (2.5, 4), (4.5, 8), (8.5, 16)]  # its first minute says nothing of its cpu
+    assert saved == [*early, (38.5, 76), (68.5, 136), (98.5, 196)]
 
 
 def test_an_ended_run_stays_as_it_ended() -> None:

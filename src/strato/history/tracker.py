@@ -24,7 +24,8 @@ from strato.history.statistics import is_ended
 ROLE_LABELS: Final = ("volcano.sh/task-spec", "training.kubeflow.org/replica-type")
 INDEX_LABELS: Final = ("volcano.sh/task-index", "training.kubeflow.org/replica-index")
 _SAVED_SECONDS: Final = 1800.0
-"""Live replicas are saved so often, beside at their first sample and when something happens to them."""
+"""Live replicas are saved so often, when something happens to them, and more often at first."""
+_EARLY_SAMPLES: Final = 16
 _Place = tuple[str, str]
 """Uid of a pod, and a container of it."""
 
@@ -178,7 +179,7 @@ class Tracker:
                 if now - one.started >= START_SECONDS and measured.name not in suppressed:
                     bucket = CPU.find(cores)
                     samples = {**samples, bucket: samples.get(bucket, 0) + 1}
-                is_first = not one.seen
+                is_early = not one.seen or (samples is not one.cpu_samples and _is_early(sum(samples.values())))
                 self._replicas[place] = one = msgspec.structs.replace(
                     one,
                     cpu_samples=samples,
@@ -187,7 +188,7 @@ class Tracker:
                     seen=now,
                 )
                 saved = self._saved.get(pod.metadata.uid, {}).get(measured.name, now)
-                if is_first or now - saved >= _SAVED_SECONDS:
+                if is_early or now - saved >= _SAVED_SECONDS:
                     self._save(place, one, now)
 
     def take_rows(self) -> list[Run | Replica]:
@@ -263,6 +264,11 @@ class _Times(msgspec.Struct, frozen=True):
             return cls(None, None, None)
         has_run = pod.status.phase in ("Running", "Succeeded", "Failed") and started
         return cls(bound if bound is not None else now, max(started) if has_run else None, finish)
+
+
+def _is_early(count: int) -> bool:
+    """Whether a replica of so many samples is to be saved: twice as many say something else, until the time does."""
+    return count <= _EARLY_SAMPLES and count.bit_count() == 1
 
 
 def _instant(text: str | None) -> float:
