@@ -82,6 +82,28 @@ def test_unusable_configuration_is_refused(text: str) -> None:
         parse_discovery(text)
 
 
+def test_all_that_is_wrong_with_a_configuration_is_said_at_once() -> None:
+    text = """
+    networkTopologyDiscovery:
+    - {source: label, enabled: true, interval: soon}
+    - {source: ufm, enabled: [1]}
+    - {enabled: true}
+    """
+    with pytest.raises(BadDiscovery) as caught:
+        parse_discovery(text)
+    places = [line.split(":")[0].strip() for line in str(caught.value).splitlines()[1:]]
+    assert places == [
+        "networkTopologyDiscovery[0].interval",
+        "networkTopologyDiscovery[1]",
+        "networkTopologyDiscovery[2]",
+    ]
+
+
+def test_a_configuration_has_a_greatest_length() -> None:
+    with pytest.raises(BadDiscovery, match="at most"):
+        parse_discovery("a: " + "x" * (1 << 19))
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from("abcdef"), st.sampled_from(["h1", "h2", "h3", "h4", "h5", "h6", "h7"])), max_size=20

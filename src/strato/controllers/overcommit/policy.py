@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from strato.api import yamltext
 from strato.api.amplification import (
     CPU_INFO,
     FACTOR,
@@ -28,6 +27,7 @@ from strato.api.amplification import (
     read_factor,
     written_ratio,
 )
+from strato.api.configtext import read_mapping
 from strato.api.core import Node, Pod
 from strato.api.pods import effective_requests
 from strato.api.selectors import Selector, from_label_selector
@@ -36,8 +36,6 @@ from strato.errors import InvalidInput, Problem, called, nearest, one_line
 
 CONFIG_KEY: Final = "overcommit.yaml"
 LEAST_NORMALISATION: Final = 0.1
-_LONGEST: Final = 1 << 18
-"""Characters of the configuration."""
 
 _Name = TypeVar("_Name")
 _Part = TypeVar("_Part")
@@ -97,13 +95,7 @@ def parse_policy(text: str) -> Policy:
     Raises:
         InvalidInput: Something in it is wrong; all problems are listed.
     """
-    if len(text) > _LONGEST:
-        raise InvalidInput(CONFIG_KEY, [Problem("", f"is longer than {_LONGEST} characters; split models by cluster")])
-    try:
-        document = yamltext.load(text)
-    except yamltext.InvalidYaml as error:
-        raise InvalidInput(CONFIG_KEY, [Problem("", one_line(error))]) from error
-    file, problems = _read_file({} if document is None else document)
+    file, problems = _read_file(read_mapping(text, CONFIG_KEY))
 
     def check(value: float | None, where: str, least: float = 1.0) -> None:
         if value is not None and not least <= value <= MAX_FACTOR:
@@ -129,7 +121,7 @@ def parse_policy(text: str) -> Policy:
     )
 
 
-def _read_file(document: Any) -> tuple[_File, list[Problem]]:
+def _read_file(document: dict[str, Any]) -> tuple[_File, list[Problem]]:
     """Return what of a document has the right shape, and a problem for each part that has not."""
     problems: list[Problem] = []
 
@@ -144,8 +136,6 @@ def _read_file(document: Any) -> tuple[_File, list[Problem]]:
                 problems.append(Problem(f"{where}{place.rstrip('`')}", text))
         return found
 
-    if not isinstance(document, dict):
-        return _File(), [Problem("", f"must be a mapping, not {called(document)}")]
     given = {key: value for key, value in document.items() if value is not None}
     known = _File.__struct_fields__
     problems += [Problem(str(key), f"no such key{nearest(str(key), known)}") for key in document if key not in known]

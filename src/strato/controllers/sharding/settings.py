@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from strato.api import yamltext
+from strato.api.configtext import read_mapping
 from strato.controllers.sharding.policies import POLICIES, AllocationRate, NodeLimit, ShardPolicy, Warmup
 from strato.errors import InvalidInput, Problem, one_line
 from strato.units import duration_seconds
@@ -72,8 +72,8 @@ def parse_sharding(text: str) -> ShardingSettings:
         InvalidInput: Something in it is wrong; all problems are listed.
     """
     try:
-        parsed = msgspec.convert(yamltext.load(text) or {}, _File, strict=False)
-    except (yamltext.InvalidYaml, msgspec.ValidationError) as error:
+        parsed = msgspec.convert(read_mapping(text, CONFIG_KEY), _File, strict=False)
+    except msgspec.ValidationError as error:
         raise InvalidInput(CONFIG_KEY, [Problem("", one_line(error))]) from error
     problems: list[Problem] = []
     if not parsed.scheduler_configs:

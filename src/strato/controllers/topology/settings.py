@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
-from strato.api import yamltext
-from strato.errors import StratoError
+from strato.api.configtext import read_mapping
+from strato.errors import InvalidInput, Problem, StratoError, called, one_line
 from strato.units import duration_seconds
 
 CONFIG_KEY: Final = "volcano-controller.conf"
+_MEMBER: Final = "networkTopologyDiscovery"
 DEFAULT_INTERVAL_SECONDS: Final = 3600.0
 
 
@@ -49,10 +50,6 @@ class _Source(msgspec.Struct, frozen=True):
     config: Mapping[str, Any] = {}
 
 
-class _File(msgspec.Struct, frozen=True, rename="camel"):
-    network_topology_discovery: list[_Source] = []
-
-
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """One source that is switched on."""
 
@@ -66,20 +63,39 @@ def parse_discovery(text: str) -> dict[str, Discovery]:
     """Read the configuration; returns the sources that are switched on, by name.
 
     Raises:
-        BadDiscovery: The text is not what it should be; the message says where.
+        BadDiscovery: The text is not what it should be; the message lists what is wrong and where.
     """
     try:
-        parsed = msgspec.convert(yamltext.load(text) or {}, _File, strict=False)
-        found = {}
-        for one in parsed.network_topology_discovery:
-            interval = duration_seconds(one.interval) if one.interval else DEFAULT_INTERVAL_SECONDS
-            if one.enabled:
-                found[one.source] = Discovery(
-                    source=one.source,
-                    interval_seconds=interval if interval > 0 else DEFAULT_INTERVAL_SECONDS,
-                    credentials=one.credentials.secret_ref,
-                    config=one.config,
-                )
-    except (yamltext.InvalidYaml, msgspec.ValidationError, ValueError) as error:
-        raise BadDiscovery(f"{CONFIG_KEY}: {error}") from error
+        return _read(read_mapping(text, CONFIG_KEY).get(_MEMBER) or [])
+    except InvalidInput as error:
+        raise BadDiscovery(str(error)) from error
+
+
+def _read(sources: object) -> dict[str, Discovery]:
+    if not isinstance(sources, list):
+        raise InvalidInput(CONFIG_KEY, [Problem(_MEMBER, f"must be a list, not {called(sources)}")])
+    problems: list[Problem] = []
+    found = {}
+    for index, body in enumerate(sources):
+        where = f"{_MEMBER}[{index}]"
+        try:
+            one = msgspec.convert(body, _Source, strict=False)
+        except msgspec.ValidationError as error:
+            problems.append(Problem(where, one_line(error)))
+            continue
+        interval_seconds = 0.0
+        if one.interval:
+            try:
+                interval_seconds = duration_seconds(one.interval)
+            except ValueError as error:
+                problems.append(Problem(f"{where}.interval", str(error)))
+        if one.enabled:
+            found[one.source] = Discovery(
+                source=one.source,
+                interval_seconds=interval_seconds if interval_seconds > 0 else DEFAULT_INTERVAL_SECONDS,
+                credentials=one.credentials.secret_ref,
+                config=one.config,
+            )
+    if problems:
+        raise InvalidInput(CONFIG_KEY, problems)
     return found
