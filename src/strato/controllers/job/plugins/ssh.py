@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from strato.api.core import Secret
 from strato.api.meta import Object
@@ -27,6 +26,7 @@ from strato.controllers.job.plugins.base import (
     owned_metadata,
     subdomain_of,
 )
+from strato.controllers.sshkeys import key_pair
 
 ROOT_PATH = "/root/.ssh"
 DEFAULT_PORT = 22
@@ -87,22 +87,11 @@ class SshPlugin(JobPlugin):
     def _keys(self) -> tuple[str, str]:
         if private := self.text("ssh-private-key"):
             return private, self.text("ssh-public-key")
-        return new_key_pair()
+        return key_pair(rsa.generate_private_key(public_exponent=_PUBLIC_EXPONENT, key_size=_KEY_BITS))
 
     def _port(self) -> int:
         port = self.number("ssh-port")
         return port if 1 <= port <= 65535 else DEFAULT_PORT
-
-
-def new_key_pair() -> tuple[str, str]:
-    """Make a key pair: the private key as PKCS#1 PEM, the public one as a line of ``authorized_keys``.
-
-    Keys come from the operating system's randomness, never from the injected one, which can be predicted.
-    """
-    key = rsa.generate_private_key(public_exponent=_PUBLIC_EXPONENT, key_size=_KEY_BITS)
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    return private.decode(), f"{public.decode()}\n"
 
 
 def client_config(job: Job, port: int) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from strato.api import catalog, mpioperator
 from strato.api.core import Pod
@@ -16,6 +15,7 @@ from strato.api.frameworks import LAUNCHER, WORKER, JobShape
 from strato.api.meta import Json, ObjectMeta
 from strato.controllers.kube.ownedpods import pod_body
 from strato.controllers.owners import controller_reference
+from strato.controllers.sshkeys import key_pair
 from strato.controllers.training import labels
 from strato.controllers.training.bodies import GROUP_NAME
 from strato.controllers.training.mpi import hosts
@@ -58,11 +58,10 @@ def companions(shape: JobShape, pods: Sequence[Pod], options: PodOptions) -> Seq
 
 
 def _keys() -> Json:
-    """Return a new pair of keys, from the operating system's randomness."""
-    key = ec.generate_private_key(ec.SECP521R1())
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
-    return {"data": {_PRIVATE: base64.b64encode(private).decode(), _PUBLIC: base64.b64encode(public).decode()}}
+    """Return a new pair of keys."""
+    private, public = key_pair(ec.generate_private_key(ec.SECP521R1()))
+    values = {_PRIVATE: private, _PUBLIC: public}
+    return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}}
 
 
 def _secret_name(shape: JobShape) -> str:
