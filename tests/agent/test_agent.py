@@ -10,12 +10,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from strato.agent.agent import Agent, AgentOptions
-from strato.agent.events import Action, ActionKind
-from strato.agent.sampling.layouts import SandboxLayout
+from strato.agent.containers import facts_of
+from strato.agent.cordons import report_condition
+from strato.agent.events import SUPPRESSED, Action, ActionKind
+from strato.agent.quotas import QuotaWriter, RoundState
+from strato.agent.sampling.groupfiles import Quota
+from strato.agent.sampling.layouts import Group, SandboxLayout
 from strato.api import catalog
 from strato.api.core import Event, Node
 from strato.api.suppression import SUPPRESSED_CONTAINERS
+from strato.errors import Unavailable
 from strato.metrics import Registry
 from strato.testing.harness import Harness
 
@@ -102,14 +109,16 @@ async def world(
         yield harness, kernel, await new_agent(harness, tmp_path, options), uids
 
 
-async def new_agent(harness: Harness, tmp_path: Path, options: AgentOptions) -> Agent:
+async def new_agent(
+    harness: Harness, tmp_path: Path, options: AgentOptions, layout: type[SandboxLayout] = SandboxLayout
+) -> Agent:
     informers = harness.world.informers
     agent = Agent(
         harness.cluster,
         informers,
         harness.clock,
         Random(1),
-        SandboxLayout(str(tmp_path / "cgroups.json")),
+        layout(str(tmp_path / "cgroups.json")),
         options,
         Registry(),
     )
@@ -171,6 +180,27 @@ async def test_quotas_of_others_are_written_anew_and_then_left(tmp_path: Path) -
             await kernel.pass_round(agent, 0.85, use)
         assert kernel.quota(uids["a"]) == "800000", "three rounds running: it is somebody else's"
         await harness.eventually(lambda: _has_event(harness, "QuotaConflict"))
+
+
+async def test_a_cut_by_resize_follows_the_one_before(tmp_path: Path) -> None:
+    body = pod("a", 0, "8")
+    body["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
+    async with world(tmp_path, [body]) as (harness, _, agent, _uids):
+        writer = QuotaWriter(harness.cluster, SandboxLayout(str(tmp_path / "cgroups.json")), agent._events)
+        writer.backend = "resize"
+        for milli in (4000, 2000):
+            [facts] = facts_of(harness.pod("a"))
+            cut = Action(kind=ActionKind.SET_QUOTA, target=facts.key, value=milli, reason=SUPPRESSED)
+            state = RoundState(utilisation=0.95, used_cores=8)
+            assert await writer.apply([cut], {facts.key: facts}, {facts.key: state}, 1.0) == [cut]
+            await harness.eventually(lambda milli=milli: facts_of(harness.pod("a"))[0].base_milli == milli)
+            [facts] = facts_of(harness.pod("a"))
+            assert writer.verify([facts], {facts.key: Quota(milli, 0.1)}) == []
+            assert not writer.is_given_up(facts)
+
+
+async def _refuse() -> bool:
+    raise Unavailable("the server is busy")
 
 
 async def _has_event(harness: Harness, reason: str) -> bool:
@@ -237,6 +267,24 @@ async def test_memory_cordons_within_a_budget_and_a_person_s_cordon_is_kept(tmp_
         await kernel.pass_round(agent, 0.5, use)
 
 
+async def test_an_uncordon_that_the_api_refuses_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(tmp_path, [pod("a", 0)]) as (harness, kernel, agent, uids):
+        use, node = {uids["a"]: 1.0}, agent.options.node
+        await agent.act_on_node(Action(kind=ActionKind.CORDON, target="memory", message="memory at 95%"), {})
+        opened = [Action(kind=ActionKind.UNCORDON, target="memory")]
+        monkeypatch.setattr(agent.handlers, "decide", lambda _: opened.copy())
+        monkeypatch.setattr(agent._cordons, "uncordon", _refuse)
+        for _ in range(2):
+            await kernel.pass_round(agent, 0.5, use)
+            opened.clear()
+        monkeypatch.undo()
+        assert (await harness.cluster.get(catalog.NODE, node))["spec"]["unschedulable"] is True
+        await kernel.pass_round(agent, 0.5, use)
+        found = await harness.cluster.get(catalog.NODE, node)
+        assert not found["spec"].get("unschedulable")
+        assert [one["status"] for one in found["status"]["conditions"] if one["type"] == "MemoryHotspot"] == ["False"]
+
+
 async def test_reset_gives_everything_back(tmp_path: Path) -> None:
     async with world(tmp_path, [pod("a", 0, "8")]) as (harness, kernel, agent, uids):
         for _ in range(4):
@@ -246,3 +294,57 @@ async def test_reset_gives_everything_back(tmp_path: Path) -> None:
         assert await other.reset() == 1
         assert kernel.quota(uids["a"]) == "800000"
         await harness.eventually(lambda: not annotation(harness, "a"))
+
+
+async def test_a_condition_keeps_the_time_of_its_last_change(tmp_path: Path) -> None:
+    async with world(tmp_path, []) as (harness, _, agent, _uids):
+        node = agent.options.node
+
+        async def report(*, is_true: bool, message: str) -> dict[str, Any]:
+            await harness.clock.sleep(10)
+            await report_condition(
+                harness.cluster, harness.clock, node, "Warm", is_true=is_true, reason="R", message=message
+            )
+            found = await harness.cluster.get(catalog.NODE, node)
+            return next(one for one in found["status"]["conditions"] if one["type"] == "Warm")
+
+        first = await report(is_true=True, message="one")
+        assert await report(is_true=True, message="one") == first, "nothing to say is not written"
+        second = await report(is_true=True, message="two")
+        assert second["lastTransitionTime"] == first["lastTransitionTime"] < second["lastHeartbeatTime"]
+        third = await report(is_true=False, message="two")
+        assert third["lastTransitionTime"] == third["lastHeartbeatTime"] > second["lastHeartbeatTime"]
+
+
+async def test_best_effort_pods_share_a_quota_for_as_long_as_the_policy_wants_it(tmp_path: Path) -> None:
+    group = tmp_path / "besteffort"
+    group.mkdir()
+    (group / "cpu.max").write_text("max 100000\n")
+
+    class Grouped(SandboxLayout):
+        def best_effort(self) -> Group:
+            return Group(str(group), str(group), str(group), is_unified=True)
+
+    def quota() -> str:
+        return (group / "cpu.max").read_text().split()[0]
+
+    async with world(tmp_path, [pod("a", 0)]) as (harness, kernel, first, uids):
+        agent = await new_agent(harness, tmp_path, first.options, Grouped)
+        metadata = {"name": "strato-agent", "namespace": "default"}
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        text = "handlers: {bestEffort: {}, suppress: {enabled: false}}"
+        await harness.cluster.create(catalog.CONFIGMAP, {**config, "data": {"policy.yaml": text}}, "default")
+
+        def has(name: str) -> bool:
+            agent.refresh_policy()
+            return name in agent.policy.handlers
+
+        await harness.eventually(lambda: has("bestEffort"))
+        for _ in range(3):
+            await kernel.pass_round(agent, 0.5, {uids["a"]: 4.0})
+        # 65 % of 48 cores less the 20 that others use
+        assert abs(int(quota()) - 1_120_000) <= 0.01 * CORES * 100_000
+        await harness.cluster.patch(catalog.CONFIGMAP, "strato-agent", "default", {"data": {"policy.yaml": ""}})
+        await harness.eventually(lambda: not has("bestEffort"))
+        await kernel.pass_round(agent, 0.5, {uids["a"]: 4.0})
+        assert quota() == "max"

@@ -40,6 +40,13 @@ def test_nothing_is_the_defaults() -> None:
     assert (policy.sampling.interval_seconds, policy.sampling.round_seconds) == (1, 5)
 
 
+def test_what_is_unusual_is_on_where_it_is_named() -> None:
+    text = "handlers: {bestEffort: {thresholdPercent: 50}, suppress: {enabled: false}}"
+    assert list(read(text).handlers) == ["burst", "hotspots", "bestEffort"]
+    assert "bestEffort" in read("handlers: {bestEffort: {}}").handlers
+    assert "bestEffort" not in read("handlers: {bestEffort: {enabled: false}}").handlers
+
+
 def test_the_last_block_that_matches_a_node_counts() -> None:
     text = """
 handlers: {suppress: {overload: 0.95, warning: 0.7}, burst: {enabled: false}}
@@ -56,8 +63,8 @@ nodes:
 
 
 BAD = [
-    pytest.param("a: [", ["policy.yaml"], id="no YAML"),
-    pytest.param("[]", ["policy.yaml"], id="no mapping"),
+    pytest.param("a: [", [""], id="no YAML"),
+    pytest.param("[]", [""], id="no mapping"),
     pytest.param("nodes: {}", ["nodes"], id="an empty mapping is no list"),
     pytest.param("nodes: [{selector: []}]", ["nodes[0].selector"], id="an empty list is no selector"),
     pytest.param("handlers: {suppress: {warning: 0.95}}", ["handlers.suppress.warning"], id="lines crossed"),
@@ -66,8 +73,12 @@ BAD = [
     pytest.param("handlers: {supress: {}}", ["handlers.supress"], id="no such handler"),
     pytest.param("handlers: {suppress: {overlaod: 1}}", ["handlers.suppress.overlaod"], id="a misspelt key"),
     pytest.param("handlers: {suppress: {rounds: 1.5}}", ["handlers.suppress.rounds"], id="no whole number"),
-    pytest.param("handlers: {suppress: {overload: .nan}}", ["policy.yaml"], id="no number"),
+    pytest.param("handlers: {suppress: {overload: .nan}}", [""], id="no number"),
     pytest.param("handlers: {mine: {file: ../mine.py}}", ["handlers.mine"], id="a file elsewhere"),
+    pytest.param("handlers: {bestEffort: {thresholdPercent: 40, minPercent: 50}}", ["handlers.bestEffort.minPercent"],
+                 id="a floor over the line"),
+    pytest.param("handlers: {bestEffort: {evictLowerPercent: 50, evictUpperPercent: 40}}",
+                 ["handlers.bestEffort.evictLowerPercent"], id="lines of evictions crossed"),
     pytest.param("apply: cri", ["apply"], id="no such backend"),
     pytest.param("trafficWebhook: {url: 'file:///etc/passwd'}", ["trafficWebhook.url"], id="no URL to call"),
     pytest.param("sampling: {intervalSeconds: 0}", ["sampling.intervalSeconds"], id="no interval"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -16,13 +16,15 @@ from typing import Final
 import msgspec
 
 from strato.agent.agentmetrics import AgentMetrics
-from strato.agent.containers import ContainerFacts, facts_of
+from strato.agent.classquota import ClassQuota
+from strato.agent.containers import ContainerFacts
 from strato.agent.cordons import CONDITION, Cordons, report_condition
 from strato.agent.events import Action, ActionKind, HostEvent
 from strato.agent.policy import KEY, Policy, read_policy
 from strato.agent.quotas import QuotaWriter, RoundState
 from strato.agent.registry import HandlerRegistry
 from strato.agent.rounds import HandlerSet, container_events, host_event
+from strato.agent.running import RunningContainers
 from strato.agent.sampling.layouts import Group, Layout
 from strato.agent.sampling.sampler import Sampler
 from strato.agent.trafficcalls import TrafficCalls
@@ -107,11 +109,13 @@ class Agent:
         self.policy: Policy = read_policy("", {}, self._registry)
         self.handlers = HandlerSet(self.policy, random)
         self._quotas = QuotaWriter(cluster, layout, self._events)
+        self._refused: list[Action] = []
+        """What the API has not taken, to be tried again."""
+        self._best_effort = ClassQuota(layout)
         self._cordons = Cordons(cluster, clock, options.node, options.node_selector)
         self._traffic = TrafficCalls(clock, random, options.node, options.secret)
         self.sampler = Sampler(options.cpus, self.policy.sampling.interval_seconds, options.proc, options.sys)
-        self._facts: dict[str, tuple[str, list[ContainerFacts]]] = {}
-        """By the pod's uid: its resource version and its containers."""
+        self._running = RunningContainers(layout, static_cpus=options.static_cpus)
         self._has_groups: bool | None = None
         self._metrics = AgentMetrics(metrics, options.node)
 
@@ -138,26 +142,10 @@ class Agent:
         self._informers.start()
         await self._informers.wait_synced()
 
-    def containers(self) -> dict[str, ContainerFacts]:
-        """Return the containers that run, by key; a pod is read anew only when it has changed."""
-        kept: dict[str, tuple[str, list[ContainerFacts]]] = {}
-        for pod in self._pods.list():
-            uid, version = pod.metadata.uid, pod.metadata.resource_version
-            known = self._facts.get(uid)
-            if known is None or known[0] != version:
-                known = (version, facts_of(pod, static_cpus=self.options.static_cpus))
-            kept[uid] = known
-        self._facts = kept
-        return {one.key: one for _, found in kept.values() for one in found}
-
-    def groups(self) -> dict[str, Group]:
-        """Return the control groups of the containers that run, by key."""
-        groups = {}
-        for key, one in self.containers().items():
-            group = self._layout.container(one.pod.metadata.uid, one.qos, one.name, one.id)
-            if group is not None:
-                groups[key] = group
-        return groups
+    def groups(self) -> Mapping[str, Group]:
+        """Return the control groups of the containers that run now, by key; decisions are about these."""
+        self._running.update(self._pods.list())
+        return self._running.groups
 
     def refresh_policy(self) -> None:
         """Take the ConfigMap's policy if it is another one; one that is wrong is reported, and the old one stays."""
@@ -192,13 +180,14 @@ class Agent:
         """
         began = self._clock.monotonic()
         await asyncio.to_thread(self.sampler.sample_slowly, began)
+        await asyncio.to_thread(self._best_effort.read)
         await self._report_groups()
-        containers = self.containers()
+        containers = self._running.containers
         quotas = {key: one.quota for key, one in self.sampler.containers.items()}
         actions = self._quotas.verify(containers.values(), quotas)
         at = self._clock.now()
         seen = container_events(self.sampler, containers.values(), at, since, self._quotas.known_suppression)
-        host = host_event(self.sampler, at, since, seen)
+        host = host_event(self.sampler, at, since, seen, self._best_effort)
         if host is not None:
             rewritten = {action.target for action in actions}
             actions += [one for one in self.handlers.decide(host) if one.target not in rewritten]
@@ -207,21 +196,26 @@ class Agent:
         self._metrics.round_seconds.set(self._clock.monotonic() - began)
         return actions
 
-    async def _act(self, actions: Sequence[Action], containers: dict[str, ContainerFacts], host: HostEvent) -> None:
+    async def _act(self, actions: Sequence[Action], containers: Mapping[str, ContainerFacts], host: HostEvent) -> None:
         states = {one.key: RoundState(utilisation=host.cpu, used_cores=one.used_cores) for one in host.containers}
         quotas = [one for one in actions if one.kind in (ActionKind.SET_QUOTA, ActionKind.CLEAR)]
         self._metrics.count_done(await self._quotas.apply(quotas, containers, states, host.at))
+        await self._best_effort.apply(actions)
         hot = {one.target: one.value for one in actions if one.kind is ActionKind.TRAFFIC and one.value is not None}
         for resource in ("cpu", "network"):
             if resource in hot or not self._traffic.is_relieved(resource):
                 self._traffic.step(resource, hot.get(resource), host, self.policy.webhook)
-        for action in actions:
+        targets = {one.target for one in actions}
+        again, self._refused = [one for one in self._refused if one.target not in targets], []
+        for action in (*again, *actions):
             try:
                 await self.act_on_node(action, containers)
             except ApiError as error:
+                if action.kind is ActionKind.UNCORDON:  # said once; what is still true is said each round
+                    self._refused.append(action)
                 _log.warning("not done: action=%s target=%s: %s", action.kind, action.target, error)
 
-    async def act_on_node(self, action: Action, containers: dict[str, ContainerFacts]) -> None:
+    async def act_on_node(self, action: Action, containers: Mapping[str, ContainerFacts]) -> None:
         """Carry out an action that is not about a quota.
 
         Raises:
@@ -251,7 +245,7 @@ class Agent:
                 await self._cluster.raw("POST", path, body=msgspec.json.encode(body))
                 self._events.event(pod, WARNING, action.reason or "Evicted", f"{node}: {action.message}")
 
-    def _report(self, action: Action, containers: dict[str, ContainerFacts]) -> None:
+    def _report(self, action: Action, containers: Mapping[str, ContainerFacts]) -> None:
         facts = containers.get(action.target)
         if facts is not None:
             self._events.event(facts.pod, NORMAL, action.reason, f"{facts.name}: {action.message}")
@@ -283,9 +277,11 @@ class Agent:
         )
 
     async def reset(self) -> int:
-        """Give every container that was cut its CPU back, and forget that it was; return how many."""
+        """Give every container that was cut, and the best-effort pods, their CPU back; return how many containers."""
         await self.synced()
-        containers = self.containers()
+        await self._best_effort.clear()
+        self.groups()
+        containers = self._running.containers
         actions = [
             Action(kind=ActionKind.CLEAR, target=key, value=one.suppression.from_milli, reason="CPURestored")
             for key, one in containers.items()

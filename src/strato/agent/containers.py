@@ -21,6 +21,8 @@ WORKLOAD_LABEL: Final = "strato.io/workload"
 _TRAINING_OWNERS: Final = frozenset({*(framework.kind.name for framework in FRAMEWORKS), "TrainJob", "JobSet"})
 _VOLCANO: Final = "batch.volcano.sh/"
 _SERVING_OWNERS: Final = frozenset(("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet"))
+_BATCH_CPU: Final = "kubernetes.io/batch-cpu"
+_QOS_LABEL: Final = "koordinator.sh/qosClass"
 _SERVICE_LABEL: Final = "app.kubernetes.io/name"
 
 
@@ -39,6 +41,7 @@ class ContainerFacts:
     started_at: float
     is_sidecar: bool
     has_exclusive_cpus: bool
+    is_best_effort: bool
     suppression: Suppression | None
 
     @property
@@ -83,7 +86,7 @@ def facts_of(pod: Pod, *, static_cpus: bool = False) -> list[ContainerFacts]:
         if status is None or status.state is None or status.state.running is None:
             continue
         limit = _milli(container, "limits")
-        request = _milli(container, "requests") or limit or 0
+        request = _milli(container, "requests") or limit or _batch_milli(container)
         cut = cuts.get(container.name)
         found.append(
             ContainerFacts(
@@ -97,6 +100,7 @@ def facts_of(pod: Pod, *, static_cpus: bool = False) -> list[ContainerFacts]:
                 started_at=_started(status),
                 is_sidecar=container in sidecars,
                 has_exclusive_cpus=static_cpus and qos == "Guaranteed" and request % 1000 == 0,
+                is_best_effort=_is_best_effort(pod, qos),
                 suppression=cut if cut is not None and cut.id == status.container_id else None,
             )
         )
@@ -109,6 +113,19 @@ def _milli(container: Container, kind: str) -> int | None:
         return milli(amounts["cpu"]) or None if "cpu" in amounts else None
     except InvalidQuantity:
         return None
+
+
+def _batch_milli(container: Container) -> int:
+    """Return what is asked of the CPU that others leave; it is counted in millicores."""
+    try:
+        return int(container.resources.requests.get(_BATCH_CPU, 0))
+    except ValueError:
+        return 0
+
+
+def _is_best_effort(pod: Pod, qos: str) -> bool:
+    """Tell whether a pod is of Koordinator's class of best effort: its label wins over the QoS class."""
+    return (pod.metadata.labels or {}).get(_QOS_LABEL, "BE" if qos == "BestEffort" else "") == "BE"
 
 
 def _started(status: ContainerStatus) -> float:

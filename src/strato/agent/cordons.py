@@ -62,17 +62,18 @@ class Cordons:
 async def report_condition(
     cluster: Cluster, clock: Clock, node: str, type_: str, *, is_true: bool, reason: str, message: str
 ) -> None:
-    """Write one condition of a node; what the API refuses is logged."""
+    """Write one condition of a node, unless it says that already; what the API refuses is logged."""
     now = format_time(clock.now())
-    condition = {
-        "type": type_,
-        "status": "True" if is_true else "False",
-        "reason": reason,
-        "message": message,
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
-    }
+    status = "True" if is_true else "False"
+    content = {"type": type_, "status": status, "reason": reason, "message": message}
     try:
+        own = await cluster.get(catalog.NODE, node)
+        conditions = own.get("status", {}).get("conditions") or ()
+        before: dict[str, Any] = next((one for one in conditions if one["type"] == type_), {})
+        if content.items() <= before.items():
+            return
+        since = before.get("lastTransitionTime", now) if before.get("status") == status else now
+        condition = {**content, "lastHeartbeatTime": now, "lastTransitionTime": since}
         body = {"status": {"conditions": [condition]}}
         await cluster.patch(catalog.NODE, node, "", body, subresource="status", patch_type=PatchType.STRATEGIC)
     except ApiError as error:

@@ -31,6 +31,8 @@ class ActionKind(StrEnum):
     """Write a container's CPU quota: ``value`` millicores."""
     CLEAR = "clear"
     """Give a container its original quota back: ``value`` millicores, None where it had none."""
+    SET_CLASS_QUOTA = "setClassQuota"
+    """Write the CPU quota of all best-effort pods together: ``value`` millicores. It lapses if no round asks for it."""
     CORDON = "cordon"
     UNCORDON = "uncordon"
     TRAFFIC = "traffic"
@@ -49,6 +51,7 @@ STILL_OVERLOADED: Final = "HostStillOverloaded"
 QUOTA_CONFLICT: Final = "QuotaConflict"
 MEMORY_HOTSPOT: Final = "MemoryHotspot"
 HOTSPOT_CLEARED: Final = "HotspotCleared"
+NO_BEST_EFFORT_GROUP: Final = "NoBestEffortGroup"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +108,8 @@ class ContainerEvent:
     start_time: float = 0.0
     """Seconds since the epoch."""
     is_guaranteed: bool = False
+    is_best_effort: bool = False
+    """Whether it is of the class that gets what others leave."""
     has_exclusive_cpus: bool = False
     is_sidecar: bool = False
     suppression: Suppression | None = None
@@ -137,6 +142,10 @@ class HostEvent:
     """Of ``cpu``, ``memory`` and ``network``."""
     containers: tuple[ContainerEvent, ...] = ()
     """All that run."""
+    best_effort_milli: int | None = None
+    """The quota of all best-effort pods together; None: there is none."""
+    has_best_effort_group: bool = False
+    """Whether they have a control group that can be held to a quota."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,13 @@ import msgspec
 from strato.agent.handlers import Handler
 from strato.agent.options import between, read_options
 from strato.agent.registry import BUILT_IN, HandlerRegistry
-from strato.api import yamltext
+from strato.api.configtext import read_mapping
 from strato.api.selectors import InvalidSelector, from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.errors import InvalidInput, Problem, called, nearest, one_line
 from strato.thirdparty import NotLoaded
 
 KEY: Final = "policy.yaml"
-_MOST_VALUES: Final = 10_000
 _BACKENDS: Final = ("cgroup", "resize")
 _SECTIONS: Final = ("sampling", "trafficWebhook", "apply", "handlers")
 
@@ -86,13 +85,7 @@ def read_policy(text: str, labels: Mapping[str, str], registry: HandlerRegistry)
     Raises:
         InvalidInput: With every problem of all blocks, those of other nodes too.
     """
-    try:
-        document = yamltext.load(text, max_values=_MOST_VALUES)
-    except yamltext.InvalidYaml as error:
-        raise InvalidInput(KEY, [Problem(KEY, one_line(error))]) from error
-    document = {} if document is None else document
-    if not isinstance(document, dict):
-        raise InvalidInput(KEY, [Problem(KEY, f"must be a mapping, not {called(document)}")])
+    document = read_mapping(text, KEY)
     blocks = document.get("nodes", [])
     common = {key: value for key, value in document.items() if key != "nodes"}
     policy, problems = _read_block({}, common, "", registry, allowed=(*_SECTIONS, "nodes"))
@@ -154,8 +147,8 @@ def _read_handlers(
                 merged |= given
             elif given is not None and is_own:
                 problems.append(Problem(f"{where}.{name}", f"must be a mapping, not {called(given)}"))
-        is_enabled, file = merged.pop("enabled", True), merged.pop("file", "")
-        if not isinstance(is_enabled, bool):
+        is_enabled, file = merged.pop("enabled", None), merged.pop("file", "")
+        if is_enabled is not None and not isinstance(is_enabled, bool):
             problems.append(Problem(f"{where}.{name}.enabled", f"must be true or false, not {is_enabled!r}"))
         try:
             kind = registry.find(name, str(file))
@@ -164,6 +157,6 @@ def _read_handlers(
             continue
         options, more = read_options(kind.defaults, merged, f"{where}.{name}")
         problems += more
-        if is_enabled:
+        if is_enabled or (is_enabled is None and (kind.is_usual or name in common or name in own)):
             found[name] = HandlerPolicy(kind=kind, options=options)
     return found, problems

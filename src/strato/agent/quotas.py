@@ -230,6 +230,7 @@ class QuotaWriter:
             except ApiError as error:
                 _log.warning("not resized: pod=%s container=%s: %s", meta.key, facts.name, error)
                 return False
+            self._expect(facts, milli)
             return True
         uid = facts.pod.metadata.uid
         group = self._layout.container(uid, facts.qos, facts.name, facts.id)
@@ -240,12 +241,16 @@ class QuotaWriter:
         except (OSError, ValueError) as error:
             _log.info("quota not written: pod=%s container=%s: %s", facts.pod.metadata.key, facts.name, one_line(error))
             return False
+        self._expect(facts, quota.milli)
+        return True
+
+    def _expect(self, facts: ContainerFacts, milli: int | None) -> None:
+        """Note what the kernel is to say of a container from now on."""
         expected = self._expected.get(facts.key)
         if expected is None or expected.id != facts.id:
-            self._expected[facts.key] = _Expected(facts.id, quota.milli)
+            self._expected[facts.key] = _Expected(facts.id, milli)
         else:
-            expected.milli = quota.milli
-        return True
+            expected.milli = milli
 
 
 def _with_new_limit(facts: ContainerFacts, cut: Suppression) -> Action:

@@ -8,13 +8,14 @@ from typing import Final
 
 from strato import thirdparty
 from strato.agent.handlers import Handler
+from strato.agent.handlers.besteffort import BestEffort
 from strato.agent.handlers.burst import Burst
 from strato.agent.handlers.hotspots import Hotspots
 from strato.agent.handlers.suppress import Suppress
 from strato.thirdparty import NotLoaded
 
 GROUP: Final = "strato.agent.handlers"
-BUILT_IN: Final[dict[str, type[Handler]]] = {one.name: one for one in (Suppress, Burst, Hotspots)}
+BUILT_IN: Final[dict[str, type[Handler]]] = {one.name: one for one in (Suppress, Burst, Hotspots, BestEffort)}
 """In the order in which they are asked."""
 _MOST_BYTES: Final = 1 << 20
 

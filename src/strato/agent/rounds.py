@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
+from strato.agent.classquota import ClassQuota
 from strato.agent.containers import ContainerFacts, service_of
 from strato.agent.decisions.merging import merge
 from strato.agent.events import Action, ContainerEvent, HostEvent, Suppression
@@ -17,7 +18,9 @@ from strato.agent.sampling.sampler import Sampler
 _log = logging.getLogger(__name__)
 
 
-def host_event(sampler: Sampler, at: float, since: float, containers: Sequence[ContainerEvent]) -> HostEvent | None:
+def host_event(
+    sampler: Sampler, at: float, since: float, containers: Sequence[ContainerEvent], best_effort: ClassQuota
+) -> HostEvent | None:
     """Return the host as the samples since an instant show it; None where they do not.
 
     Args:
@@ -25,6 +28,7 @@ def host_event(sampler: Sampler, at: float, since: float, containers: Sequence[C
         at: Now, in seconds since the epoch.
         since: Monotonic seconds.
         containers: All that run.
+        best_effort: As read in this round.
     """
     host = sampler.host
     cpu = host.cpu.mean_since(since)
@@ -38,6 +42,8 @@ def host_event(sampler: Sampler, at: float, since: float, containers: Sequence[C
         network_receive=host.receive.mean_since(since) or 0.0,
         network_send=host.send.mean_since(since) or 0.0,
         containers=tuple(containers),
+        best_effort_milli=best_effort.milli,
+        has_best_effort_group=best_effort.has_group,
     )
 
 
@@ -74,6 +80,7 @@ def container_events(
                 request_milli=one.request_milli,
                 start_time=one.started_at,
                 is_guaranteed=one.qos == "Guaranteed",
+                is_best_effort=one.is_best_effort,
                 has_exclusive_cpus=one.has_exclusive_cpus,
                 is_sidecar=one.is_sidecar,
                 suppression=suppression_of(one),

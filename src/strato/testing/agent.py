@@ -63,6 +63,8 @@ def random_rounds(random: Random, rounds: int) -> Iterator[HostEvent]:
             network_send=random.random(),
             levels={name: ResourceLevel(level=level, since=at) for name in ("cpu", "memory", "network")},
             containers=containers,
+            best_effort_milli=random.choice((None, 20, int(cores * 500))),
+            has_best_effort_group=random.random() < 0.9,
         )
 
 
@@ -84,6 +86,7 @@ def _container(random: Random, index: int, at: float, cores: float) -> Container
         request_milli=random.choice((0, base or 0)),
         start_time=at - random.random() * 1000,
         is_guaranteed=random.random() < 0.2,
+        is_best_effort=random.random() < 0.3,
         has_exclusive_cpus=random.random() < 0.1,
         is_sidecar=random.random() < 0.1,
         job=random.choice(("", "job-a", "job-b")),
@@ -110,6 +113,8 @@ def _round(handler: Handler, number: int, event: HostEvent) -> list[Action]:
     containers = {one.key: one for one in event.containers}
     written: dict[str, Action] = {}
     for action in actions:
+        if action.kind is ActionKind.SET_CLASS_QUOTA and (action.value or 0) < KERNEL_MILLI:
+            raise BrokenPromise(f"round {number}: {action}: the kernel takes no less than {KERNEL_MILLI} millicores")
         if action.kind in _QUOTAS:
             problem = _quota_problem(action, containers, written)
             if problem:

@@ -97,6 +97,54 @@ def test_groups_of_a_kubelet(tmp_path: Path, systemd: bool, qos: str, want: str)
     assert layout.container("a-b", qos, "main", "containerd://../../etc") is None
 
 
+_SLICE = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_b.slice"
+_KIND = (
+    "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
+    "kubelet-kubepods-burstable-poda_b.slice/cri-containerd-c1.scope"
+)
+
+
+@pytest.mark.parametrize("unified", [True, False])
+@pytest.mark.parametrize(
+    ("parent", "directory"),
+    [
+        ("", "kubepods/burstable/poda-b/c1"),
+        ("", "kubepods/burstable/poda-b/crio-c1"),
+        ("/kubelet", "kubelet/kubepods/burstable/poda-b/c1"),
+        ("", f"{_SLICE}/cri-containerd-c1.scope"),
+        ("/", f"{_SLICE}/crio-c1.scope"),
+        ("", f"{_SLICE}/docker-c1.scope"),
+        ("/kubelet", _KIND),
+    ],
+)
+def test_groups_of_a_kubelet_are_found_by_what_is_there(
+    tmp_path: Path, unified: bool, parent: str, directory: str
+) -> None:
+    if unified:
+        (tmp_path / "cgroup.controllers").touch()
+    for hierarchy in ("",) if unified else ("cpu", "cpuacct", "memory"):
+        (tmp_path / hierarchy / directory).mkdir(parents=True)
+    cpu = tmp_path if unified else tmp_path / "cpu"
+    layout = KubeletLayout(str(tmp_path), parent)
+    group = layout.container("a-b", "Burstable", "main", "cri://c1")
+    pod = layout.pod("a-b", "Burstable")
+    assert group is not None
+    assert pod is not None
+    assert (group.cpu, group.is_unified) == (str(cpu / directory), unified)
+    assert pod.cpu == str((cpu / directory).parent)
+    assert Path(group.memory).is_dir()
+
+
+def test_traffic_is_the_machine_s_and_not_that_of_the_reader_s_network(tmp_path: Path) -> None:
+    head = "a\nb\n"
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/dev").write_text(f"{head} eth0: 1 0 0 0 0 0 0 0 2 0\n")
+    assert kernelstats.traffic(str(tmp_path)) == {"eth0": kernelstats.Traffic(1, 2)}
+    (tmp_path / "1/net").mkdir(parents=True)
+    (tmp_path / "1/net/dev").write_text(f"{head} uplink: 3 0 0 0 0 0 0 0 4 0\n")
+    assert kernelstats.traffic(str(tmp_path)) == {"uplink": kernelstats.Traffic(3, 4)}
+
+
 def test_groups_of_our_own_node(tmp_path: Path) -> None:
     note = tmp_path / "cgroups.json"
     layout = SandboxLayout(str(note))

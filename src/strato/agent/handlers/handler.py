@@ -30,6 +30,9 @@ class Handler:
     defaults: ClassVar[Any] = NoOptions()
     """Its options, a frozen dataclass with a default and a docstring for each field, where the policy says nothing."""
 
+    is_usual: ClassVar[bool] = True
+    """Whether it is on where the policy does not name it; one that it names is, unless ``enabled`` is false."""
+
     def __init__(self, options: Any, random: Random) -> None:
         self.options = options
         self.random = random

@@ -59,6 +59,8 @@ class Hotspots(Handler):
     def __init__(self, options: HotspotHandlerOptions, random: Random) -> None:
         super().__init__(options, random)
         self._states: dict[str, HotspotState] = {}
+        self._is_settled = False
+        """Whether memory was hot, or cool for long enough, since this process began: nothing is left of one before."""
 
     @property
     def levels(self) -> dict[str, ResourceLevel]:
@@ -81,7 +83,7 @@ class Hotspots(Handler):
             after = self._states[resource] = next_state(before, values[resource], event.at, lines)
             was, is_ = before.level is Level.HOT, after.level is Level.HOT
             if resource == "memory":
-                actions += self._on_memory(values[resource], was_hot=was, is_hot=is_)
+                actions += self._on_memory(values[resource], event.at, after, was_hot=was)
             elif was or is_:
                 actions.append(
                     Action(kind=ActionKind.TRAFFIC, target=resource, value=values[resource] if is_ else None)
@@ -91,10 +93,15 @@ class Hotspots(Handler):
                 actions.append(Action(kind=ActionKind.EVENT, target="", reason=HOTSPOT_CLEARED, message=text))
         return actions
 
-    def _on_memory(self, value: float, *, was_hot: bool, is_hot: bool) -> list[Action]:
-        if is_hot:
+    def _on_memory(self, value: float, at: float, state: HotspotState, *, was_hot: bool) -> list[Action]:
+        if state.level is Level.HOT:
+            self._is_settled = True
             text = f"memory at {value:.0%}"
             event = Action(kind=ActionKind.EVENT, reason=MEMORY_HOTSPOT, message=text)
             cordon = [Action(kind=ActionKind.CORDON, target="memory", message=text)] if self.options.cordon else []
             return [*([] if was_hot else [event]), *cordon]
-        return [Action(kind=ActionKind.UNCORDON, target="memory")] if was_hot else []
+        has_cooled = state.level is Level.OK and at - state.since >= self.options.lines()["memory"].leave_seconds
+        if was_hot or (has_cooled and not self._is_settled):
+            self._is_settled = True
+            return [Action(kind=ActionKind.UNCORDON, target="memory")]
+        return []

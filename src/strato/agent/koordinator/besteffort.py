@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_PERIOD_MICROSECONDS = 100_000
+from strato.kernelstats import CFS_PERIOD_MICROSECONDS
+
 _LEAST_QUOTA_MICROSECONDS = 2_000
 _IGNORED_CHANGE = 0.01
 """Of the node's CPU: a smaller change is not written."""
@@ -67,8 +68,8 @@ def next_quota_microseconds(capacity_cores: float, budget: int, current: int) ->
         budget: Millicores, as `budget_milli` says.
         current: The quota that is in force, -1 for none.
     """
-    node = capacity_cores * _PERIOD_MICROSECONDS
-    quota = max(budget * _PERIOD_MICROSECONDS // 1000, _LEAST_QUOTA_MICROSECONDS)
+    node = capacity_cores * CFS_PERIOD_MICROSECONDS
+    quota = max(budget * CFS_PERIOD_MICROSECONDS // 1000, _LEAST_QUOTA_MICROSECONDS)
     if abs(quota - current) < node * _IGNORED_CHANGE and quota != _LEAST_QUOTA_MICROSECONDS:
         return current
     if current >= 0 and quota - current > node * _GROWTH:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from strato.agent.koordinator.besteffort import BEST_EFFORT
+from strato.kernelstats import CFS_PERIOD_MICROSECONDS
 
-_PERIOD_MICROSECONDS = 100_000
 _COOLING = 0.9
 """Of the threshold: from here on nothing grows."""
 _GROWTH_PERCENT, _SHRINKAGE_PERCENT = 120, 80
@@ -87,7 +87,7 @@ def saved_microseconds(limit_milli: int, settings: BurstSettings, quota: int | N
     """Return the kernel's burst of a container, per 100 ms; 0 without a limit or where it is off."""
     if settings.policy not in (BurstPolicy.CPU, BurstPolicy.AUTO) or limit_milli <= 0:
         return 0
-    burst = limit_milli * (settings.cpu_burst_percent or 0) * _PERIOD_MICROSECONDS // 100_000
+    burst = limit_milli * (settings.cpu_burst_percent or 0) * CFS_PERIOD_MICROSECONDS // 100_000
     return min(burst, quota) if quota is not None and quota > 0 else burst
 
 
@@ -105,7 +105,7 @@ def next_quotas(
     """
     quotas = []
     for limit_milli, quota, throttled, is_allowed in containers:
-        base = limit_milli * _PERIOD_MICROSECONDS // 1000
+        base = limit_milli * CFS_PERIOD_MICROSECONDS // 1000
         if base <= 0:
             quotas.append(quota)
             continue

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
-from typing import Final
 
 from strato import kernelstats
 from strato.agent.sampling.layouts import Group
-
-DEFAULT_PERIOD_MICROSECONDS: Final = 100_000
-_LEAST_QUOTA_MICROSECONDS: Final = 1_000
+from strato.kernelstats import CFS_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class Quota:
 
     milli: int | None
     """Millicores; None: no quota."""
-    period_microseconds: int = DEFAULT_PERIOD_MICROSECONDS
+    period_microseconds: int = CFS_PERIOD_MICROSECONDS
     burst_microseconds: int = 0
 
 
@@ -75,7 +72,7 @@ def read_quota(group: Group) -> Quota:
     burst = 0
     with contextlib.suppress(OSError, ValueError):  # kernels before 5.14 have none
         burst = int(kernelstats.read_text(_burst_file(group)))
-    length = int(period or DEFAULT_PERIOD_MICROSECONDS)
+    length = int(period or CFS_PERIOD_MICROSECONDS)
     return Quota(None if quota in ("max", "-1") else round(int(quota) * 1000 / length), length, burst)
 
 
@@ -89,7 +86,7 @@ def write_quota(group: Group, milli: int | None) -> Quota:
     """
     before = read_quota(group)
     period = before.period_microseconds
-    quota = -1 if milli is None else max(_LEAST_QUOTA_MICROSECONDS, milli * period // 1000)
+    quota = -1 if milli is None else max(LEAST_QUOTA_MICROSECONDS, milli * period // 1000)
     if 0 <= quota < before.burst_microseconds:
         _write(_burst_file(group), str(quota))
     if group.is_unified:

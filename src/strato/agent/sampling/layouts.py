@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 _UNIFIED = "unified"
@@ -28,6 +28,9 @@ class Layout(Protocol):
     def container(self, uid: str, qos: str, name: str, container_id: str) -> Group | None:
         """Return a container's group; None likewise."""
 
+    def best_effort(self) -> Group | None:
+        """Return the group of all best-effort pods; None: there is none, or it cannot be read."""
+
 
 class SandboxLayout:
     """Our own node: one group per hierarchy, in it one per pod, in it one per container's name.
@@ -47,6 +50,10 @@ class SandboxLayout:
     def container(self, uid: str, qos: str, name: str, container_id: str) -> Group | None:
         """Return a container's group."""
         return self._group(f"{uid}/{name}")
+
+    def best_effort(self) -> Group | None:
+        """Return None: pods of all classes are beside each other."""
+        return None
 
     def _group(self, key: str) -> Group | None:
         if not self._roots:
@@ -82,7 +89,8 @@ class KubeletLayout:
         self._root = root
         self._parts = [part for part in parent.split("/") if part]
         self._is_unified = os.path.exists(os.path.join(root, "cgroup.controllers"))
-        self._is_systemd = os.path.isdir(self._full("cpu", "kubepods.slice")) if systemd is None else systemd
+        slices = os.path.join(*_slices([*self._parts, "kubepods"]))
+        self._is_systemd = os.path.isdir(self._full("cpu", slices)) if systemd is None else systemd
 
     def pod(self, uid: str, qos: str) -> Group | None:
         """Return a pod's group."""
@@ -94,21 +102,33 @@ class KubeletLayout:
         if not bare or "/" in bare or ".." in bare:
             return None
         pod = self._pod_path(uid, qos)
-        if not self._is_systemd:
-            return self._group(f"{pod}/{bare}")
-        paths = [f"{pod}/{scope}{bare}.scope" for scope in self._SCOPES]
+        if self._is_systemd:
+            paths = [f"{pod}/{scope}{bare}.scope" for scope in self._SCOPES]
+        else:
+            paths = [f"{pod}/{bare}", f"{pod}/crio-{bare}"]
         return self._group(next((path for path in paths if os.path.isdir(self._full("cpu", path))), paths[0]))
 
+    def best_effort(self) -> Group | None:
+        """Return the group of the class."""
+        group = self._group(self._path(["kubepods", "besteffort"]))
+        return group if os.path.isdir(group.cpu) else None
+
     def _pod_path(self, uid: str, qos: str) -> str:
-        parts = ["kubepods", *([qos.lower()] if qos and qos != "Guaranteed" else []), f"pod{uid}"]
-        if not self._is_systemd:
-            return "/".join(parts)
-        escaped = [part.replace("-", "_") for part in parts]
-        return "/".join("-".join(escaped[: depth + 1]) + ".slice" for depth in range(len(escaped)))
+        return self._path(["kubepods", *([qos.lower()] if qos and qos != "Guaranteed" else []), f"pod{uid}"])
+
+    def _path(self, parts: Sequence[str]) -> str:
+        below = [*self._parts, *parts]
+        return "/".join(_slices(below) if self._is_systemd else below)
 
     def _full(self, hierarchy: str, path: str) -> str:
-        return os.path.join(self._root, *([] if self._is_unified else [hierarchy]), *self._parts, path)
+        return os.path.join(self._root, *([] if self._is_unified else [hierarchy]), path)
 
     def _group(self, path: str) -> Group:
         cpu, accounting, memory = (self._full(hierarchy, path) for hierarchy in ("cpu", "cpuacct", "memory"))
         return Group(cpu, accounting, memory, is_unified=self._is_unified)
+
+
+def _slices(parts: Sequence[str]) -> list[str]:
+    """Return the directories of a systemd slice: each names all that are above it."""
+    escaped = [part.removesuffix(".slice").replace("-", "_") for part in parts]
+    return ["-".join(escaped[: depth + 1]) + ".slice" for depth in range(len(escaped))]

@@ -15,7 +15,7 @@ _PORT: Final = 3300
 def daemonset(values: Values) -> Json:
     """Return it: as root, for it writes other containers' quotas, and with no other rights on the host."""
     tag = values.first("basic.agent_image_tag_version", "basic.image_tag_version")
-    paths = {"cgroup": "/sys/fs/cgroup", "proc": "/proc"}
+    paths = {"cgroup": "/sys/fs/cgroup", "proc": "/proc", "sys": "/sys"}
     container = {
         "name": NAME,
         "image": f"{values('basic.image_registry')}/{values('basic.agent_image_name')}:{tag}",
@@ -27,6 +27,7 @@ def daemonset(values: Values) -> Json:
             "--cgroup-root=/host/cgroup",
             f"--kube-cgroup-root={values('custom.agent_kube_cgroup_root')}",
             "--proc=/host/proc",
+            "--sys=/host/sys",
             f"--namespace={values.namespace}",
             f"--leader-elect-resource-namespace={values.namespace}",
         ],
@@ -41,6 +42,7 @@ def daemonset(values: Values) -> Json:
             {"name": "scratch", "mountPath": "/tmp"},
             {"name": "cgroup", "mountPath": "/host/cgroup"},
             {"name": "proc", "mountPath": "/host/proc", "readOnly": True},
+            {"name": "sys", "mountPath": "/host/sys", "readOnly": True},
         ],
         "securityContext": {
             "runAsUser": 0,

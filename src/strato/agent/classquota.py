@@ -1,0 +1,70 @@
+"""The quota of all best-effort pods together: read every round, written where it changes, taken back when unwanted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from strato.agent.events import Action, ActionKind
+from strato.agent.sampling.groupfiles import read_quota, write_quota
+from strato.agent.sampling.layouts import Layout
+from strato.errors import one_line
+
+_log = logging.getLogger(__name__)
+
+
+class ClassQuota:
+    """The group of the class on one node.
+
+    Args:
+        layout: Knows it, where there is one.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._is_ours = False
+        """Whether a quota that we have written is in force."""
+        self.milli: int | None = None
+        """As read last; None: no quota."""
+        self.has_group = False
+
+    def read(self) -> None:
+        """Read what is in force."""
+        group = self._layout.best_effort()
+        try:
+            self.milli = None if group is None else read_quota(group).milli
+            self.has_group = group is not None
+        except (OSError, ValueError):
+            self.milli, self.has_group = None, False
+
+    async def apply(self, actions: Iterable[Action]) -> None:
+        """Write what a round wants; without a wish, take back what was written."""
+        wanted = next((one for one in actions if one.kind is ActionKind.SET_CLASS_QUOTA), None)
+        if wanted is not None and wanted.value is not None:
+            await self._write(int(wanted.value))
+        elif self._is_ours:
+            await self.clear()
+
+    async def clear(self) -> bool:
+        """Give the class all CPU back; return whether it was held to less."""
+        await asyncio.to_thread(self.read)
+        if self.milli is None or not await self._write(None):
+            return False
+        self._is_ours = False
+        return True
+
+    async def _write(self, milli: int | None) -> bool:
+        group = self._layout.best_effort()
+        if group is None:
+            return False
+        if milli == self.milli:
+            self._is_ours = milli is not None
+            return True
+        try:
+            self.milli = (await asyncio.to_thread(write_quota, group, milli)).milli
+        except (OSError, ValueError) as error:
+            _log.warning("quota of best-effort pods not written: group=%s: %s", group.cpu, one_line(error))
+            return False
+        self._is_ours = milli is not None
+        return True
