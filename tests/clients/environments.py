@@ -105,5 +105,7 @@ def client_image(client: str, world: EmbeddedWorld) -> str:
     """Build the image of a client's environment, as users do, and return its name; its command is Python."""
     name, python = f"clients/{client}:latest", environment(client)
     own = [f"--env=PIP_CERT={AUTHORITIES}"] if AUTHORITIES.exists() else []
-    world.own("image", "build", name, str(python), "--python", "--cmd", str(python / "bin" / "python"), *own)
+    world.own(
+        "image", "build", name, str(python), "--python", "--cmd", str(python / "bin" / "python"), *own, timeout=1800
+    )
     return name
