@@ -101,6 +101,21 @@ def test_workers_go_as_the_policy_says(policy: str, left: int) -> None:
     play(scenario, enabled=ENABLED)
 
 
+def test_jobs_of_v2beta1_are_counted_by_the_names_of_their_operator() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.MPIJOB, mpijob(launcher=role(1, seconds=5)), "default")
+        await until(world, "Running")
+        assert 'mpi_operator_job_info{launcher="m-launcher",namespace="default"} 1.0' in said(world)
+        await until(world, "Succeeded")
+        assert {"mpi_operator_jobs_created_total 1.0", "mpi_operator_jobs_successful_total 1.0"} <= said(world)
+        assert "mpi_operator_jobs_failed_total 0.0" in said(world)
+
+    def said(world: World) -> set[str]:
+        return set(world.metrics.render().decode().splitlines())
+
+    play(scenario, enabled=ENABLED)
+
+
 def test_launcher_that_fails_too_often_fails_the_job_with_its_reason() -> None:
     async def scenario(world: World) -> None:
         launcher = role(1, seconds=2, code=1, restartPolicy="Never")

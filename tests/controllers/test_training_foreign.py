@@ -11,10 +11,11 @@ import pytest
 from strato.api import catalog
 from strato.api.frameworks import FRAMEWORKS, MPI_OPERATOR, OPERATOR
 from strato.clock import VirtualClock, run_virtual
-from strato.controllers.training.foreign import LOOK_SECONDS, SELECTORS, wait_for_no_operator
+from strato.controllers.training.foreign import LOOK_SECONDS, SELECTORS, ForeignOperator
 from strato.errors import ApiError, Forbidden, Unavailable
 from strato.testing.faults import Faults, FaultyCluster
-from tests.controllers.world import ADMIN, World
+from tests.controllers.test_training_elastic import training
+from tests.controllers.world import ADMIN, World, play
 
 TRAINING, MPI = {"control-plane": "kubeflow-training-operator"}, {"app": "mpi-operator"}
 
@@ -41,19 +42,23 @@ def test_every_kind_has_an_operator_to_stand_aside_for() -> None:
         pytest.param(deployment({"app": "other"}), OPERATOR, False, id="somebody else's"),
     ],
 )
-def test_a_controller_begins_when_its_operator_does_not_run(found: Any, manager: str, waits: bool) -> None:
+def test_an_operator_is_noticed_whenever_it_comes_and_goes(found: Any, manager: str, waits: bool) -> None:
     async def story(clock: VirtualClock) -> None:
         cluster = World(clock).cluster
         if found is not None:
             await cluster.create(catalog.DEPLOYMENT, found, "default")
-        waiting = asyncio.ensure_future(wait_for_no_operator(cluster, clock, "ours", manager))
-        await clock.sleep(3 * LOOK_SECONDS)
-        assert waiting.done() is not waits
-        if waits:
-            await cluster.patch(catalog.DEPLOYMENT, "o", "default", {"spec": {"replicas": 0}})
-            await clock.sleep(2 * LOOK_SECONDS)
-        assert waiting.done()
-        await waiting
+        operator = ForeignOperator(cluster, clock, "ours", manager)
+        watching = asyncio.ensure_future(operator.watch())
+        await operator.looked_for()
+        for _ in range(2):  # it goes, and comes again
+            await clock.sleep(3 * LOOK_SECONDS)
+            assert operator.is_running is waits
+            if waits:
+                await cluster.patch(catalog.DEPLOYMENT, "o", "default", {"spec": {"replicas": 0}})
+                await clock.sleep(2 * LOOK_SECONDS)
+                assert not operator.is_running
+                await cluster.patch(catalog.DEPLOYMENT, "o", "default", {"spec": {"replicas": 1}})
+        watching.cancel()
 
     clock = VirtualClock()
     run_virtual(clock, story(clock))
@@ -70,13 +75,32 @@ def test_a_controller_that_cannot_ask_does_not_begin_unless_it_never_may(error: 
     async def story(clock: VirtualClock) -> None:
         cluster = FaultyCluster(World(clock).server, ADMIN, clock, Random(1), faults=Faults())
         cluster.rules.append(lambda _: error)
-        waiting = asyncio.ensure_future(wait_for_no_operator(cluster, clock, "ours", OPERATOR))
+        operator = ForeignOperator(cluster, clock, "ours", OPERATOR)
+        watching, looked_for = map(asyncio.ensure_future, (operator.watch(), operator.looked_for()))
         await clock.sleep(100)
-        assert waiting.done() is begins
+        assert looked_for.done() is begins
         cluster.rules.clear()
         await clock.sleep(2 * LOOK_SECONDS)
-        assert waiting.done()
-        await waiting
+        assert looked_for.done()
+        assert not operator.is_running
+        watching.cancel()
 
     clock = VirtualClock()
     run_virtual(clock, story(clock))
+
+
+def test_a_controller_stops_when_an_operator_comes_and_goes_on_when_it_goes() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.PYTORCHJOB, training(1), "default")
+        await world.settle()
+        assert set(await world.pods()) == {"p-worker-0"}
+        await world.cluster.create(catalog.DEPLOYMENT, deployment(TRAINING), "default")
+        await world.settle(2 * LOOK_SECONDS)
+        await world.cluster.patch(catalog.PYTORCHJOB, "p", "default", {"spec": {"replicas": 2}}, subresource="scale")
+        await world.settle(3 * LOOK_SECONDS)
+        assert set(await world.pods()) == {"p-worker-0"}, "who runs it now has not done it"
+        await world.cluster.delete(catalog.DEPLOYMENT, "o", "default")
+        await world.settle(3 * LOOK_SECONDS)
+        assert set(await world.pods()) == {"p-worker-0", "p-worker-1"}
+
+    play(scenario, enabled=("pytorchjob-controller", "queue-controller"))

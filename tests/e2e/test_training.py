@@ -73,21 +73,32 @@ def test_a_job_that_makes_no_sense_is_refused_with_the_place(world: World, names
         world.apply(job)
 
 
+def elastic(namespace: str, **policy: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "p", "namespace": namespace},
+        "spec": {
+            "elasticPolicy": {"minReplicas": 1, "maxReplicas": 4, **policy},
+            "pytorchReplicaSpecs": {"Worker": replica("pytorch", 1, 600, "OnFailure")},
+        },
+    }
+
+
 def test_workers_are_scaled_by_kubectl(world: World, namespace: str) -> None:
-    world.apply(
-        {
-            "apiVersion": "kubeflow.org/v1",
-            "kind": "PyTorchJob",
-            "metadata": {"name": "p", "namespace": namespace},
-            "spec": {
-                "elasticPolicy": {"minReplicas": 1, "maxReplicas": 4},
-                "pytorchReplicaSpecs": {"Worker": replica("pytorch", 1, 600, "OnFailure")},
-            },
-        }
-    )
+    world.apply(elastic(namespace))
     eventually(lambda: len(world.items("pods", "-n", namespace)) == 1, what="the worker was made")
     world.kubectl("scale", "pytorchjob", "p", "-n", namespace, "--replicas=3")
     eventually(lambda: len(world.items("pods", "-n", namespace)) == 3, what="two more were made")
-    eventually(
-        lambda: world.get("podgroup", "p", "-n", namespace)["spec"]["minMember"] == 3, what="the gang grew with it"
-    )
+    assert world.get("podgroup", "p", "-n", namespace)["spec"]["minMember"] == 1  # it runs with its fewest
+
+
+def test_metrics_of_an_elastic_job_make_its_autoscaler(world: World, namespace: str) -> None:
+    target = {"type": "Utilization", "averageUtilization": 50}
+    world.apply(elastic(namespace, metrics=[{"type": "Resource", "resource": {"name": "cpu", "target": target}}]))
+    eventually(lambda: world.get("hpa", "p", "-n", namespace), what="the autoscaler was made")
+    spec = world.get("hpa", "p", "-n", namespace)["spec"]
+    assert (spec["minReplicas"], spec["maxReplicas"], spec["scaleTargetRef"]["kind"]) == (1, 4, "PyTorchJob")
+    suspend = '{"spec":{"runPolicy":{"suspend":true}}}'
+    world.kubectl("patch", "pytorchjob", "p", "-n", namespace, "--type=merge", "-p", suspend)
+    eventually(lambda: world.get("hpa", "p", "-n", namespace) is None, what="the autoscaler went with the workers")

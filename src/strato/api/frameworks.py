@@ -218,6 +218,19 @@ class JobShape:
         return sum(map(self.count, self.roles))
 
     @property
+    def least(self) -> int:
+        """Pods without which the job does not run: of an elastic one its fewest workers, and all of the other roles."""
+        if not self.is_elastic:
+            return self.total
+        surplus = max(0, self.count(WORKER) - self.bounds[0])
+        return min(self.total, max(1, self.total - surplus))
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether it runs with fewer workers than it asks for."""
+        return self.framework.elastic and self.spec.elastic_policy is not None
+
+    @property
     def clean_pod_policy(self) -> str:
         """Which pods go when the job ends."""
         return self.spec.run_policy.clean_pod_policy or self.spec.clean_pod_policy or "None"

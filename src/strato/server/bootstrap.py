@@ -304,7 +304,11 @@ def _component_roles() -> list[Json]:
             _rule(("create",), _RBAC, ("roles", "rolebindings")),
             _rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
             _rule(("approve", "sign"), "certificates.k8s.io", "signers"),
-            _rule(("create",), ("apps", "autoscaling.k8s.io", "batch", "discovery.k8s.io", "networking.k8s.io"), "*"),
+            _rule(
+                ("create",),
+                ("apps", "autoscaling", "autoscaling.k8s.io", "batch", "discovery.k8s.io", "networking.k8s.io"),
+                "*",
+            ),
             _rule(("create",), _VOLCANO, "*"),
         ],
         HOLLOW_NODES: [

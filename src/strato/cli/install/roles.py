@@ -66,6 +66,7 @@ def controller_rules() -> list[Json]:
         _rule(_READ, "autoscaling.k8s.io", "verticalpodautoscalers"),
         _rule(("patch",), "autoscaling.k8s.io", "verticalpodautoscalers/status"),
         _rule((*_READ, "create", "patch"), "autoscaling.k8s.io", "verticalpodautoscalercheckpoints"),
+        _rule(("get", "create", "patch", "delete"), "autoscaling", "horizontalpodautoscalers"),  # of elastic trainings
         _rule(("list",), "metrics.k8s.io", "pods", "nodes"),
         _rule((*_READ, "create", "patch", "delete"), "", "pods"),
         _rule(("patch",), "", "pods/resize"),  # of pods whose vertical autoscaler says so

@@ -9,7 +9,7 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.frameworks import BY_KIND, Framework, JobShape
 from strato.api.kinds import Kind
-from strato.controllers.training import environments, verdicts
+from strato.controllers.training import autoscaler, environments, verdicts
 from strato.controllers.training.bodies import Dress, PodMaker, Renderer
 from strato.controllers.training.environments import Environment
 from strato.controllers.training.mpi import execution, ssh
@@ -31,6 +31,8 @@ class Adapter:
     waits_for_master: bool = False
     dress: Dress | None = None
     companions: Callable[[JobShape, Sequence[Pod], PodOptions], Sequence[Companion]] | None = None
+    while_it_runs: tuple[Kind, ...] = ()
+    """Companions, called like the job, that go with what they are for."""
     plan: Callable[[TrainingRecord], TrainingPlan] = plan
     pod_maker: Callable[[PodOptions], PodMaker] | None = None
     """Makes pods that are not like those of the other kinds."""
@@ -69,6 +71,8 @@ ADAPTERS: Mapping[Kind, Adapter] = {
             judge=verdicts.collective,
             environment=environments.pytorch,
             waits_for_master=True,
+            companions=autoscaler.companions,
+            while_it_runs=(autoscaler.KIND,),
         ),
         Adapter(
             framework=BY_KIND[catalog.XGBOOSTJOB],

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from strato.api.frameworks import MASTER, WORKER, JobShape
 from strato.api.meta import Json, ObjectMeta
+from strato.controllers.job.terms import PREEMPTABLE
 from strato.controllers.kube.ownedpods import pod_body
 from strato.controllers.owners import controller_reference
 from strato.controllers.training import labels
@@ -50,7 +51,7 @@ class Renderer:
         role, index = replica.role, replica.index
         annotations = {}
         if self.options.scheduler:
-            annotations = {GROUP_NAME: shape.name, TASK_SPEC: role.lower()}
+            annotations = {GROUP_NAME: shape.name, TASK_SPEC: role.lower(), **_keeping(shape, template, replica)}
         body = pod_body(
             shape.framework.kind,
             owner,
@@ -125,3 +126,10 @@ def service(shape: JobShape, owner: ObjectMeta, replica: Replica) -> Json:
         },
         "spec": {"clusterIP": "None", "selector": selector, "ports": list(ports.values())},
     }
+
+
+def _keeping(shape: JobShape, template: Mapping[str, Any], replica: Replica) -> dict[str, str]:
+    """Return what keeps the pods of an elastic job at which its others meet: those give way first, and it goes on."""
+    own = (template.get("metadata") or {}).get("annotations") or {}
+    comes_and_goes = replica.role == WORKER and replica.index > 0
+    return {PREEMPTABLE: "false"} if shape.is_elastic and not comes_and_goes and PREEMPTABLE not in own else {}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
 
 from strato.api.kinds import Kind
 from strato.api.meta import Json, ObjectMeta
@@ -15,6 +17,9 @@ from strato.client.cluster import Cluster
 from strato.controllers.owners import controller_reference
 from strato.controllers.training.record import Companion
 from strato.errors import AlreadyExists, NotFound, StratoError
+
+_ABSENT: Final[Json] = {}
+"""Remembered of a companion that was removed."""
 
 
 class CompanionOfOthers(StratoError):
@@ -61,7 +66,9 @@ class Companions:
         except NotFound:
             present = await self._create(owner, wanted)
         owners = present["metadata"].get("ownerReferences") or ()
-        if not wanted.may_be_others and all(one.get("uid") != owner.uid for one in owners):
+        if all(one.get("uid") != owner.uid for one in owners):
+            if wanted.may_be_others:
+                return
             raise CompanionOfOthers(kind, name, self._owner)
         member = wanted.member
         if not member or present.get(member) == wanted.body[member]:
@@ -70,6 +77,25 @@ class Companions:
         if isinstance(new, dict):
             new = {**dict.fromkeys(present.get(member) or ()), **new}
         await self._cluster.patch(kind, name, owner.namespace, {member: new})
+
+    async def remove(self, owner: ObjectMeta, kind: Kind, *, look: bool) -> None:
+        """Delete the companion of a kind that is called like the job, if it is the job's.
+
+        Args:
+            owner: The job.
+            kind: The companion's.
+            look: Whether one may be there that this process does not remember.
+        """
+        key = kind, owner.name
+        known = self._ensured[owner.uid].get(key)
+        if known == _ABSENT or (known is None and not look):
+            return
+        with suppress(NotFound):
+            present: Json = await self._cluster.get(kind, owner.name, owner.namespace)
+            meta = present["metadata"]
+            if any(one.get("uid") == owner.uid for one in meta.get("ownerReferences") or ()):
+                await self._cluster.delete(kind, owner.name, owner.namespace, uid=meta["uid"])
+        self._ensured[owner.uid][key] = _ABSENT
 
     async def _create(self, owner: ObjectMeta, wanted: Companion) -> Json:
         kind, metadata = wanted.kind, wanted.body["metadata"]

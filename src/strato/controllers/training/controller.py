@@ -6,6 +6,7 @@ stops between two writes finds the rest still to be done. One controller runs on
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -29,7 +30,7 @@ from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.training import bodies, gang
 from strato.controllers.training.adapters import Adapter
 from strato.controllers.training.companions import CompanionOfOthers, Companions
-from strato.controllers.training.foreign import wait_for_no_operator
+from strato.controllers.training.foreign import LOOK_SECONDS, ForeignOperator
 from strato.controllers.training.mpi.launcher import Launchers
 from strato.controllers.training.record import Gang, Launch, Replica, TrainingPlan, TrainingRecord
 from strato.controllers.training.services import OwnedServices
@@ -70,6 +71,7 @@ class TrainingController:
             enforces_timeout=options.enforces_schedule_timeout,
         )
         self._gang = gangs if options.scheduler else None
+        self._operator = ForeignOperator(context.cluster, context.clock, self.name, self._framework.manager)
         self._metrics = TrainingMetrics(context.metrics, adapter.framework)
         kind, informers = adapter.framework.kind, context.informers
         self._queue: WorkQueue[Key] = WorkQueue(context.clock)
@@ -95,9 +97,15 @@ class TrainingController:
         return self._framework.controller
 
     async def run(self) -> None:
-        """Work until cancelled; where Kubeflow's own operator runs this waits until it is gone."""
-        await wait_for_no_operator(self._cluster, self._clock, self.name, self._framework.manager)
-        await run_workers(self._queue, self.reconcile, _WORKERS, name=self.name)
+        """Work until cancelled; while Kubeflow's own operator runs nothing is done."""
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._operator.watch())
+            await self._operator.looked_for()
+            await run_workers(self._queue, self._reconcile_ours, _WORKERS, name=self.name)
+            watching.cancel()
+
+    async def _reconcile_ours(self, key: Key) -> float | None:
+        return LOOK_SECONDS if self._operator.is_running else await self.reconcile(key)
 
     def _on_job(self, change: Change[Any]) -> None:
         if change.new is not None:
@@ -165,6 +173,7 @@ class TrainingController:
             gang=self._gang,
             now=self._clock.now(),
             companions_of=self._companions_of,
+            while_it_runs=self._adapter.while_it_runs,
             launcher=launcher,
             launcher_pods=launcher_pods,
         )
@@ -194,6 +203,8 @@ class TrainingController:
             await self._delete(catalog.PODGROUP, record.group.metadata.name, record.group.metadata.uid, meta.namespace)
         await self._pods.delete(meta.uid, planned.delete_pods)
         await self._services.delete(meta.uid, planned.delete_services)
+        for kind in planned.delete_companions:
+            await self._companions.remove(meta, kind, look=record.shape.is_elastic)
         if planned.companions:
             try:
                 await self._companions.ensure(meta, planned.companions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Final
 
@@ -32,27 +33,55 @@ async def running_operator(cluster: Cluster, manager: str) -> str:
     return ""
 
 
-async def wait_for_no_operator(cluster: Cluster, clock: Clock, name: str, manager: str) -> None:
-    """Return when a manager's operator does not run; reports it once while it does, or cannot be looked for.
+class ForeignOperator:
+    """Knows whether a manager's operator runs, which is looked for again and again.
 
-    Where looking for it is forbidden we go on: whoever took the right away answers for what runs.
+    Where looking for it is forbidden it is taken as absent: whoever took the right away answers for what runs.
+
+    Args:
+        cluster: Asked for its Deployment.
+        clock: Times the looks.
+        name: Of the controller that stands aside, for the log.
+        manager: Whose operator it is.
     """
-    reported = ""
-    while True:
-        try:
-            found = await running_operator(cluster, manager)
-        except Forbidden as error:
-            _log.warning("%s may not look for %s, which must not run beside it: %s", name, manager, error)
-            return
-        except ApiError as error:
-            _log.warning("%s cannot look for %s, and tries again before it begins: %s", name, manager, error)
-            await clock.sleep(RETRY_SECONDS)
-            continue
-        if not found:
-            break
-        if found != reported:
-            _log.warning("%s runs as %s: %s stands aside until it goes", manager, found, name)
-            reported = found
-        await clock.sleep(LOOK_SECONDS)
-    if reported:
-        _log.info("%s is gone: %s begins", manager, name)
+
+    def __init__(self, cluster: Cluster, clock: Clock, name: str, manager: str) -> None:
+        self._cluster, self._clock, self._name, self._manager = cluster, clock, name, manager
+        self._found = ""
+        self._is_known = asyncio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it ran when it was looked for last."""
+        return bool(self._found)
+
+    async def looked_for(self) -> None:
+        """Wait until it has been looked for once; until then nothing may be done that it might do too."""
+        await self._is_known.wait()
+
+    async def watch(self) -> None:
+        """Look for it until cancelled; what changes is logged."""
+        while True:
+            try:
+                found = await running_operator(self._cluster, self._manager)
+            except Forbidden as error:
+                text = "%s may not look for %s, which must not run beside it: %s"
+                _log.warning(text, self._name, self._manager, error)
+                self._note("")
+                return
+            except ApiError as error:
+                if not self._is_known.is_set():
+                    text = "%s cannot look for %s, and tries again before it begins: %s"
+                    _log.warning(text, self._name, self._manager, error)
+                await self._clock.sleep(RETRY_SECONDS)
+                continue
+            self._note(found)
+            await self._clock.sleep(LOOK_SECONDS)
+
+    def _note(self, found: str) -> None:
+        if found and found != self._found:
+            _log.warning("%s runs as %s: %s stands aside until it goes", self._manager, found, self._name)
+        elif self._found and not found:
+            _log.info("%s is gone: %s begins", self._manager, self._name)
+        self._found = found
+        self._is_known.set()

@@ -24,7 +24,7 @@ def desired(
 ) -> PodGroupSpec:
     """Return what the group has to say; one that is there keeps its queue."""
     policy = shape.spec.run_policy.scheduling_policy or SchedulingPolicy()
-    members = shape.total if policy.min_available is None else policy.min_available
+    members = shape.least if policy.min_available is None else policy.min_available
     own = policy.queue or job.metadata.annotation(QUEUE_ANNOTATION) or DEFAULT_QUEUE
     resources = policy.min_resources
     return PodGroupSpec(

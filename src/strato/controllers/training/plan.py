@@ -50,6 +50,8 @@ def plan(record: TrainingRecord) -> TrainingPlan:
             _end(record, draft, planned)
         else:
             _advance(record, draft, planned)
+    wanted = {one.kind for one in planned.companions}
+    planned.delete_companions = [kind for kind in record.while_it_runs if kind not in wanted]
     planned.events += draft.events
     status = draft.to_status()
     planned.status = status if status != record.job.status else None

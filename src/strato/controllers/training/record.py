@@ -71,6 +71,8 @@ class TrainingRecord:
     """None: pods are scheduled one by one."""
     now: float
     companions_of: CompanionsOf = no_companions
+    while_it_runs: Sequence[Kind] = ()
+    """Kinds of companions, called like the job, that it has only while it runs and asks for them."""
     launcher: Job | None = None
     """Of a job whose launcher is a Job."""
     launcher_pods: Sequence[Pod] = ()
@@ -106,6 +108,8 @@ class TrainingPlan:
     delete_group: bool = False
     companions: Sequence[Companion] = ()
     """What has to be there before the pods."""
+    delete_companions: Sequence[Kind] = ()
+    """Kinds of those, called like the job, that are not to be there."""
     create_services: list[Replica] = field(default_factory=list)
     create_pods: list[Replica] = field(default_factory=list)
     launch: Launch | None = None

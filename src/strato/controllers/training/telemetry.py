@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strato.api.frameworks import Framework
+from strato.api.frameworks import MPI_OPERATOR, Framework
 from strato.api.kubeflow import TrainingJobStatus
 from strato.metrics import Registry
 
@@ -22,6 +22,12 @@ class TrainingMetrics:
             what: registry.counter(f"training_operator_jobs_{what}", f"Training jobs {what}", labels)
             for what in ("created", "deleted", "successful", "failed", "restarted")
         }
+        self._of_operator = {
+            what: registry.counter(f"mpi_operator_jobs_{what}", f"Counts number of MPI jobs {what}")
+            for what in ("created", "successful", "failed")
+            if framework.manager == MPI_OPERATOR
+        }
+        """By the names of the operator whose jobs these are, where it has its own."""
 
     def written(self, namespace: str, old: TrainingJobStatus, new: TrainingJobStatus) -> None:
         """Count what a status says that the one before it did not."""
@@ -37,6 +43,8 @@ class TrainingMetrics:
 
     def _count(self, what: str, namespace: str) -> None:
         self._counters[what].labels(namespace, self._framework).inc()
+        if what in self._of_operator:
+            self._of_operator[what].inc()
 
 
 def _holds(status: TrainingJobStatus, type_: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from strato.api import catalog
@@ -18,8 +18,10 @@ from strato.controllers.training.mpi.plan import ended
 from strato.controllers.training.mpi.ssh import SshPods
 from strato.controllers.training.record import Launch
 from strato.errors import AlreadyExists, NotFound
+from strato.metrics import Sample
 
 _INDEX: Final = "mpi-launchers"
+_OWNER: Final = (catalog.MPIJOB.api_version, catalog.MPIJOB.name)
 _MAY_CHANGE: Final = ("nodeSelector", "tolerations", "schedulingGates")
 """Members of a pod template that a suspended Job may change."""
 
@@ -42,6 +44,14 @@ class Launchers:
         self._pods.add_index(_INDEX, _job_of)
         self._pods.add_handler(self._on_pod, among=_launching)
         self._jobs.add_owned_handler(catalog.MPIJOB, self._on_job)
+        context.metrics.collect_gauges(self._information)
+
+    def _information(self) -> Iterable[Sample]:
+        for job in self._jobs.list():
+            owner = job.metadata.controller
+            if owner is not None and (owner.api_version, owner.kind) == _OWNER:
+                names = {"launcher": job.metadata.name, "namespace": job.metadata.namespace}
+                yield Sample("mpi_operator_job_info", names, 1.0)
 
     def _on_job(self, change: Change[Job]) -> None:
         owner = change.object.metadata.controller
