@@ -185,3 +185,23 @@ def test_the_input_ends_with_the_first_client_if_the_container_says_so(
             os.read(attached.input, 100)
     else:
         assert os.read(attached.input, 100) == left
+
+
+def test_input_of_a_client_that_has_hung_up_reaches_the_container(make: Callable[..., Attached]) -> None:
+    attached = make()
+    with attached.client(stdin=True, stdout=True) as sock:
+        attached.all.output(channels.STDOUT, b"never read")
+        sock.send(b"\0one")
+        sock.send(b"\0two")
+    attached.turn()
+    assert os.read(attached.input, 100) == b"onetwo"
+
+
+def test_what_was_sent_before_a_reset_is_received() -> None:
+    """A container that ended before it was told of the end of its input lost its last output now and then."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        ours.send(bytes((channels.CLOSE, channels.STDIN)))
+        Client(theirs).finish({"exitCode": 0})
+        assert channels.receive_message(ours)[0] == channels.STATUS
+        assert channels.receive_message(ours) == b""

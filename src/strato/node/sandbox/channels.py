@@ -32,6 +32,26 @@ _END_OF_INPUT = b"\x04"
 _REQUEST_SECONDS = 10.0
 
 
+def receive_message(sock: socket.socket) -> bytes:
+    """Return the next message, empty at the end.
+
+    An end that was closed before it had read everything resets the other, whose kernel says that first and hands out
+    afterwards what was sent before.
+
+    Raises:
+        BlockingIOError: None has come yet.
+    """
+    try:
+        try:
+            return sock.recv(MESSAGE_BYTES)
+        except ConnectionResetError:
+            return sock.recv(MESSAGE_BYTES)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return b""
+
+
 class Client:
     """The other end of the socket."""
 
@@ -72,11 +92,9 @@ class Client:
     def receive(self) -> tuple[int, bytes] | None:
         """Return the next message, None when none has come; see `is_gone`."""
         try:
-            message = self._socket.recv(MESSAGE_BYTES)
+            message = receive_message(self._socket)
         except BlockingIOError:
             return None
-        except OSError:
-            message = b""
         if not message:
             self.is_gone = True
             return None
@@ -299,14 +317,14 @@ class Attachments:
         self._clients[fd] = client
 
     def _serve(self, fd: int, client: Client, events: int) -> None:
-        if events & (select.POLLHUP | select.POLLERR):
-            client.is_gone = True
         if events & select.POLLOUT:
             client.flush()
         if events & select.POLLIN and not client.is_gone and not self._stdin.is_behind:
-            message = client.receive()
+            message = client.receive()  # what it sent before it hung up is still there
             if message is not None and (message[0] != STDIN or CLOSE in self._wants[fd]):
                 self._take(*message)
+        elif events & (select.POLLHUP | select.POLLERR):
+            client.is_gone = True
         if client.is_gone:
             self._drop(fd)
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from strato.clock import Clock
 from strato.errors import BadRequest, InternalError, one_line
 from strato.node.sandbox import container
-from strato.node.sandbox.channels import MESSAGE_BYTES
+from strato.node.sandbox.channels import MESSAGE_BYTES, receive_message
 from strato.node.sandbox.commands import SOCKET
 from strato.node.sandbox.paths import NodePaths
 from strato.node.sandbox.supervisor import ATTACH_SOCKET
@@ -56,11 +56,9 @@ class MessageSocket:
         """Return the next message; empty at the end."""
         while True:
             try:
-                return self._socket.recv(MESSAGE_BYTES)
+                return receive_message(self._socket)
             except BlockingIOError:
                 await self._ready(self._loop.add_reader, self._loop.remove_reader)
-            except OSError:
-                return b""
 
     async def send(self, message: bytes) -> None:
         """Send a message once there is room."""
