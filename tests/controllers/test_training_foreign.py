@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
 
-from strato.api import catalog
+from strato.api import catalog, trainer
 from strato.api.frameworks import FRAMEWORKS, MPI_OPERATOR, OPERATOR
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.training.foreign import LOOK_SECONDS, SELECTORS, ForeignOperator
@@ -27,7 +28,12 @@ def deployment(labels: dict[str, str], replicas: int = 1) -> dict[str, Any]:
 
 
 def test_every_kind_has_an_operator_to_stand_aside_for() -> None:
-    assert {framework.manager for framework in FRAMEWORKS} == SELECTORS.keys()
+    assert {framework.manager for framework in FRAMEWORKS} | {trainer.CONTROLLER} == SELECTORS.keys()
+
+
+async def work_on(begun: asyncio.Event) -> None:
+    begun.set()
+    await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize(
@@ -48,8 +54,9 @@ def test_an_operator_is_noticed_whenever_it_comes_and_goes(found: Any, manager: 
         if found is not None:
             await cluster.create(catalog.DEPLOYMENT, found, "default")
         operator = ForeignOperator(cluster, clock, "ours", manager)
-        watching = asyncio.ensure_future(operator.watch())
-        await operator.looked_for()
+        begun = asyncio.Event()
+        watching = asyncio.ensure_future(operator.run_beside(partial(work_on, begun)))
+        await begun.wait()
         for _ in range(2):  # it goes, and comes again
             await clock.sleep(3 * LOOK_SECONDS)
             assert operator.is_running is waits
@@ -76,12 +83,13 @@ def test_a_controller_that_cannot_ask_does_not_begin_unless_it_never_may(error: 
         cluster = FaultyCluster(World(clock).server, ADMIN, clock, Random(1), faults=Faults())
         cluster.rules.append(lambda _: error)
         operator = ForeignOperator(cluster, clock, "ours", OPERATOR)
-        watching, looked_for = map(asyncio.ensure_future, (operator.watch(), operator.looked_for()))
+        begun = asyncio.Event()
+        watching = asyncio.ensure_future(operator.run_beside(partial(work_on, begun)))
         await clock.sleep(100)
-        assert looked_for.done() is begins
+        assert begun.is_set() is begins
         cluster.rules.clear()
         await clock.sleep(2 * LOOK_SECONDS)
-        assert looked_for.done()
+        assert begun.is_set()
         assert not operator.is_running
         watching.cancel()
 

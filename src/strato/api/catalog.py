@@ -25,6 +25,7 @@ from strato.api import (
     resource,
     scheduling,
     storage,
+    trainer,
     unread,
     verticalautoscaling,
 )
@@ -167,18 +168,13 @@ ROLE = _kind(_RBAC, "v1", unread.Role)
 ROLEBINDING = _kind(_RBAC, "v1", unread.RoleBinding)
 CLUSTERROLE = _kind(_RBAC, "v1", unread.ClusterRole, namespaced=False)
 CLUSTERROLEBINDING = _kind(_RBAC, "v1", unread.ClusterRoleBinding, namespaced=False)
+_REVIEWS = "authorization.k8s.io"
 TOKENREVIEW = _kind("authentication.k8s.io", "v1", unread.TokenReview, namespaced=False, verbs=_CREATE_ONLY)
 SELFSUBJECTREVIEW = _kind("authentication.k8s.io", "v1", unread.SelfSubjectReview, namespaced=False, verbs=_CREATE_ONLY)
-SUBJECTACCESSREVIEW = _kind(
-    "authorization.k8s.io", "v1", unread.SubjectAccessReview, namespaced=False, verbs=_CREATE_ONLY
-)
-SELFSUBJECTACCESSREVIEW = _kind(
-    "authorization.k8s.io", "v1", unread.SelfSubjectAccessReview, namespaced=False, verbs=_CREATE_ONLY
-)
-LOCALSUBJECTACCESSREVIEW = _kind("authorization.k8s.io", "v1", unread.LocalSubjectAccessReview, verbs=_CREATE_ONLY)
-SELFSUBJECTRULESREVIEW = _kind(
-    "authorization.k8s.io", "v1", unread.SelfSubjectRulesReview, namespaced=False, verbs=_CREATE_ONLY
-)
+SUBJECTACCESSREVIEW = _kind(_REVIEWS, "v1", unread.SubjectAccessReview, namespaced=False, verbs=_CREATE_ONLY)
+SELFSUBJECTACCESSREVIEW = _kind(_REVIEWS, "v1", unread.SelfSubjectAccessReview, namespaced=False, verbs=_CREATE_ONLY)
+LOCALSUBJECTACCESSREVIEW = _kind(_REVIEWS, "v1", unread.LocalSubjectAccessReview, verbs=_CREATE_ONLY)
+SELFSUBJECTRULESREVIEW = _kind(_REVIEWS, "v1", unread.SelfSubjectRulesReview, namespaced=False, verbs=_CREATE_ONLY)
 CUSTOMRESOURCEDEFINITION = _kind(
     "apiextensions.k8s.io",
     "v1",
@@ -346,8 +342,9 @@ MPIJOB = _kind("kubeflow.org", "v2beta1", mpioperator.MPIJob, has_status=True)
 TRAINING: tuple[Kind, ...] = (TFJOB, PYTORCHJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB, MPIJOB_V1, MPIJOB)
 """Kubeflow's training jobs."""
 
+TRAINJOB, TRAININGRUNTIME, CLUSTERTRAININGRUNTIME = trainer.KINDS
 VERTICALPODAUTOSCALER, VERTICALPODAUTOSCALERCHECKPOINT = verticalautoscaling.KINDS
-CUSTOM: tuple[Kind, ...] = VOLCANO + TRAINING + verticalautoscaling.KINDS
+CUSTOM: tuple[Kind, ...] = VOLCANO + TRAINING + trainer.KINDS + verticalautoscaling.KINDS
 """Kinds that we bring the definitions of."""
 
 BUILTIN: tuple[Kind, ...] = (

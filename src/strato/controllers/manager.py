@@ -32,6 +32,7 @@ from strato.controllers.topology import HyperNodeController
 from strato.controllers.trackedinformers import TrackedInformers
 from strato.controllers.training.adapters import ADAPTERS, Adapter
 from strato.controllers.training.controller import TrainingController
+from strato.controllers.training.trainer.controller import TrainJobController
 from strato.controllers.vpa import VerticalAutoscalerController
 from strato.errors import UsageError
 from strato.metrics import Registry
@@ -59,6 +60,7 @@ VOLCANO: Mapping[str, Factory] = {
     "cpu-overcommit-controller": CpuOvercommitController,
     "vpa-recommender": VerticalAutoscalerController,
     **{adapter.framework.controller: _training(adapter) for adapter in ADAPTERS.values()},
+    TrainJobController.name: TrainJobController,
 }
 """Volcano's controllers by name, and ours for any cluster."""
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from strato.api import catalog
-from strato.api.crds import infrastructure, jobrules, jobs, scheduling, training, verticalautoscaling
+from strato.api.crds import infrastructure, jobrules, jobs, scheduling, trainer, training, verticalautoscaling
 from strato.api.crds.rules import Rule, add, all_rules
 from strato.api.crds.schema import Schema, text
 from strato.api.kinds import Column, Kind
@@ -36,6 +36,9 @@ _MEMBERS: dict[Kind, tuple[Callable[[], dict[str, Schema]], tuple[str, ...], str
     catalog.XGBOOSTJOB: (training.xgboost, (), "Distributed training with XGBoost."),
     catalog.PADDLEJOB: (training.paddle, (), "Distributed training with PaddlePaddle."),
     catalog.JAXJOB: (training.jax, (), "Distributed training with JAX."),
+    catalog.TRAINJOB: (trainer.train_job, ("spec",), "A training, by what a runtime says."),
+    catalog.TRAININGRUNTIME: (trainer.runtime, ("spec",), "What TrainJobs of its namespace run."),
+    catalog.CLUSTERTRAININGRUNTIME: (trainer.runtime, ("spec",), "What TrainJobs of all namespaces run."),
     catalog.VERTICALPODAUTOSCALER: (
         verticalautoscaling.autoscaler,
         ("spec",),
@@ -51,6 +54,7 @@ _OF_THE_WHOLE: dict[Kind, tuple[Rule, ...]] = {
     catalog.VCJOB: jobrules.ROOT,
     catalog.VCCRONJOB: jobs.CRON_ROOT,
     catalog.QUEUE: scheduling.QUEUE_ROOT,
+    catalog.TRAINJOB: trainer.ROOT,
 }
 """Rules that need the object's name."""
 

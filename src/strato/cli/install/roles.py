@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from strato.api.meta import Json
 
 _RBAC = "rbac.authorization.k8s.io"
+_TRAINER = "trainer.kubeflow.org"
 _READ = ("get", "list", "watch")
 _CRUD = ("get", "create", "patch", "update", "delete")
 
@@ -57,6 +58,10 @@ def controller_rules() -> list[Json]:
         _rule((*_READ, "delete"), "kubeflow.org", *training),
         _rule(("patch",), "kubeflow.org", *(f"{kind}/status" for kind in training)),
         _rule(("update",), "kubeflow.org", *(f"{kind}/finalizers" for kind in training)),
+        _rule((*_READ, "patch"), _TRAINER, "trainjobs"),
+        _rule(("patch",), _TRAINER, "trainjobs/status"),
+        _rule(("update",), _TRAINER, "trainjobs/finalizers"),
+        _rule(("get",), _TRAINER, "trainingruntimes", "clustertrainingruntimes"),
         _rule((*_READ, "create", "patch", "update", "delete"), "scheduling.volcano.sh", "podgroups"),
         _rule((*_READ, "patch", "update"), "scheduling.volcano.sh", "queues"),
         _rule(("patch", "update"), "scheduling.volcano.sh", "podgroups/status", "queues/status"),
@@ -83,7 +88,8 @@ def controller_rules() -> list[Json]:
         # owners whose annotations pod groups inherit
         _rule(("get",), "apps", "deployments", "daemonsets"),
         _rule(("list",), "apps", "deployments"),  # Kubeflow's own operator, beside which training jobs are left alone
-        _rule((*_READ, "create", "patch"), "batch", "jobs"),  # those that launch MPI jobs
+        # those that launch MPI jobs, and those of TrainJobs
+        _rule((*_READ, "create", "patch", "delete"), "batch", "jobs"),
         # an MPI job of v1 starts ranks by commands in its workers; who grants that right has to have it
         _rule(("get", "create"), "", "pods/exec"),
         _rule(("get", "create"), "", "serviceaccounts"),
@@ -110,6 +116,7 @@ def webhook_rules(names: Sequence[str]) -> list[Json]:
         _rule(("list",), "scheduling.volcano.sh", "queues"),
         _rule(("get",), "", "namespaces"),
         _rule(("list",), "autoscaling.k8s.io", "verticalpodautoscalers"),
+        _rule(("get",), _TRAINER, "trainingruntimes", "clustertrainingruntimes"),
         _rule(("list",), "", "limitranges"),
         _rule(("get",), "apps", "replicasets"),
         _rule(("get", "patch"), "admissionregistration.k8s.io", *kinds, names=names),
@@ -136,7 +143,7 @@ def user_roles() -> list[Json]:
     from strato.api import catalog
 
     training = list(dict.fromkeys(kind.plural for kind in catalog.TRAINING))
-    groups = ["autoscaling.k8s.io", "batch.volcano.sh", "flow.volcano.sh", "kubeflow.org"]
+    groups = ["autoscaling.k8s.io", "batch.volcano.sh", "flow.volcano.sh", "kubeflow.org", _TRAINER]
     edits = ["create", "delete", "deletecollection", "patch", "update"]
     viewer = [
         {"apiGroups": groups, "resources": ["*"], "verbs": list(_READ)},
@@ -146,6 +153,7 @@ def user_roles() -> list[Json]:
         {"apiGroups": groups, "resources": ["jobs", "cronjobs", "jobflows", "jobtemplates"], "verbs": edits},
         _rule(edits, "kubeflow.org", *training),
         _rule(edits, "autoscaling.k8s.io", "verticalpodautoscalers"),
+        _rule(edits, _TRAINER, "trainjobs", "trainingruntimes"),
         _rule(("patch", "update"), "kubeflow.org", *(f"{kind}/scale" for kind in training)),
         _rule(edits, "scheduling.volcano.sh", "podgroups"),
         _rule(("create", "delete"), "bus.volcano.sh", "commands"),

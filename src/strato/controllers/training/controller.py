@@ -6,9 +6,9 @@ stops between two writes finds the rest still to be done. One controller runs on
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -98,11 +98,9 @@ class TrainingController:
 
     async def run(self) -> None:
         """Work until cancelled; while Kubeflow's own operator runs nothing is done."""
-        async with asyncio.TaskGroup() as group:
-            watching = group.create_task(self._operator.watch())
-            await self._operator.looked_for()
-            await run_workers(self._queue, self._reconcile_ours, _WORKERS, name=self.name)
-            watching.cancel()
+        await self._operator.run_beside(
+            partial(run_workers, self._queue, self._reconcile_ours, _WORKERS, name=self.name)
+        )
 
     async def _reconcile_ours(self, key: Key) -> float | None:
         return LOOK_SECONDS if self._operator.is_running else await self.reconcile(key)

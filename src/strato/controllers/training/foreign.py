@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-from strato.api import catalog
+from strato.api import catalog, trainer
 from strato.api.frameworks import MPI_OPERATOR, OPERATOR
 from strato.client.cluster import Cluster
 from strato.clock import Clock
@@ -14,7 +15,11 @@ from strato.errors import ApiError, Forbidden
 
 _log = logging.getLogger(__name__)
 
-SELECTORS: Final = {OPERATOR: "control-plane=kubeflow-training-operator", MPI_OPERATOR: "app=mpi-operator"}
+SELECTORS: Final = {
+    OPERATOR: "control-plane=kubeflow-training-operator",
+    MPI_OPERATOR: "app=mpi-operator",
+    trainer.CONTROLLER: "app.kubernetes.io/name=trainer,app.kubernetes.io/part-of=kubeflow",
+}
 """By who manages jobs that name nobody: the label of that operator's Deployment in Kubeflow's manifests."""
 LOOK_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 5.0
@@ -55,9 +60,16 @@ class ForeignOperator:
         """Whether it ran when it was looked for last."""
         return bool(self._found)
 
-    async def looked_for(self) -> None:
-        """Wait until it has been looked for once; until then nothing may be done that it might do too."""
-        await self._is_known.wait()
+    async def run_beside(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work until cancelled, and look for it all the while.
+
+        Until it has been looked for once nothing may be done that it might do too.
+        """
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self.watch())
+            await self._is_known.wait()
+            await work()
+            watching.cancel()
 
     async def watch(self) -> None:
         """Look for it until cancelled; what changes is logged."""

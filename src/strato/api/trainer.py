@@ -1,0 +1,297 @@
+"""Views and kinds of trainer.kubeflow.org: a TrainJob runs what its runtime describes (spec training K).
+
+A runtime holds the template of a JobSet. It and the patches of a job are read as JSON: what is made of them keeps
+whatever their users wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from strato.api.batch import JobTemplateSpec
+from strato.api.kinds import Column, Kind
+from strato.api.meta import Condition, Object, View
+from strato.api.shapes import EMPTY, ResourceList
+from strato.api.volcano.scheduling import NetworkTopologySpec
+
+GROUP: Final = "trainer.kubeflow.org"
+API_VERSION: Final = f"{GROUP}/v1alpha1"
+CONTROLLER: Final = f"{GROUP}/trainjob-controller"
+"""Who manages a job that names nobody."""
+OTHER_CONTROLLERS: Final = ("kueue.x-k8s.io/multikueue",)
+STEP_LABEL: Final = f"{GROUP}/trainjob-ancestor-step"
+"""On the template of a replicated job: which part of the TrainJob it runs."""
+FRAMEWORK_LABEL: Final = f"{GROUP}/framework"
+"""On a runtime: what Kubeflow's SDK tells runtimes apart by."""
+TRAINER: Final = "trainer"
+DATASET: Final = "dataset-initializer"
+MODEL: Final = "model-initializer"
+NODE: Final = "node"
+"""The container that trains, and the replicated job of the nodes."""
+LAUNCHER: Final = "launcher"
+PORT: Final = 29500
+"""Where the nodes of a job find each other."""
+
+
+class EnvInjectionTarget(View, frozen=True, kw_only=True):
+    """``torch.envInjection.targets[]``."""
+
+    job_name: str = ""
+    container_names: tuple[str, ...] = ()
+
+
+class EnvInjection(View, frozen=True, kw_only=True):
+    """``torch.envInjection``: further containers that are told where they stand."""
+
+    targets: tuple[EnvInjectionTarget, ...] = ()
+
+
+class TorchPolicy(View, frozen=True, kw_only=True):
+    """``mlPolicy.torch``."""
+
+    env_injection: EnvInjection = EnvInjection()
+
+
+class MPIPolicy(View, frozen=True, kw_only=True):
+    """``mlPolicy.mpi``."""
+
+    num_proc_per_node: int = 1
+    mpi_implementation: str = "OpenMPI"
+    ssh_auth_mount_path: str = "/root/.ssh"
+    run_launcher_as_node: bool = False
+
+
+class MLPolicy(View, frozen=True, kw_only=True):
+    """``spec.mlPolicy`` of a runtime; at most one framework is there."""
+
+    num_nodes: int | None = None
+    torch: TorchPolicy | None = None
+    mpi: MPIPolicy | None = None
+    jax: Mapping[str, Any] | None = None
+    xgboost: Mapping[str, Any] | None = None
+    flux: Mapping[str, Any] | None = None
+
+
+class VolcanoPolicy(View, frozen=True, kw_only=True):
+    """``podGroupPolicy.volcano``."""
+
+    network_topology: NetworkTopologySpec | None = None
+
+
+class CoschedulingPolicy(View, frozen=True, kw_only=True):
+    """``podGroupPolicy.coscheduling``."""
+
+    schedule_timeout_seconds: int = 60
+
+
+class PodGroupPolicy(View, frozen=True, kw_only=True):
+    """``spec.podGroupPolicy`` of a runtime."""
+
+    volcano: VolcanoPolicy | None = None
+    coscheduling: CoschedulingPolicy | None = None
+
+
+class StepDependency(View, frozen=True, kw_only=True):
+    """``replicatedJobs[].dependsOn[]``: begin when that one is Ready or Complete."""
+
+    name: str = ""
+    status: str = "Complete"
+
+
+class ReplicatedJob(View, frozen=True, kw_only=True):
+    """``replicatedJobs[]``: so many Jobs of one template."""
+
+    name: str = ""
+    replicas: int | None = None
+    template: JobTemplateSpec = JobTemplateSpec()
+    depends_on: tuple[StepDependency, ...] = ()
+
+
+class JobSetNetwork(View, frozen=True, kw_only=True):
+    """``network``: how the pods find each other."""
+
+    enable_dns_hostnames: bool | None = msgspec.field(default=None, name="enableDNSHostnames")
+    subdomain: str = ""
+    publish_not_ready_addresses: bool | None = None
+
+
+class StartupPolicy(View, frozen=True, kw_only=True):
+    """``startupPolicy``: AnyOrder, or InOrder, each when the one before is ready."""
+
+    startup_policy_order: str = "AnyOrder"
+
+
+class JobSetSuccess(View, frozen=True, kw_only=True):
+    """``successPolicy``: whether All Jobs have to succeed or Any, of some replicated jobs or of all."""
+
+    operator: str = "All"
+    target_replicated_jobs: tuple[str, ...] = ()
+
+
+class JobSetFailureRule(View, frozen=True, kw_only=True):
+    """``failurePolicy.rules[]``: what the failure of some Jobs means."""
+
+    name: str = ""
+    action: str = "RestartJobSet"
+    on_job_failure_reasons: tuple[str, ...] = ()
+    target_replicated_jobs: tuple[str, ...] = ()
+
+
+class JobSetFailure(View, frozen=True, kw_only=True):
+    """``failurePolicy``: how often all Jobs are begun anew when one has failed."""
+
+    max_restarts: int = 0
+    rules: tuple[JobSetFailureRule, ...] = ()
+
+
+class JobSetSpec(View, frozen=True, kw_only=True):
+    """Spec of a JobSet (jobset.x-k8s.io/v1alpha2), as far as it is run here."""
+
+    replicated_jobs: tuple[ReplicatedJob, ...] = ()
+    network: JobSetNetwork = JobSetNetwork()
+    startup_policy: StartupPolicy = StartupPolicy()
+    success_policy: JobSetSuccess = JobSetSuccess()
+    failure_policy: JobSetFailure = JobSetFailure()
+
+
+class TrainingRuntimeSpec(View, frozen=True, kw_only=True):
+    """``spec``."""
+
+    ml_policy: MLPolicy | None = None
+    pod_group_policy: PodGroupPolicy | None = None
+    template: Mapping[str, Any] = EMPTY
+    """Metadata and spec of a JobSet."""
+
+
+class TrainingRuntime(Object, frozen=True, kw_only=True):
+    """What TrainJobs of its namespace may run."""
+
+    spec: TrainingRuntimeSpec = TrainingRuntimeSpec()
+
+
+class ClusterTrainingRuntime(TrainingRuntime, frozen=True, kw_only=True):
+    """What TrainJobs of all namespaces may run."""
+
+
+class RuntimeRef(View, frozen=True, kw_only=True):
+    """``spec.runtimeRef``."""
+
+    name: str = ""
+    api_group: str = GROUP
+    kind: str = "ClusterTrainingRuntime"
+
+
+class SecretRef(View, frozen=True, kw_only=True):
+    """``secretRef``."""
+
+    name: str = ""
+
+
+class InitializerStep(View, frozen=True, kw_only=True):
+    """``spec.initializer.dataset`` and ``model``: where data come from."""
+
+    storage_uri: str | None = None
+    env: tuple[Mapping[str, Any], ...] = ()
+    secret_ref: SecretRef | None = None
+
+
+class Initializer(View, frozen=True, kw_only=True):
+    """``spec.initializer``."""
+
+    dataset: InitializerStep | None = None
+    model: InitializerStep | None = None
+
+
+class NodeResources(View, frozen=True, kw_only=True):
+    """``spec.trainer.resourcesPerNode``."""
+
+    limits: ResourceList = EMPTY
+    requests: ResourceList = EMPTY
+    claims: tuple[Mapping[str, Any], ...] = ()
+
+
+class Trainer(View, frozen=True, kw_only=True):
+    """``spec.trainer``: what the job says of its nodes; empty members leave those of the runtime."""
+
+    image: str | None = None
+    command: tuple[str, ...] | None = None
+    args: tuple[str, ...] | None = None
+    env: tuple[Mapping[str, Any], ...] = ()
+    num_nodes: int | None = None
+    resources_per_node: NodeResources | None = None
+    num_proc_per_node: int | None = None
+
+
+class TrainJobSpec(View, frozen=True, kw_only=True):
+    """``spec``."""
+
+    runtime_ref: RuntimeRef = RuntimeRef()
+    initializer: Initializer = Initializer()
+    trainer: Trainer = Trainer()
+    runtime_patches: tuple[Mapping[str, Any], ...] = ()
+    suspend: bool = False
+    active_deadline_seconds: int | None = None
+    managed_by: str | None = None
+
+
+class StepStatus(View, frozen=True, kw_only=True, omit_defaults=False):
+    """``status.jobsStatus[]``: how many Jobs of a replicated job are in what state."""
+
+    name: str
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    active: int = 0
+    suspended: int = 0
+
+
+class TrainJobStatus(View, frozen=True, kw_only=True):
+    """``status``."""
+
+    conditions: tuple[Condition, ...] = ()
+    jobs_status: tuple[StepStatus, ...] = ()
+    trainer_status: Mapping[str, Any] | None = None
+    """What the training says of its progress."""
+
+
+class TrainJob(Object, frozen=True, kw_only=True):
+    """A training."""
+
+    spec: TrainJobSpec = TrainJobSpec()
+    status: TrainJobStatus = TrainJobStatus()
+
+
+def is_ours(managed_by: str | None) -> bool:
+    """Return whether a job with this ``managedBy`` is ours to run."""
+    return managed_by in (None, "", CONTROLLER)
+
+
+_AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
+TRAINJOB: Final = Kind(
+    GROUP,
+    "v1alpha1",
+    "TrainJob",
+    "trainjobs",
+    singular="trainjob",
+    view=TrainJob,
+    has_status=True,
+    columns=(Column("State", ".status.conditions[-1:].type"), _AGE),
+)
+TRAININGRUNTIME: Final = Kind(
+    GROUP, "v1alpha1", "TrainingRuntime", "trainingruntimes", singular="trainingruntime", view=TrainingRuntime
+)
+CLUSTERTRAININGRUNTIME: Final = Kind(
+    GROUP,
+    "v1alpha1",
+    "ClusterTrainingRuntime",
+    "clustertrainingruntimes",
+    namespaced=False,
+    singular="clustertrainingruntime",
+    view=ClusterTrainingRuntime,
+)
+KINDS: Final = (TRAINJOB, TRAININGRUNTIME, CLUSTERTRAININGRUNTIME)
+RUNTIMES: Final = {kind.name: kind for kind in (TRAININGRUNTIME, CLUSTERTRAININGRUNTIME)}
+"""Kinds of runtimes that a job may name."""

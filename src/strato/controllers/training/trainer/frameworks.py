@@ -1,0 +1,113 @@
+"""What each framework's nodes are told: where they stand and where the first of them is (spec training K). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from strato.api import trainer
+from strato.api.meta import Json
+from strato.api.quantity import value
+from strato.api.trainer import MLPolicy, MPIPolicy, TorchPolicy, TrainJob
+from strato.controllers.kube.jobpolicies import INDEX_KEY
+from strato.controllers.training.trainer import mpi
+from strato.controllers.training.trainer.merging import with_variables
+from strato.controllers.training.trainer.steps import BadRuntime, Step, Steps, upsert
+
+_INDEX: Final = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_KEY}']"}}
+
+
+def inform(steps: Steps, job: TrainJob, policy: MLPolicy | None) -> None:
+    """Put what the framework of a runtime needs into the steps, in place.
+
+    Raises:
+        BadRuntime: The framework is not run here, or a container that it names is missing.
+    """
+    if policy is None:
+        return
+    if policy.flux is not None:
+        raise BadRuntime("mlPolicy.flux is not run here: use mpi, or a Flux operator")
+    if policy.mpi is not None:
+        mpi.inform(steps, job, policy.mpi, slots(steps, job, policy.mpi))
+        return
+    node = steps.of_part(trainer.TRAINER)
+    variables = list(_variables(steps, node, job, policy)) if node is not None else []
+    if node is None or not variables:
+        return
+    for container in node.containers(trainer.NODE):
+        _tell(container, variables)
+        upsert(container, "ports", [{"containerPort": trainer.PORT}], "containerPort")
+    if policy.torch is not None:
+        _inject(steps, policy.torch, variables)
+
+
+def _variables(steps: Steps, node: Step, job: TrainJob, policy: MLPolicy) -> Iterator[Json]:
+    first = f"{job.metadata.name}-{node.name}-0-0.{steps.subdomain}"
+    if policy.torch is not None:
+        yield {"name": "PET_NNODES", "value": str(node.pods)}
+        yield {"name": "PET_NPROC_PER_NODE", "value": _processes_of_torch(node, job)}
+        yield {"name": "PET_NODE_RANK", "valueFrom": _INDEX}
+        yield {"name": "PET_MASTER_ADDR", "value": first}
+        yield {"name": "PET_MASTER_PORT", "value": str(trainer.PORT)}
+    elif policy.jax is not None:
+        yield {"name": "JAX_NUM_PROCESSES", "value": str(node.pods)}
+        yield {"name": "JAX_PROCESS_ID", "valueFrom": _INDEX}
+        yield {"name": "JAX_COORDINATOR_ADDRESS", "value": f"{first}:{trainer.PORT}"}
+    elif policy.xgboost is not None:
+        yield {"name": "DMLC_TRACKER_URI", "value": first}
+        yield {"name": "DMLC_TRACKER_PORT", "value": str(trainer.PORT)}
+        yield {"name": "DMLC_TASK_ID", "valueFrom": _INDEX}
+        yield {"name": "DMLC_NUM_WORKER", "value": str(node.pods * max(1, _gpus(_resources(node))))}
+
+
+def _tell(container: Json, variables: list[Json]) -> None:
+    container["env"] = with_variables(container.get("env"), variables)
+
+
+def _inject(steps: Steps, policy: TorchPolicy, variables: list[Json]) -> None:
+    for target in policy.env_injection.targets:
+        step = steps.named(target.job_name)
+        for name in target.container_names:
+            found = list(step.containers(name)) if step is not None else []
+            if not found:
+                text = (
+                    f'envInjection target podSet "{target.job_name}" container "{name}" not found in runtime template'
+                )
+                raise BadRuntime(text)
+            for container in found:
+                _tell(container, variables)
+
+
+def _resources(step: Step) -> Mapping[str, Any]:
+    return next((one.get("resources") or {} for one in step.containers(trainer.NODE)), {})
+
+
+def _gpus(resources: Mapping[str, Any]) -> int:
+    """Return how many GPUs a node has: its limits say it, or else its requests."""
+    for member in ("limits", "requests"):
+        amounts = resources.get(member) or {}
+        count = sum(value(amount) for name, amount in amounts.items() if "gpu" in name.lower())
+        if count:
+            return count
+    return 0
+
+
+def _processes_of_torch(node: Step, job: TrainJob) -> str:
+    """Return the processes of a node: those the job says, one for each GPU, or else one for each CPU."""
+    own, resources = job.spec.trainer.num_proc_per_node, _resources(node)
+    if own is not None:
+        return str(own)
+    if _gpus(resources):
+        return "auto"
+    cpus = (resources.get("requests") or {}).get("cpu") or (resources.get("limits") or {}).get("cpu") or 0
+    return str(max(1, value(cpus)))
+
+
+def slots(steps: Steps, job: TrainJob, policy: MPIPolicy) -> int:
+    """Return the ranks of a node of MPI: what the job says, the runtime's, or one for each GPU where that is 1."""
+    own, node = job.spec.trainer.num_proc_per_node, steps.named(trainer.NODE)
+    if own is not None:
+        return own
+    if policy.num_proc_per_node == 1 and node is not None:
+        return max(1, _gpus(_resources(node)))
+    return policy.num_proc_per_node

@@ -1,0 +1,96 @@
+"""MPI: the launcher reads a list of hosts and reaches them by ssh (spec training K, I2). Pure."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from strato.api import catalog, trainer
+from strato.api.meta import Json
+from strato.api.trainer import MPIPolicy, TrainJob
+from strato.controllers.sshkeys import key_pair
+from strato.controllers.training.record import Companion
+from strato.controllers.training.trainer.merging import with_variables
+from strato.controllers.training.trainer.steps import BadRuntime, Step, Steps, upsert
+
+_PRIVATE: Final = "ssh-privatekey"
+_PUBLIC: Final = "ssh-publickey"
+_FILES: Final = ((_PRIVATE, "id_rsa", 0o640), (_PUBLIC, "id_rsa.pub", 0o644), (_PUBLIC, "authorized_keys", 0o644))
+_KEYS: Final = "mpi-ssh-auth"
+_HOSTS: Final = "mpi-hostfile"
+_FOLDER: Final = "/etc/mpi"
+_HOSTFILE: Final = "hostfile"
+
+
+def inform(steps: Steps, job: TrainJob, policy: MPIPolicy, slots: int) -> None:
+    """Give nodes and launcher their keys, and the launcher the list of hosts, in place.
+
+    Raises:
+        BadRuntime: The implementation is not Open MPI.
+    """
+    if policy.mpi_implementation not in ("", "OpenMPI"):
+        raise BadRuntime(f"mlPolicy.mpi.mpiImplementation {policy.mpi_implementation!r} is not run here: use OpenMPI")
+    for step in steps.steps:
+        if step.name not in (trainer.NODE, trainer.LAUNCHER):
+            continue
+        items = [{"key": key, "path": path, "mode": mode} for key, path, mode in _FILES]
+        secret = {"secretName": _keys_name(job), "defaultMode": 0o400, "items": items}
+        upsert(step.pod, "volumes", [{"name": _KEYS, "secret": secret}])
+        for container in step.containers(trainer.NODE):
+            upsert(container, "volumeMounts", [{"name": _KEYS, "mountPath": policy.ssh_auth_mount_path}], "mountPath")
+        if step.name == trainer.LAUNCHER:
+            _launch(step, job, slots)
+
+
+def _launch(step: Step, job: TrainJob, slots: int) -> None:
+    items = [{"key": _HOSTFILE, "path": _HOSTFILE, "mode": 0o444}]
+    upsert(step.pod, "volumes", [{"name": _HOSTS, "configMap": {"name": _hosts_name(job), "items": items}}])
+    variables = {
+        "OMPI_MCA_orte_default_hostfile": f"{_FOLDER}/{_HOSTFILE}",
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+        "OMPI_MCA_orte_set_default_slots": str(slots),
+        "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
+    }
+    for container in step.containers(trainer.NODE):
+        upsert(container, "volumeMounts", [{"name": _HOSTS, "mountPath": _FOLDER}], "mountPath")
+        listed = [{"name": name, "value": value} for name, value in variables.items()]
+        container["env"] = with_variables(container.get("env"), listed)
+
+
+def companions(steps: Steps, job: TrainJob, policy: MPIPolicy, slots: int) -> Sequence[Companion]:
+    """Return the keys and the list of hosts."""
+    config: Json = {"metadata": {"name": _hosts_name(job)}, "data": {_HOSTFILE: hostfile(steps, job, policy, slots)}}
+    secret: Json = {"metadata": {"name": _keys_name(job)}, "type": "kubernetes.io/ssh-auth", "immutable": True}
+    return (
+        Companion(kind=catalog.SECRET, body=secret, made_once=_new_keys),
+        Companion(kind=catalog.CONFIGMAP, body=config, member="data"),
+    )
+
+
+def hostfile(steps: Steps, job: TrainJob, policy: MPIPolicy, slots: int) -> str:
+    """Return the list of hosts, in the order of the steps."""
+    lines = []
+    for step in steps.steps:
+        if step.name == trainer.NODE or (step.name == trainer.LAUNCHER and policy.run_launcher_as_node):
+            for replica in range(step.replicas):
+                for index in range(step.pods):
+                    host = f"{job.metadata.name}-{step.name}-{replica}-{index}.{steps.subdomain}"
+                    lines.append(f"{host} slots={slots}\n")
+    return "".join(lines)
+
+
+def _new_keys() -> Json:
+    private, public = key_pair(ec.generate_private_key(ec.SECP521R1()))
+    values = {_PRIVATE: private, _PUBLIC: public}
+    return {"data": {key: base64.b64encode(text.encode()).decode() for key, text in values.items()}}
+
+
+def _keys_name(job: TrainJob) -> str:
+    return f"{job.metadata.name}-mpi-ssh-auth"
+
+
+def _hosts_name(job: TrainJob) -> str:
+    return f"{job.metadata.name}-mpi-hostfile"

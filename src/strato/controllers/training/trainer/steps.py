@@ -1,0 +1,274 @@
+"""The steps of a TrainJob: the replicated jobs of its runtime, and what the job says of them (spec training K)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from strato.api import trainer
+from strato.api.core import PodSpec
+from strato.api.meta import Json
+from strato.api.trainer import InitializerStep, JobSetSpec, MLPolicy, MPIPolicy, TrainingRuntimeSpec, TrainJob
+from strato.controllers.training.trainer.merging import merged, upserted, with_variables
+from strato.errors import StratoError
+
+_STORAGE_URI: Final = "STORAGE_URI"
+_IN_ORDER: Final = "InOrder"
+COMPLETE: Final = "Complete"
+READY: Final = "Ready"
+
+
+class BadRuntime(StratoError):
+    """A runtime says what cannot be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """What a step waits for."""
+
+    step: str
+    status: str
+    """`COMPLETE` or `READY`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """One replicated job while it is put together."""
+
+    name: str
+    replicas: int
+    """How many Jobs it has."""
+    template: Json
+    """Metadata and spec of its Jobs."""
+    waits_for: tuple[Dependency, ...] = ()
+
+    @property
+    def part(self) -> str:
+        """Which part of the training it runs: its label."""
+        return str(((self.template.get("metadata") or {}).get("labels") or {}).get(trainer.STEP_LABEL, ""))
+
+    @property
+    def job(self) -> Json:
+        """Spec of its Jobs."""
+        return self.template.setdefault("spec", {})  # type: ignore[no-any-return] # a part of JSON
+
+    @property
+    def pod(self) -> Json:
+        """Spec of its pods."""
+        template = self.job.setdefault("template", {})
+        return template.setdefault("spec", {})  # type: ignore[no-any-return] # a part of JSON
+
+    @property
+    def pods(self) -> int:
+        """Pods of each of its Jobs."""
+        count = self.job.get("parallelism")
+        return 1 if count is None else int(count)
+
+    @pods.setter
+    def pods(self, count: int) -> None:
+        self.job["parallelism"] = self.job["completions"] = count
+
+    def containers(self, name: str) -> Iterator[Json]:
+        """Yield its containers, init containers too, of a name."""
+        for member in ("initContainers", "containers"):
+            yield from (one for one in self.pod.get(member) or () if one.get("name") == name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What a job runs."""
+
+    steps: Sequence[Step]
+    subdomain: str
+    """Where the pods find each other: the name of their service."""
+    publishes_unready: bool
+    metadata: Json
+    """Labels and annotations of all that is made."""
+    spec: JobSetSpec
+    """What the runtime says of all steps."""
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the pods find each other by name."""
+        return self.spec.network.enable_dns_hostnames is not False
+
+    def of_part(self, part: str) -> Step | None:
+        """Return the step that runs a part of the training."""
+        return next((one for one in self.steps if one.part == part), None)
+
+    def named(self, name: str) -> Step | None:
+        """Return the step of a name."""
+        return next((one for one in self.steps if one.name == name), None)
+
+    def begins_with_the_nodes(self, step: Step) -> bool:
+        """Return whether a step's pods are made at once with those that train.
+
+        Those of a step that is over before others begin run earlier, those that wait until others are ready later.
+        """
+        return step.name not in self.before_others() and all(one.status != READY for one in step.waits_for)
+
+    def before_others(self) -> frozenset[str]:
+        """Return the steps that are over before others begin."""
+        awaited = (one for step in self.steps for one in step.waits_for)
+        return frozenset(one.step for one in awaited if one.status == COMPLETE)
+
+
+def steps_of(job: TrainJob, runtime: TrainingRuntimeSpec) -> Steps:
+    """Return the steps of a job before its framework is looked at.
+
+    Raises:
+        BadRuntime: The runtime has none, or they wait for each other in a circle.
+    """
+    metadata, spec = _patched(job, runtime)
+    view = spec_view(spec, f"the runtime {job.spec.runtime_ref.name}")
+    in_order = view.startup_policy.startup_policy_order == _IN_ORDER
+    found: list[Step] = []
+    for given, seen in zip(spec.get("replicatedJobs") or (), view.replicated_jobs, strict=True):
+        waits_for = tuple(Dependency(one.name, one.status) for one in seen.depends_on)
+        if in_order and found and not waits_for:
+            waits_for = (Dependency(found[-1].name, READY),)
+        step = Step(
+            name=seen.name,
+            replicas=1 if seen.replicas is None else seen.replicas,
+            template=given.get("template") or {},
+            waits_for=waits_for,
+        )
+        _overlay(step, job, runtime.ml_policy)
+        found.append(step)
+    if not found:
+        raise BadRuntime(f"the runtime {job.spec.runtime_ref.name} has no spec.template.spec.replicatedJobs")
+    _check_order(found)
+    unready = view.network.publish_not_ready_addresses
+    return Steps(
+        steps=found,
+        subdomain=view.network.subdomain or job.metadata.name,
+        publishes_unready=unready is None or unready,
+        metadata=metadata,
+        spec=view,
+    )
+
+
+def spec_view(spec: Any, of: str) -> JobSetSpec:
+    """Return what is read of the spec of a JobSet, or of a patch of one.
+
+    Raises:
+        BadRuntime: It does not look like one.
+    """
+    try:
+        return msgspec.convert(spec, JobSetSpec)
+    except msgspec.ValidationError as error:
+        raise BadRuntime(f"{of} is no JobSet's: {error}") from error
+
+
+def _patched(job: TrainJob, runtime: TrainingRuntimeSpec) -> tuple[Json, Json]:
+    """Return metadata and spec of a runtime's template with the patches of a job, as values of their own."""
+    template = runtime.template
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    spec_view(spec, f"spec.template.spec of the runtime {job.spec.runtime_ref.name}")
+    for entry in job.spec.runtime_patches:
+        patch = (entry.get("trainingRuntimeSpec") or {}).get("template") or {}
+        change = patch.get("spec") or {}
+        spec_view(change, f"the patch of {entry.get('manager')}")
+        known = {one.get("name") for one in spec.get("replicatedJobs") or ()}
+        listed = [one for one in change.get("replicatedJobs") or () if one.get("name") in known]
+        spec = merged(spec, {**change, "replicatedJobs": listed})
+        metadata = merged(metadata, patch.get("metadata") or {})
+    copied = msgspec.json.decode(msgspec.json.encode((metadata, spec)))
+    return copied[0], copied[1]
+
+
+def _overlay(step: Step, job: TrainJob, policy: MLPolicy | None) -> None:
+    """Put what a job says of a step into it, in place."""
+    initializers = {trainer.DATASET: job.spec.initializer.dataset, trainer.MODEL: job.spec.initializer.model}
+    if step.part in initializers:
+        step.replicas = 1
+        for container in step.containers(step.part):
+            _fetch(container, initializers[step.part])
+    elif is_node(step, policy):
+        step.replicas = 1
+        _train(step, job, policy)
+
+
+def is_node(step: Step, policy: MLPolicy | None) -> bool:
+    """Return whether a step's pods train: of MPI the nodes do, whether or not the launcher does too."""
+    return step.part == trainer.TRAINER or (_mpi(policy) is not None and step.name == trainer.NODE)
+
+
+def _mpi(policy: MLPolicy | None) -> MPIPolicy | None:
+    return policy.mpi if policy is not None else None
+
+
+def _train(step: Step, job: TrainJob, policy: MLPolicy | None) -> None:
+    own, mpi = job.spec.trainer, _mpi(policy)
+    count = own.num_nodes
+    if count is None and policy is not None:
+        count = 1 if policy.num_nodes is None else policy.num_nodes
+    if mpi is not None:
+        is_launcher = step.name == trainer.LAUNCHER
+        step.pods = 1 if is_launcher else max(1, (count or 0) - mpi.run_launcher_as_node)
+        has_ranks = not is_launcher or mpi.run_launcher_as_node
+    else:
+        has_ranks = True
+        if count is not None:
+            step.pods = count
+    for container in step.containers(trainer.NODE):
+        if step.part == trainer.TRAINER:
+            said = {"image": own.image, "command": own.command, "args": own.args}
+            container.update({member: value for member, value in said.items() if value is not None})
+        if own.resources_per_node is not None and has_ranks:
+            asked = msgspec.to_builtins(own.resources_per_node)
+            container["resources"] = merged(container.get("resources") or {}, asked)
+        if own.env and (step.part == trainer.TRAINER or (mpi is not None and mpi.run_launcher_as_node)):
+            container["env"] = with_variables(container.get("env"), own.env)
+
+
+def _fetch(container: Json, given: InitializerStep | None) -> None:
+    if given is None:
+        return
+    uri = [] if given.storage_uri is None else [{"name": _STORAGE_URI, "value": given.storage_uri}]
+    container["env"] = with_variables(container.get("env"), [*uri, *given.env])
+    if given.secret_ref is not None:
+        source = {"secretRef": {"name": given.secret_ref.name}}
+        container["envFrom"] = [*(container.get("envFrom") or ()), source]
+
+
+def _check_order(steps: Sequence[Step]) -> None:
+    """Refuse dependencies that can never be met.
+
+    Raises:
+        BadRuntime: One names no step, or itself through others.
+    """
+    by_name = {step.name: step for step in steps}
+    for step in steps:
+        for one in step.waits_for:
+            if one.step not in by_name:
+                raise BadRuntime(f"the replicated job {step.name} waits for {one.step!r}, which the runtime has not")
+    done: set[str] = set()
+    while len(done) < len(by_name):
+        ready = {step.name for step in steps if all(one.step in done for one in step.waits_for)} - done
+        if not ready:
+            left = ", ".join(sorted(set(by_name) - done))
+            raise BadRuntime(f"the replicated jobs {left} wait for each other in a circle")
+        done |= ready
+
+
+def upsert(holder: Json, member: str, more: Sequence[Mapping[str, Any]], key: str = "name") -> None:
+    """Put elements into a list of a container or pod, in place."""
+    holder[member] = upserted(holder.get(member) or (), more, key)
+
+
+def pod_view(step: Step) -> PodSpec:
+    """Return what is read of a step's pods; requests that are absent are the limits, as a server fills them in."""
+    pod = dict(step.pod)
+    for member in ("containers", "initContainers"):
+        pod[member] = [_with_requests(one) for one in pod.get(member) or ()]
+    return msgspec.convert(pod, PodSpec)
+
+
+def _with_requests(container: Json) -> Json:
+    given = container.get("resources") or {}
+    requests = {**(given.get("limits") or {}), **(given.get("requests") or {})}
+    return {**container, "resources": {**given, "requests": requests}}
