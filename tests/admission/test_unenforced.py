@@ -31,7 +31,7 @@ DONE: Mapping[str, str] = {
     "controllers": "DaemonSet Deployment ReplicaSet ReplicationController StatefulSet CronJob Job "
     "ControllerRevision Endpoints EndpointSlice CertificateSigningRequest "
     "PodDisruptionBudget HorizontalPodAutoscaler Service Command JobFlow JobTemplate HyperNode "
-    "TFJob PyTorchJob XGBoostJob PaddleJob JAXJob MPIJob "
+    "TFJob PyTorchJob XGBoostJob PaddleJob JAXJob MPIJob TrainJob TrainingRuntime ClusterTrainingRuntime "
     "VerticalPodAutoscaler VerticalPodAutoscalerCheckpoint",
     "scheduler": "Queue PodGroup PriorityClass Node Numatopology NodeShard DeviceClass ResourceClaim ResourceSlice "
     "CSINode CSIStorageCapacity StorageClass PersistentVolume PersistentVolumeClaim",

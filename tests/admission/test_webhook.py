@@ -186,7 +186,7 @@ def test_no_pod_waits_for_an_answer_and_only_ours_are_sent() -> None:
         never_waits = "-pods-" in name or "-nodes-" in name
         assert webhook["failurePolicy"] == ("Ignore" if never_waits else "Fail")
         assert all(rule["apiGroups"] != ["*"] and rule["resources"] != ["*"] for rule in webhook["rules"])
-        cluster_scoped = "queues" in name or "nodes" in name
+        cluster_scoped = any(kind in name for kind in ("queues", "nodes", "clustertrainingruntimes"))
         assert ("namespaceSelector" not in webhook) == cluster_scoped
     conditions = by_name["volcano-admission-service-pods-validate"]["matchConditions"]
     assert '["volcano", "mine"]' in conditions[0]["expression"]

@@ -31,6 +31,7 @@ CLIENTS = {
         "moto[server]==5.2.5",
     ),
     "kubeflow-training": ("kubeflow-training==1.9.4",),
+    "kubeflow": ("kubeflow==0.5.0",),
     "tensorflow": ("tensorflow-cpu==2.21.0",),
     "torch": ("torch==1.13.1", "numpy==1.26.4", "setuptools==70.3.0"),
     "airflow": ("apache-airflow==3.3.2", "apache-airflow-providers-cncf-kubernetes==10.25.0"),

@@ -43,6 +43,15 @@ def test_the_sdk_of_kubeflow(sandbox: EmbeddedWorld, namespace: str, queue: str)
     ]
 
 
+def test_the_sdk_of_trainer_v2(sandbox: EmbeddedWorld, namespace: str) -> None:
+    assert run_program("kubeflow", "trainer_client.py", sandbox, namespace, "strato/host", timeout=900) == [
+        "a runtime is found",
+        "a function trains on two nodes and its logs are read",
+        "it is listed with its events, and deleted",
+        "one that fails is known to have failed",
+    ]
+
+
 @pytest.mark.slow
 def test_a_chart_trains_with_parameter_servers(
     sandbox: EmbeddedWorld, namespace: str, queue: str, tmp_path: Path

@@ -235,3 +235,15 @@ def test_an_update_may_leave_what_broke_the_schema_before_it_came(change: dict[s
     old = BROKEN if change else None
     causes = RATCHETED.validate({**BROKEN, **change}, old)
     assert [cause.field for cause in causes if cause.field != "<nil>"] == fields
+
+
+def test_whole_numbers_are_written_as_integers() -> None:
+    """A queue of weight 2.0 was stored so, and whoever read integers could not read it."""
+    number = {"type": "integer"}
+    amount = {"x-kubernetes-int-or-string": True}
+    schema = {"type": "object", "properties": {"n": number, "q": amount, "l": {"type": "array", "items": number}}}
+    obj = {"n": 2.0, "q": 1.0, "l": [3.0, 4]}
+    assert not StructuralSchema(schema).validate(obj)
+    assert str(obj) == "{'n': 2, 'q': 1, 'l': [3, 4]}"
+    (cause,) = StructuralSchema(schema).validate({"n": 1.5})
+    assert "must be of type integer" in cause.message

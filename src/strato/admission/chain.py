@@ -21,6 +21,7 @@ from strato.admission import (
     queues,
     recommendations,
     trainingjobs,
+    trainjobs,
     unenforced,
 )
 from strato.admission.request import AdmissionReader, AdmissionRequest, Dependencies, Json, Operation
@@ -43,6 +44,7 @@ ALL_WEBHOOKS = (
     "/nodes/mutate",
     "/nodes/validate",
     *trainingjobs.SERVICES,
+    *trainjobs.SERVICES,
 )
 """Paths of the services that are on unless ``--enabled-admission`` says otherwise."""
 
@@ -269,4 +271,8 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
     for path, framework in trainingjobs.SERVICES.items():
         if path in on:
             add(validations, framework.kind, (create, update), trainingjobs.validate)
+    for path, kind in trainjobs.SERVICES.items():
+        if path in on:
+            rule = trainjobs.validate_job if kind is catalog.TRAINJOB else trainjobs.validate_runtime
+            add(validations, kind, (create, update), rule)
     return mutations, validations

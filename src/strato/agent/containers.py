@@ -22,6 +22,7 @@ _TRAINING_OWNERS: Final = frozenset({*(framework.kind.name for framework in FRAM
 _VOLCANO: Final = "batch.volcano.sh/"
 _SERVING_OWNERS: Final = frozenset(("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet"))
 _BATCH_CPU: Final = "kubernetes.io/batch-cpu"
+_JOBSET_LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
 _QOS_LABEL: Final = "koordinator.sh/qosClass"
 _SERVICE_LABEL: Final = "app.kubernetes.io/name"
 
@@ -55,6 +56,8 @@ def workload_of(pod: Pod) -> Workload:
     label = (pod.metadata.labels or {}).get(WORKLOAD_LABEL, "")
     if label in tuple(Workload):
         return Workload(label)
+    if pod.metadata.label(_JOBSET_LABEL):  # its Job is a part of a training
+        return Workload.TRAINING
     for owner in pod.metadata.owner_references or ():
         if owner.kind in _TRAINING_OWNERS or (owner.kind == "Job" and owner.api_version.startswith(_VOLCANO)):
             return Workload.TRAINING

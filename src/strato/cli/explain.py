@@ -41,6 +41,7 @@ _ALIASES = {
     "paddlejob": ("paddlejobs",),
     "jaxjob": ("jaxjobs",),
     "mpijob": ("mpijobs",),
+    "trainjob": ("trainjobs",),
 }
 _KINDS = {word: kind for kind, aliases in _ALIASES.items() for word in (kind, *aliases)}
 

@@ -48,6 +48,7 @@ WORKLOADS: Final[Mapping[Kind, tuple[str, ...]]] = {
     catalog.DAEMONSET: ("kube-daemonset-controller",),
     **{kind: (BY_KIND[kind].controller,) for kind in catalog.TRAINING},
     catalog.MPIJOB: (BY_KIND[catalog.MPIJOB].controller, "kube-job-controller"),
+    catalog.TRAINJOB: ("trainjob-controller", "kube-job-controller"),
 }
 """Kinds that end in pods, and the controllers that bring them there."""
 _ALWAYS: Final = ("queue-controller", "pg-controller", "kube-serviceaccount-controller")
@@ -59,6 +60,8 @@ CONTEXT: Final = (
     catalog.LIMITRANGE,
     catalog.SERVICEACCOUNT,
     catalog.JOBTEMPLATE,
+    catalog.TRAININGRUNTIME,
+    catalog.CLUSTERTRAININGRUNTIME,
     catalog.PERSISTENTVOLUMECLAIM,
     catalog.NODE,
 )

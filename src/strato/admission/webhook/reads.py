@@ -15,12 +15,14 @@ import msgspec
 
 from strato.admission.recommendations import PATH as RECOMMENDED
 from strato.admission.request import Json
+from strato.admission.trainjobs import runtime_of
 from strato.admission.webhook.review import ReviewRequest
 from strato.admission.webhook.services import Service
 from strato.api import catalog
 from strato.api.frameworks import BY_KIND
 from strato.api.kinds import Kind
 from strato.api.meta import ObjectMeta
+from strato.api.trainer import RUNTIMES
 from strato.client.cluster import Cluster
 from strato.clock import Clock
 from strato.errors import ApiError, InvariantError, NotFound
@@ -80,6 +82,8 @@ class Reads:
                 return await self._autoscalers(review)
             except ApiError:
                 return NOTHING  # the pod keeps what it asked for
+        if service.kind is catalog.TRAINJOB:
+            return await self._runtime(review)
         if service.mutates or service.kind not in (*_JOBS, catalog.PODGROUP, catalog.QUEUE):
             return NOTHING
         if service.kind in _JOBS and review.operation != "CREATE":
@@ -113,6 +117,15 @@ class Reads:
         except ApiError:
             return NOTHING  # the group stays in the queue it asked for
         return Known({catalog.NAMESPACE: {review.namespace: namespace}})
+
+    async def _runtime(self, review: ReviewRequest) -> Known:
+        """Read the runtime that a new job refers to."""
+        found: dict[Kind, dict[str, Json]] = {kind: {} for kind in RUNTIMES.values()}
+        if review.operation == "CREATE" and review.object is not None:
+            kind, name = runtime_of(review.object)
+            with suppress(NotFound):
+                found[kind][name] = await self._cluster.get(kind, name, review.namespace if kind.namespaced else "")
+        return Known(found)
 
     async def _autoscalers(self, review: ReviewRequest) -> Known:
         """Read the autoscalers of a namespace, and what else says which is a new pod's and how far it is followed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from strato.admission import nodes, recommendations, trainingjobs
+from strato.admission import nodes, recommendations, trainingjobs, trainjobs
 from strato.admission.request import Operation
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -58,6 +58,10 @@ SERVICES: dict[str, Service] = {
         *(
             Service(path, trainingjobs.webhook_of(framework), framework.kind, (_CREATE, _UPDATE))
             for path, framework in trainingjobs.SERVICES.items()
+        ),
+        *(
+            Service(path, trainjobs.webhook_of(kind), kind, (_CREATE, _UPDATE))
+            for path, kind in trainjobs.SERVICES.items()
         ),
     )
 }

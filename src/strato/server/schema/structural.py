@@ -58,7 +58,7 @@ class StructuralSchema:
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[Cause]:
         """Return every violation; ``old`` is the stored object of an update: what it broke already, it may break still.
 
-        Nulls that may not be are dropped from ``obj``, as a real server drops them.
+        Nulls that may not be are dropped from ``obj``, and 1.0 becomes 1, as a real server does it.
         """
         causes = [] if self._valid(obj) else self._violations(obj, old)
         if self._rules is not None:
@@ -69,7 +69,8 @@ class StructuralSchema:
         return causes
 
     def _violations(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        if violations.drop_nulls(self._schema, obj) and self._valid(obj):
+        is_changed = violations.drop_nulls(self._schema, obj)
+        if (violations.write_whole_numbers(obj) or is_changed) and self._valid(obj):
             return []
         return violations.find(self._schema, obj, old=old)
 
@@ -251,8 +252,8 @@ def _integer_check(schema: Schema) -> Check:
     low, high = max(low, schema.get("minimum", low)), min(high, schema.get("maximum", high))
 
     def check(value: Any) -> bool:
-        if value.__class__ is not int and not (value.__class__ is float and value.is_integer()):
-            return False  # 1.0 is an integer in JSON
+        if value.__class__ is not int:
+            return False  # 1.0 is an integer too, once it is written as one
         return bool(low <= value <= high)
 
     return check

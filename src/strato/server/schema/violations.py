@@ -85,13 +85,10 @@ def json_type(value: Any) -> str:
 
 def _type_problem(schema: Schema, value: Any, path: str) -> Cause | None:
     have = json_type(value)
-    if schema.get("x-kubernetes-int-or-string"):
-        fits, want = have in ("integer", "string"), "integer,string"
-    else:
-        want = schema.get("type") or ""
-        fits = not want or have == want or (want == "number" and have == "integer")
-        fits = fits or (want == "integer" and isinstance(value, float) and value.is_integer())
-    if fits:
+    want = "integer,string" if schema.get("x-kubernetes-int-or-string") else schema.get("type") or ""
+    kinds = want.split(",") if want else [have]
+    is_whole = isinstance(value, float) and value.is_integer()
+    if have in kinds or (have == "integer" and "number" in kinds) or (is_whole and "integer" in kinds):
         return None
     return Cause(TYPE_INVALID, f'Invalid value: "{have}": {path} in body must be of type {want}: "{have}"', path)
 
@@ -126,6 +123,23 @@ def drop_nulls(schema: Schema, value: Any) -> bool:
             dropped = drop_nulls(schema["items"], item) or dropped
     return dropped
 
+
+def write_whole_numbers(value: Any) -> bool:
+    """Write 1.0 as 1 in an object, as Go writes it; tell whether there was any. Readers of integers take no other."""
+    found = False
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for place, inner in list(members):
+        if isinstance(inner, float):
+            if inner.is_integer() and abs(inner) < _EXPONENT_FROM:
+                value[place] = int(inner)
+                found = True
+        else:
+            found = write_whole_numbers(inner) or found
+    return found
+
+
+_EXPONENT_FROM = 1e21
+"""From here on Go writes an exponent."""
 
 INTEGERS = {"int32": 32, "int64": 64}
 """Bits of the integers that have a format."""
