@@ -21,7 +21,10 @@ DAY = 86_400.0
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    path = tmp_path / "history.db"
+    return recorded(tmp_path / "history.db", "kubeflow.org/v1/TFJob", "worker")
+
+
+def recorded(path: Path, kind: str, role: str) -> Path:
     rows: list[Run | Replica | Host] = []
     for number in range(9):
         start = NOON - number * DAY
@@ -32,7 +35,7 @@ def store(tmp_path: Path) -> Path:
                 job_uid=str(number),
                 namespace="ads",
                 job=job,
-                kind="kubeflow.org/v1/TFJob",
+                kind=kind,
                 template="ctr-day",
                 queue="rec",
                 submitted=start,
@@ -45,7 +48,7 @@ def store(tmp_path: Path) -> Path:
         rows += [
             Replica(
                 run_id=f"{number}/0",
-                role="worker",
+                role=role,
                 index=str(index),
                 pod=f"{number}-{index}",
                 container="tensorflow",
@@ -92,6 +95,16 @@ def test_advice_as_objects_and_patches(store: Path) -> None:
     patch = yaml.safe_load(ask(store, "advise", "-o", "patch"))
     containers = patch["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
     assert containers == [{"name": "tensorflow", "resources": {"requests": {"cpu": "7200m", "memory": "3520Mi"}}}]
+
+
+def test_advice_for_nodes_of_a_train_job_is_patched_into_the_job(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "history.db", "trainer.kubeflow.org/v1alpha1/TrainJob", "node")
+    patch = yaml.safe_load(ask(path, "advise", "-o", "patch"))
+    assert (patch["kind"], patch["metadata"]["name"]) == ("TrainJob", "ctr-day")
+    asked = {"requests": {"cpu": "7200m", "memory": "3520Mi"}}
+    assert patch["spec"] == {"trainer": {"resourcesPerNode": asked}}
+    other = recorded(tmp_path / "other.db", "trainer.kubeflow.org/v1alpha1/TrainJob", "dataset-initializer")
+    assert not yaml.safe_load(ask(other, "advise", "-o", "patch")), "their runtime says what they ask for"
 
 
 def test_autopilot_advises_less_cpu(store: Path) -> None:

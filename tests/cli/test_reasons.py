@@ -456,6 +456,11 @@ HOUR = {**BATCH, "metadata": {**BATCH["metadata"], "ownerReferences": [{"uid": "
 NEW_YEAR = 1767225600.0
 ENDED = {"type": "Failed", "status": "True", "reason": "TFJobFailed", "message": "TFJob default/t has failed"}
 TRAINING = owned("TFJob", "kubeflow.org/v1", "t", status={"conditions": [ENDED]})
+COMPLETE = {"type": "Complete", "status": "True", "reason": "AllJobsCompleted", "message": "jobset completed"}
+TRAINED = owned("TrainJob", "trainer.kubeflow.org/v1alpha1", "t", status={"conditions": [COMPLETE]})
+TRAINS = owned("TrainJob", "trainer.kubeflow.org/v1alpha1", "t", status={"jobsStatus": [{"name": "n", "active": 1}]})
+NODES = owned("Job", "batch/v1", "t-node-0")
+NODES["metadata"]["ownerReferences"] = [{"uid": "uid-t"}]
 PULLING = waiting("ImagePullBackOff", "Back-off pulling image img:1")
 
 OTHERS: list[Any] = [
@@ -548,6 +553,19 @@ OTHERS: list[Any] = [
         Facts([pod("t-worker-0", owner=TRAINING, container=ended(3))]),
         "tfjob default/t (Failed): TFJob default/t has failed; container main exited with code 3",
         id="a training job that failed",
+    ),
+    pytest.param(TRAINED, Facts(), "trainjob default/t (Complete): jobset completed", id="a TrainJob that is over"),
+    pytest.param(
+        TRAINS,
+        Facts([pod("t-node-0-0-a", "Pending", owner=NODES, container=PULLING)], jobs=[NODES]),
+        "trainjob default/t (Running): ",
+        id="a TrainJob whose pods wait",
+    ),
+    pytest.param(
+        owned("TrainJob", "trainer.kubeflow.org/v1alpha1", "t"),
+        Facts(events=[event(TRAINS, "TrainJobResourcesCreationFailed", "PodGroup t: no such queue")]),
+        "trainjob default/t (Pending): what it is made of cannot be made: PodGroup t: no such queue",
+        id="a TrainJob whose PodGroup is refused",
     ),
     pytest.param(
         pod("lone", container=ended(3)), Facts(), "pod default/lone (Failed): container main exited with code 3",

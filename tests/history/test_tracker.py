@@ -176,3 +176,22 @@ def test_an_ended_run_stays_as_it_ended() -> None:
     (run,) = tracker.take_rows()
     assert isinstance(run, Run)
     assert (run.phase, run.ended) == ("Completed", NOON + 50)
+
+
+def test_pods_of_a_train_job_are_those_of_its_jobs() -> None:
+    tracker = Tracker()
+    tracker.see_job(facts("t"), NOON)
+    labels = {
+        "jobset.sigs.k8s.io/jobset-uid": "t",
+        "jobset.sigs.k8s.io/replicatedjob-name": "node",
+        "batch.kubernetes.io/job-completion-index": "3",
+    }
+    own = pod("p", job="of-a-job")
+    tracker.see_pod(
+        msgspec.structs.replace(own, metadata=msgspec.structs.replace(own.metadata, labels=labels)),
+        is_gone=False,
+        now=NOON,
+    )
+    tracker.save_all(NOON + 60)
+    (replica,) = (row for row in tracker.take_rows() if isinstance(row, Replica))
+    assert (replica.role, replica.index) == ("node", "3")

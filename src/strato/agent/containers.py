@@ -15,6 +15,7 @@ from strato.api.frameworks import FRAMEWORKS
 from strato.api.pods import qos_class
 from strato.api.quantity import InvalidQuantity, milli
 from strato.api.suppression import suppression_entries
+from strato.api.trainer import JOBSET_NAME
 from strato.clock import format_time, parse_time
 
 WORKLOAD_LABEL: Final = "strato.io/workload"
@@ -22,7 +23,6 @@ _TRAINING_OWNERS: Final = frozenset({*(framework.kind.name for framework in FRAM
 _VOLCANO: Final = "batch.volcano.sh/"
 _SERVING_OWNERS: Final = frozenset(("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet"))
 _BATCH_CPU: Final = "kubernetes.io/batch-cpu"
-_JOBSET_LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
 _QOS_LABEL: Final = "koordinator.sh/qosClass"
 _SERVICE_LABEL: Final = "app.kubernetes.io/name"
 
@@ -56,7 +56,7 @@ def workload_of(pod: Pod) -> Workload:
     label = (pod.metadata.labels or {}).get(WORKLOAD_LABEL, "")
     if label in tuple(Workload):
         return Workload(label)
-    if pod.metadata.label(_JOBSET_LABEL):  # its Job is a part of a training
+    if pod.metadata.label(JOBSET_NAME):  # its Job is a part of a training
         return Workload.TRAINING
     for owner in pod.metadata.owner_references or ():
         if owner.kind in _TRAINING_OWNERS or (owner.kind == "Job" and owner.api_version.startswith(_VOLCANO)):

@@ -156,6 +156,7 @@ def _autoscalers(found: Sequence[RoleAdvice], kinds: Mapping[_Job, str]) -> list
 def _patches(found: Sequence[RoleAdvice], kinds: Mapping[_Job, str]) -> list[dict[str, Any]]:
     """Return for each role what is merged into a manifest of its job: the requests of its containers."""
     from strato.api.frameworks import FRAMEWORKS
+    from strato.api.trainer import NODE, TRAINJOB
 
     maps = {one.kind.name: one for one in FRAMEWORKS}
     patches = []
@@ -164,8 +165,12 @@ def _patches(found: Sequence[RoleAdvice], kinds: Mapping[_Job, str]) -> list[dic
         container = {"name": one.key.container, "resources": {"requests": _resources(one.advice.target)}}
         template = {"spec": {"containers": [container]}}
         framework = maps.get(kind)
-        if framework is None:
-            spec: dict[str, Any] = {"tasks": [{"name": one.key.role, "template": template}]}
+        if kind == TRAINJOB.name:
+            if one.key.role != NODE:
+                continue  # what other steps ask for, their runtime says
+            spec: dict[str, Any] = {"trainer": {"resourcesPerNode": container["resources"]}}
+        elif framework is None:
+            spec = {"tasks": [{"name": one.key.role, "template": template}]}
         else:
             role = next((name for name in framework.roles if name.lower() == one.key.role), one.key.role)
             spec = {framework.replica_map: {role: {"template": template}}}

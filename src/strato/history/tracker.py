@@ -12,6 +12,7 @@ import msgspec
 
 from strato.advice.histogram import CPU
 from strato.advice.roles import START_SECONDS
+from strato.api import trainer
 from strato.api.core import Container, Pod
 from strato.api.metrics import PodMetrics, amounts
 from strato.api.quantity import milli, value
@@ -21,8 +22,12 @@ from strato.history.jobs import JobFacts
 from strato.history.rows import ABORTED, FAILED, RUNNING, Replica, Run
 from strato.history.statistics import is_ended
 
-ROLE_LABELS: Final = ("volcano.sh/task-spec", "training.kubeflow.org/replica-type")
-INDEX_LABELS: Final = ("volcano.sh/task-index", "training.kubeflow.org/replica-index")
+ROLE_LABELS: Final = ("volcano.sh/task-spec", "training.kubeflow.org/replica-type", trainer.REPLICATED_JOB)
+INDEX_LABELS: Final = (
+    "volcano.sh/task-index",
+    "training.kubeflow.org/replica-index",
+    "batch.kubernetes.io/job-completion-index",
+)
 _SAVED_SECONDS: Final = 1800.0
 """Live replicas are saved so often, when something happens to them, and more often at first."""
 _EARLY_SAMPLES: Final = 16
@@ -125,7 +130,8 @@ class Tracker:
 
     def _take_pod(self, pod: Pod, *, is_gone: bool, now: float) -> None:
         owner = pod.metadata.controller
-        run = self._runs.get(owner.uid) if owner is not None else None
+        uid = pod.metadata.label(trainer.JOBSET_UID) or (owner.uid if owner is not None else "")
+        run = self._runs.get(uid)
         if run is None:
             return
         times = _Times.of(pod, is_gone=is_gone, now=now)

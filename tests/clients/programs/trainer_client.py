@@ -15,10 +15,17 @@ GROUP = "trainer.kubeflow.org"
 def train(rate: float) -> None:
     import os
     import socket
+    import time
+
+    def address(name: str) -> str:
+        while True:
+            try:
+                return socket.gethostbyname(name)
+            except OSError:  # its pod has no address yet
+                time.sleep(0.2)
 
     rank, nodes = int(os.environ["PET_NODE_RANK"]), int(os.environ["PET_NNODES"])
-    first = socket.gethostbyname(os.environ["PET_MASTER_ADDR"])
-    own = socket.gethostbyname(socket.gethostname())
+    first, own = address(os.environ["PET_MASTER_ADDR"]), address(socket.gethostname())
     assert (first == own) == (rank == 0), (first, own)
     print(f"node {rank} of {nodes} trains at rate {rate}")
 
@@ -27,7 +34,7 @@ def fail() -> None:
     raise SystemExit(3)
 
 
-# a function needs bash and a command "torchrun": here Python takes its place, which every image of a machine has
+# a function needs a folder to write to, bash and the command "torchrun", whose place Python takes here
 config.load_kube_config()
 core, custom = client.CoreV1Api(), client.CustomObjectsApi()
 tools = client.V1ConfigMap(
@@ -37,6 +44,7 @@ core.create_namespaced_config_map(NAMESPACE, tools)
 container = {
     "name": "node",
     "image": IMAGE,
+    "workingDir": "/tmp",
     "env": [{"name": "PATH", "value": "/tools:/usr/bin:/bin"}],
     "resources": {"limits": {"cpu": "1", "memory": "256Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"}},
     "volumeMounts": [{"name": "tools", "mountPath": "/tools"}],

@@ -62,7 +62,7 @@ def of_job(job: Json, runtime: Json) -> list[Cause]:
 def of_change(job: Json, old: Json) -> Iterator[Cause]:
     """Yield that the patches of a job that runs were changed."""
     new, before = job.get("spec") or {}, old.get("spec") or {}
-    if _told(new) != _told(before) and not (new.get("suspend") or before.get("suspend")):
+    if _without_times(new) != _without_times(before) and not (new.get("suspend") or before.get("suspend")):
         yield forbidden_field(_PATCHES, _SUSPENDED_ONLY)
 
 
@@ -83,7 +83,7 @@ def _view(spec: Mapping[str, Any]) -> JobSetSpec | Cause:
         return invalid_value(f"{_JOBS}{place.rstrip('`')}", "", text)
 
 
-def _told(spec: Json) -> list[Json]:
+def _without_times(spec: Json) -> list[Json]:
     return [{**one, "time": None} for one in spec.get("runtimePatches") or ()]
 
 

@@ -13,7 +13,7 @@ from strato.cli.reasons.pods import warnings, when
 from strato.cli.reasons.report import Report, StateReason
 from strato.client.cluster import Json
 
-_REFUSED: Final = ("FailedCreate", "PodGroupError", "PVCError", "PluginError")
+_REFUSED: Final = ("FailedCreate", "PodGroupError", "PVCError", "PluginError", "TrainJobResourcesCreationFailed")
 """Reasons of events that say why something of a job cannot be made."""
 _REFUSALS: Final = (
     (re.compile(r"exceeded quota: ([^,]+)"), "QuotaExceeded", "free some of quota {0}, or have it raised"),
@@ -280,6 +280,7 @@ def creation_refusal(events: Sequence[Json], since: str = "") -> tuple[str, str,
     event = max(found, key=when)
     message = event.get("message", "").strip()
     what = {"PodGroupError": "its pod group", "PVCError": "its claims", "PluginError": "what its plugins need"}
+    what["TrainJobResourcesCreationFailed"] = "what it is made of"
     text = f"{what.get(event['reason'], _PODS)} cannot be made: {_plain(message)}"
     code, hints = _classified(message)
     return code or event["reason"], text, hints

@@ -17,7 +17,11 @@ from strato.clock import SystemClock
 from strato.errors import ApiError, Forbidden, NotFound, StateError
 
 JOB_LABEL = "volcano.sh/job-name"
-TRAINING_LABEL = "training.kubeflow.org/job-name"
+_TRAINING_LABELS = {
+    catalog.TFJOB.group: "training.kubeflow.org/job-name",
+    catalog.TRAINJOB.group: "jobset.sigs.k8s.io/jobset-name",
+}
+"""By group: what the pods of a training have its name in."""
 KINDS: dict[str, tuple[Kind, ...]] = {
     "pod": (catalog.POD,),
     "job": (catalog.VCJOB, catalog.JOB),
@@ -30,6 +34,7 @@ KINDS: dict[str, tuple[Kind, ...]] = {
     "statefulset": (catalog.STATEFULSET,),
     "daemonset": (catalog.DAEMONSET,),
     **{kind.singular: (kind,) for kind in catalog.TRAINING},  # of an MPIJob both versions show the same
+    "trainjob": (catalog.TRAINJOB,),
 }
 """What may be asked about, and the kinds it may be, the first that is there."""
 _MANY_PODS = 2000
@@ -86,13 +91,14 @@ async def facts_about(cluster: Cluster, obj: Json) -> Facts:
     if kind == "JobFlow":
         jobs = owned_by(await _list(cluster, catalog.VCJOB, namespace), obj)
         return await facts_of_jobs(cluster, namespace, jobs)
-    if obj["apiVersion"].startswith(f"{catalog.TFJOB.group}/"):
+    if label := _TRAINING_LABELS.get(obj["apiVersion"].partition("/")[0]):
         pods, groups, events = await asyncio.gather(
-            _list(cluster, catalog.POD, namespace, f"{TRAINING_LABEL}={meta['name']}"),
+            _list(cluster, catalog.POD, namespace, f"{label}={meta['name']}"),
             _list(cluster, catalog.PODGROUP, namespace),
             _events(cluster, namespace, obj),
         )
-        return Facts(pods, owned_by(groups, obj), events)
+        jobs = await _list(cluster, catalog.JOB, namespace) if kind == catalog.TRAINJOB.name else []
+        return Facts(pods, owned_by(groups, obj), events, owned_by(jobs, obj))
     if kind == "CronJob":
         return await _facts_of_cron(cluster, namespace, obj)
     if kind == "PodGroup":

@@ -33,20 +33,22 @@ def report_of(obj: Json, facts: Facts) -> Report:
             return flow_report(obj, facts)
         case "CronJob":
             return cron_report(obj, facts, report_of)
-    if str(obj.get("apiVersion")).startswith("kubeflow.org/"):
+    if str(obj.get("apiVersion")).startswith(("kubeflow.org/", "trainer.kubeflow.org/")):
         return training_report(obj, facts)
     return workload_report(obj, facts)
 
 
 def training_report(job: Json, facts: Facts) -> Report:
     """Return why a training job is as it is: what ended or suspended it, else its PodGroup, else its pods."""
-    pods, groups = facts.pods_of(job), owned_by(facts.groups, job)
-    true = [one for one in (job.get("status") or {}).get("conditions") or () if one.get("status") == "True"]
-    state = true[-1].get("type", "") if true else "Pending"
-    if state in ("Failed", "Succeeded", "Suspended"):
+    pods, groups = facts.pods_of(job, *owned_by(facts.jobs, job)), owned_by(facts.groups, job)
+    status = job.get("status") or {}
+    true = [one for one in status.get("conditions") or () if one.get("status") == "True"]
+    runs = any(one.get("active") for one in status.get("jobsStatus") or ())  # a TrainJob has no condition for it
+    state = true[-1].get("type", "") if true else "Running" if runs else "Pending"
+    if state in ("Failed", "Succeeded", "Complete", "Suspended"):
         stuck = {name: reason for name, reason in facts.reasons_of(pods).items() if reason.code and not reason.waits}
         why = stated(stuck, len(pods))[1] if stuck else ""
-        code = "" if state == "Succeeded" else true[-1].get("reason", "")
+        code = "" if state in ("Succeeded", "Complete") else true[-1].get("reason", "")
         texts = {name: reason.text for name, reason in stuck.items()}
         return Report(_key(job), state, code, _and(true[-1].get("message", ""), why), texts)
     refusal = creation_refusal(facts.events_of(job))

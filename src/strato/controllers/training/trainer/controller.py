@@ -24,7 +24,7 @@ from strato.controllers.training.companions import CompanionOfOthers, Companions
 from strato.controllers.training.controller import GroupOfOthers
 from strato.controllers.training.foreign import LOOK_SECONDS, ForeignOperator
 from strato.controllers.training.trainer.plan import Restarts, TrainJobPlan, TrainJobRecord, plan
-from strato.controllers.training.trainer.rendering import ATTEMPT, PlannedJob, Rendering, group_body, render
+from strato.controllers.training.trainer.rendering import PlannedJob, Rendering, group_body, render
 from strato.controllers.training.trainer.runtimes import Runtimes
 from strato.controllers.training.trainer.steps import BadRuntime
 from strato.errors import AlreadyExists, ApiError, Invalid, NotFound, StratoError
@@ -231,7 +231,7 @@ def _restarts(job: TrainJob) -> Restarts:
 
 def _of_attempt(one: PlannedJob, restarts: Restarts, *, is_suspended: bool) -> Json:
     """Return a Job as it is created: it and its pods say of which attempt they are."""
-    label = {ATTEMPT: str(restarts.all)}
+    label = {trainer.ATTEMPT: str(restarts.all)}
     spec, meta = one.body["spec"], one.body["metadata"]
     template = spec["template"]
     pods = {**template["metadata"], "labels": {**template["metadata"]["labels"], **label}}

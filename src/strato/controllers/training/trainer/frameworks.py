@@ -35,7 +35,7 @@ def inform(steps: Steps, job: TrainJob, policy: MLPolicy | None) -> None:
     if node is None or not variables:
         return
     for container in node.containers(trainer.NODE):
-        _tell(container, variables)
+        _add_variables(container, variables)
         upsert(container, "ports", [{"containerPort": trainer.PORT}], "containerPort")
     if policy.torch is not None:
         _inject(steps, policy.torch, variables)
@@ -60,7 +60,7 @@ def _variables(steps: Steps, node: Step, job: TrainJob, policy: MLPolicy) -> Ite
         yield {"name": "DMLC_NUM_WORKER", "value": str(node.pods * max(1, _gpus(_resources(node))))}
 
 
-def _tell(container: Json, variables: list[Json]) -> None:
+def _add_variables(container: Json, variables: list[Json]) -> None:
     container["env"] = with_variables(container.get("env"), variables)
 
 
@@ -75,7 +75,7 @@ def _inject(steps: Steps, policy: TorchPolicy, variables: list[Json]) -> None:
                 )
                 raise BadRuntime(text)
             for container in found:
-                _tell(container, variables)
+                _add_variables(container, variables)
 
 
 def _resources(step: Step) -> Mapping[str, Any]:

@@ -14,12 +14,12 @@ import msgspec
 
 from strato.api.batch import Job
 from strato.api.meta import Condition
-from strato.api.trainer import JobSetFailureRule, StepStatus, TrainJob, TrainJobStatus
+from strato.api.trainer import ATTEMPT, REPLICATED_JOB, JobSetFailureRule, StepStatus, TrainJob, TrainJobStatus
 from strato.api.volcano.scheduling import PodGroup
 from strato.clock import format_time, parse_time
 from strato.controllers.training.events import JobEvent
 from strato.controllers.training.mpi.plan import ended
-from strato.controllers.training.trainer.rendering import ATTEMPT, REPLICATED_JOB, PlannedJob, Rendering
+from strato.controllers.training.trainer.rendering import PlannedJob, Rendering
 from strato.controllers.training.trainer.steps import READY, Dependency
 
 _EXCEEDED: Final = "TrainJob exceeded its active deadline"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from strato.api import catalog, trainer, usage
 from strato.api.meta import Json, ObjectMeta
@@ -17,13 +16,6 @@ from strato.controllers.training.gang import DEFAULT_QUEUE, QUEUE_ANNOTATION
 from strato.controllers.training.record import Companion
 from strato.controllers.training.trainer import frameworks, mpi
 from strato.controllers.training.trainer.steps import Dependency, Step, Steps, pod_view, steps_of
-
-JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
-REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
-REPLICAS: Final = "jobset.sigs.k8s.io/replicatedjob-replicas"
-JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
-ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
-"""Labels of a JobSet's Jobs and pods: clients find pods by them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +105,11 @@ def group_body(job: TrainJob, rendering: Rendering, spec: Json) -> Json:
 def _job(steps: Steps, step: Step, job: TrainJob, index: int, scheduler: str) -> PlannedJob:
     name = f"{job.metadata.name}-{step.name}-{index}"
     labels = {
-        JOBSET_NAME: job.metadata.name,
-        REPLICATED_JOB: step.name,
-        REPLICAS: str(step.replicas),
-        JOB_INDEX: str(index),
+        trainer.JOBSET_NAME: job.metadata.name,
+        trainer.JOBSET_UID: job.metadata.uid,
+        trainer.REPLICATED_JOB: step.name,
+        trainer.REPLICAS: str(step.replicas),
+        trainer.JOB_INDEX: str(index),
     }
     meta, spec = step.template.get("metadata") or {}, dict(step.job)
     spec.pop("ttlSecondsAfterFinished", None)  # a Job that went would be made again
@@ -149,7 +142,7 @@ def _job(steps: Steps, step: Step, job: TrainJob, index: int, scheduler: str) ->
 def _service(steps: Steps, job: TrainJob) -> Companion:
     spec = {
         "clusterIP": "None",
-        "selector": {JOBSET_NAME: job.metadata.name},
+        "selector": {trainer.JOBSET_NAME: job.metadata.name},
         "publishNotReadyAddresses": steps.publishes_unready,
     }
     return Companion(kind=catalog.SERVICE, body={"metadata": {"name": steps.subdomain}, "spec": spec})

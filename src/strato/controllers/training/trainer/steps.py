@@ -216,8 +216,8 @@ def _train(step: Step, job: TrainJob, policy: MLPolicy | None) -> None:
             step.pods = count
     for container in step.containers(trainer.NODE):
         if step.part == trainer.TRAINER:
-            said = {"image": own.image, "command": own.command, "args": own.args}
-            container.update({member: value for member, value in said.items() if value is not None})
+            given = {"image": own.image, "command": own.command, "args": own.args}
+            container.update({member: value for member, value in given.items() if value is not None})
         if own.resources_per_node is not None and has_ranks:
             asked = msgspec.to_builtins(own.resources_per_node)
             container["resources"] = merged(container.get("resources") or {}, asked)
