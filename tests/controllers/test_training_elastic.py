@@ -11,7 +11,7 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.frameworks import BY_KIND, JobShape
 from strato.api.kubeflow import PyTorchJob
-from strato.api.volcano.scheduling import PodGroup
+from strato.api.volcano.scheduling import ELASTIC_ANNOTATION, PodGroup
 from strato.controllers.kube.garbage import GarbageCollector
 from strato.errors import NotFound
 from strato.testing.harness import Harness
@@ -41,7 +41,7 @@ def gang(name: str, replicas: int, priority: str = "") -> dict[str, Any]:
 
 
 CONFIG = """
-actions: "enqueue, allocate, preempt, backfill"
+actions: "enqueue, allocate, preempt, reclaim, backfill"
 tiers:
 - plugins:
   - name: priority
@@ -53,8 +53,8 @@ tiers:
   - name: predicates
   - name: proportion
   - name: nodeorder
+  - name: overcommit
 """
-"""Nothing keeps a job out of its queue because nodes are full."""
 URGENT = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
 
 
@@ -87,6 +87,7 @@ async def test_an_elastic_training_gives_back_and_grows_again() -> None:
         await harness.eventually(lambda: running(harness, "p-") == workers)
         group = await harness.cluster.get(PodGroup, "p", "default")
         assert (group.spec.min_member, group.spec.min_resources) == (1, {"cpu": "1"})
+        assert group.metadata.annotation(ELASTIC_ANNOTATION) == "true"
         await harness.apply(gang("now", 2, "urgent"))
         await harness.eventually(lambda: len(running(harness, "now-")) == 2)
         assert len(left := running(harness, "p-")) == 2
@@ -104,6 +105,24 @@ async def test_an_elastic_training_gives_back_and_grows_again() -> None:
 
 def of_p(harness: Harness) -> list[str]:
     return [name for one in harness.pods("default") if (name := one.metadata.name).startswith("p-")]
+
+
+async def test_a_gang_of_another_queue_gets_what_an_elastic_training_gives_back() -> None:
+    """With a rigid gang beside it, which keeps what it has."""
+    other = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "other"}}
+    async with Harness(nodes="6x1cpu,4Gi", scheduler_config=CONFIG) as harness:
+        rigid = gang("rigid", 2)
+        rigid["spec"]["minAvailable"] = 1
+        await harness.apply(other, rigid)
+        await harness.eventually(lambda: len(running(harness, "rigid-")) == 2)
+        await harness.apply(training(4, minReplicas=1, maxReplicas=4))
+        await harness.eventually(lambda: len(running(harness, "p-")) == 4)
+        late = gang("late", 3)
+        late["spec"]["queue"] = "other"
+        await harness.apply(late)
+        await harness.eventually(lambda: len(running(harness, "late-")) == 3)
+        assert running(harness, "p-") == ["p-worker-0"]
+        assert len(running(harness, "rigid-")) == 2
 
 
 async def test_an_elastic_training_starts_with_its_fewest() -> None:

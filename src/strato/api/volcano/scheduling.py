@@ -9,6 +9,9 @@ import msgspec
 from strato.api.meta import Object, View
 from strato.api.shapes import EMPTY, LabelSelector, ResourceList
 
+ELASTIC_ANNOTATION = "strato.io/elastic"
+"""On a PodGroup, ``true``: the pods that it has beyond ``minMember`` are evicted before those of others."""
+
 
 class NetworkTopologySpec(View, frozen=True, kw_only=True):
     """How far apart the pods may be (spec 2.1)."""

@@ -12,7 +12,7 @@ from strato.api.core import PodSpec
 from strato.api.frameworks import JobShape
 from strato.api.kubeflow import SchedulingPolicy, TrainingJob
 from strato.api.quantity import parse
-from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
+from strato.api.volcano.scheduling import ELASTIC_ANNOTATION, PodGroup, PodGroupSpec
 from strato.controllers.owners import controller_reference
 
 QUEUE_ANNOTATION: Final = "scheduling.volcano.sh/queue-name"
@@ -55,7 +55,7 @@ def _asks(spec: PodSpec) -> usage.Usage:
 
 
 def body(shape: JobShape, job: TrainingJob, spec: PodGroupSpec) -> dict[str, Any]:
-    """Return the group as it is created: with the job's annotations."""
+    """Return the group as it is created: with the job's annotations, and one that says whether it is elastic."""
     kind = shape.framework.kind
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -63,7 +63,10 @@ def body(shape: JobShape, job: TrainingJob, spec: PodGroupSpec) -> dict[str, Any
         "metadata": {
             "name": shape.name,
             "namespace": shape.namespace,
-            "annotations": dict(job.metadata.annotations or {}),
+            "annotations": {
+                **(job.metadata.annotations or {}),
+                **({ELASTIC_ANNOTATION: "true"} if shape.is_elastic else {}),
+            },
             "ownerReferences": [controller_reference(kind.api_version, kind.name, job.metadata)],
         },
         "spec": msgspec.to_builtins(spec),

@@ -119,16 +119,28 @@ class Preempt(Action):
             return any(self._cheapest_node(ssn, stmt, queue, task, group.tolist(), wanted) for group in groups)
         attempts.turn_to(ssn, task, offers)
 
+        def candidates_on(row: int) -> list[Task]:
+            return [t for t in ssn.world.nodes.tasks[row].values() if t.status in _EVICTABLE and wanted(t)]
+
+        given_back = offers.rows_given_back() if offers is not None else set()
+
+        def serves_with_surplus(row: int) -> bool:
+            surplus = choice.given_back(candidates_on(row)) if row in given_back else []
+            victims = ssn.preemptable(task, surplus) if surplus else []
+            fits = bool(victims) and choice.suffices(task, ssn.world.nodes.free(row), victims)
+            return fits and self._on_row(ssn, stmt, queue, task, row, victims)
+
         def serves(row: int) -> bool:
-            nodes = ssn.world.nodes
-            free = nodes.free(row)
-            candidates = [t for t in nodes.tasks[row].values() if t.status in _EVICTABLE and wanted(t)]
+            free = ssn.world.nodes.free(row)
+            candidates = candidates_on(row)
             victims = ssn.preemptable(task, candidates) if candidates else []
             if not choice.suffices(task, free, victims):
                 attempts.refuse(row, free, victims)
                 return False
             return self._on_row(ssn, stmt, queue, task, row, victims)
 
+        if given_back and attempts.best_first(ssn, task, serves_with_surplus, neighbours=True):
+            return True
         return attempts.best_first(ssn, task, serves, neighbours=True)
 
     @staticmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.offers import Offers
@@ -45,38 +47,59 @@ class Reclaim(Action):
                 continue
             if ssn.pre_filter(task) is None:
                 attempts.turn_to(ssn, task, offers)
-                self._reclaim(ssn, stmt, queue, task, attempts)
+                self._reclaim(ssn, stmt, queue, task, attempts, offers)
         if ssn.job_pipelined(job):
             stmt.commit()
         else:
             stmt.discard()
 
     @staticmethod
-    def _reclaim(ssn: Session, stmt: Statement, queue: Queue, task: Task, attempts: choice.Attempts) -> None:
-        """Make room for a task on the first node that can; rows that offer too little are noted as exhausted."""
+    def _reclaim(
+        ssn: Session, stmt: Statement, queue: Queue, task: Task, attempts: choice.Attempts, offers: Offers
+    ) -> None:
+        """Make room for a task on the first node that can; rows that offer too little are noted as exhausted.
+
+        A node where what elastic jobs give back is enough goes before all others.
+        """
         nodes, exhausted = ssn.world.nodes, attempts.exhausted
+        given_back = offers.rows_given_back()
+        for row in attempts.rows(ssn, task) if given_back else ():
+            if row in given_back and row not in exhausted:
+                surplus = choice.given_back(_candidates(ssn, queue, row))
+                if surplus and _take(ssn, stmt, task, row, ssn.reclaimable(task, surplus)):
+                    return
         for row in attempts.rows(ssn, task):
             if row in exhausted:
                 continue
-            candidates = [t for t in nodes.tasks[row].values() if t.status == RUNNING and _is_borrowed(ssn, t, queue)]
+            candidates = _candidates(ssn, queue, row)
             free = nodes.free(row)
             victims = ssn.reclaimable(task, candidates) if candidates else []
             if not candidates or not choice.suffices(task, free, victims):
                 attempts.refuse(row, free, victims)
-                continue
-            trial = ssn.statement()
-            evicted: list[Task] = []
-            for victim in ssn.victims_in_order(victims, task):
-                if choice.suffices(task, free, evicted):
-                    break
-                trial.evict(victim, "reclaim", task.key)
-                evicted.append(victim)
-            if not choice.suffices(task, free, evicted) or not choice.passes_filters(ssn, task, row):
-                trial.discard()
-                continue
-            trial.pipeline(task, row, evicted=bool(evicted))
-            stmt.merge(trial)
-            return
+            elif _take(ssn, stmt, task, row, victims):
+                return
+
+
+def _candidates(ssn: Session, queue: Queue, row: int) -> list[Task]:
+    return [t for t in ssn.world.nodes.tasks[row].values() if t.status == RUNNING and _is_borrowed(ssn, t, queue)]
+
+
+def _take(ssn: Session, stmt: Statement, task: Task, row: int, victims: Sequence[Task]) -> bool:
+    """Evict from one node until the task fits; nothing is left behind when it does not."""
+    free = ssn.world.nodes.free(row)
+    trial = ssn.statement()
+    evicted: list[Task] = []
+    for victim in ssn.victims_in_order(victims, task):
+        if choice.suffices(task, free, evicted):
+            break
+        trial.evict(victim, "reclaim", task.key)
+        evicted.append(victim)
+    if not choice.suffices(task, free, evicted) or not choice.passes_filters(ssn, task, row):
+        trial.discard()
+        return False
+    trial.pipeline(task, row, evicted=bool(evicted))
+    stmt.merge(trial)
+    return True
 
 
 def _is_borrowed(ssn: Session, task: Task, queue: Queue) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from strato.api.scheduling import PriorityClass
 from strato.api.selectors import from_label_selector
-from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
+from strato.api.volcano.scheduling import ELASTIC_ANNOTATION, PodGroup, PodGroupSpec
 from strato.api.volcano.scheduling import Queue as QueueView
 from strato.scheduler.cache import ingest
 from strato.scheduler.cache.clusterobjects import ClusterObjects
@@ -73,6 +73,7 @@ class JobObjects(ClusterObjects):
         job.min_resources, job.min_columns = least, columns
         preemptable = meta.annotation(ingest.PREEMPTABLE_KEY) or meta.label(ingest.PREEMPTABLE_KEY)
         job.preemptable = ingest.go_bool(preemptable) is True
+        job.gives_back = ingest.go_bool(meta.annotation(ELASTIC_ANNOTATION)) is True
         job.waiting_seconds = _waiting_seconds(meta.annotations or {})
         job.phase = group.status.phase
         self._set_priority(job)

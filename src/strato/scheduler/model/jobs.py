@@ -314,6 +314,7 @@ class Job(RoleCounts):
         queue: Its queue; None while the group is unknown.
         priority: By the group's PriorityClass.
         preemptable: Whether the group, by annotation or label, offers its places.
+        gives_back: Whether the group says that what runs beyond its minimum goes before the pods of others.
         waiting_seconds: How long it may wait before the plugin sla lets it in; None without a limit.
         pending: Every pending task by key.
         inqueue: What it may still claim once admitted: its minimum less what it has; None while there is no claim.
@@ -341,6 +342,7 @@ class Job(RoleCounts):
         "created",
         "elastic",
         "gated",
+        "gives_back",
         "group",
         "growth",
         "inqueue",
@@ -386,6 +388,7 @@ class Job(RoleCounts):
         self.created = ""
         self.priority = 0
         self.preemptable = False
+        self.gives_back = False
         self.waiting_seconds: float | None = None
         self.min_available = 0
         self.min_task: Mapping[str, int] = {}
@@ -405,6 +408,11 @@ class Job(RoleCounts):
         self.layout: Layout | None = None
         self.conditions: dict[str, tuple[str, str, str]] = {}
         self.last_verdicts: tuple[str, Sequence[PodVerdict]] | None = None
+
+    @property
+    def has_surplus(self) -> bool:
+        """Whether it runs with more than its minimum, and gives that back."""
+        return self.gives_back and self.ready > self.min_available
 
     def __repr__(self) -> str:
         return f"Job({self.key} {self.phase or '-'} {self.describe_counts()})"

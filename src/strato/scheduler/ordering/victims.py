@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cmp_to_key
 from operator import itemgetter
 from typing import Any
@@ -12,10 +12,20 @@ from strato.scheduler.model.jobs import Job, Task
 
 
 def in_order(ssn: PluginAnswers, victims: Sequence[Task], preemptor: Task) -> list[Task]:
-    """Return victims, the one to evict first first."""
+    """Return victims, the one to evict first first: what elastic jobs give back goes before all else."""
     if len(victims) < 2:
         return list(victims)
     jobs = {victim.job.key: victim.job for victim in victims if victim.job is not None}
+    if any(job.has_surplus for job in jobs.values()):
+        given = [victim for victim in victims if victim.job is not None and victim.job.has_surplus]
+        others = [victim for victim in victims if victim.job is None or not victim.job.has_surplus]
+        return [*_in_order(ssn, jobs, given, preemptor), *_in_order(ssn, jobs, others, preemptor)]
+    return _in_order(ssn, jobs, victims, preemptor)
+
+
+def _in_order(ssn: PluginAnswers, jobs: Mapping[str, Job], victims: Sequence[Task], preemptor: Task) -> list[Task]:
+    if len(victims) < 2:
+        return list(victims)
     if None not in {victim.job for victim in victims} and len({job.queue for job in jobs.values()}) == 1:
         by_job = dict(zip(jobs, ssn.job_plugin_keys(list(jobs.values())), strict=True))
         own = [by_job[victim.job.key] for victim in victims if victim.job is not None]

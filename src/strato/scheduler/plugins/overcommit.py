@@ -41,6 +41,9 @@ class Overcommit(Plugin):
             world.settle()
             used = self._ssn.total - world.totals.idle
             self._idle = self._ssn.total * float(self.args.factor) - used
+            for job in world.jobs.values():  # what elastic jobs give back is as good as idle
+                if job.gives_back and job.has_surplus and job.elastic is not None:
+                    self._idle = self._idle + job.elastic
             for queue in world.queues.values():
                 self._inqueue = self._inqueue + queue.inqueue
         return self._idle
