@@ -18,7 +18,8 @@ from strato.controllers.training.trainer.steps import BadRuntime, Step, Steps, u
 
 _PRIVATE: Final = "ssh-privatekey"
 _PUBLIC: Final = "ssh-publickey"
-_FILES: Final = ((_PRIVATE, "id_rsa", 0o640), (_PUBLIC, "id_rsa.pub", 0o644), (_PUBLIC, "authorized_keys", 0o644))
+_PUBLIC_FILES: Final = ("id_rsa.pub", "authorized_keys")
+_ROOTS: Final = "/root/.ssh"
 _KEYS: Final = "mpi-ssh-auth"
 _HOSTS: Final = "mpi-hostfile"
 _FOLDER: Final = "/etc/mpi"
@@ -36,7 +37,12 @@ def inform(steps: Steps, job: TrainJob, policy: MPIPolicy, slots: int) -> None:
     for step in steps.steps:
         if step.name not in (trainer.NODE, trainer.LAUNCHER):
             continue
-        items = [{"key": key, "path": path, "mode": mode} for key, path, mode in _FILES]
+        # ssh takes no key of its own user that others may read; another user reads it as a member of the pod's group
+        mode = 0o600 if policy.ssh_auth_mount_path == _ROOTS else 0o640
+        items = [
+            {"key": _PRIVATE, "path": "id_rsa", "mode": mode},
+            *({"key": _PUBLIC, "path": path, "mode": 0o644} for path in _PUBLIC_FILES),
+        ]
         secret = {"secretName": _keys_name(job), "defaultMode": 0o400, "items": items}
         upsert(step.pod, "volumes", [{"name": _KEYS, "secret": secret}])
         for container in step.containers(trainer.NODE):
