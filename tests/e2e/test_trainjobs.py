@@ -21,7 +21,7 @@ def step(name: str, script: str, part: str, **more: Any) -> dict[str, Any]:
         "command": ["sh", "-c", script],
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
     }
-    pods = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    pods = {"spec": {"restartPolicy": "Never", "schedulerName": "volcano", "containers": [container]}}
     job = {"metadata": {"labels": {STEP: part}}, "spec": {"backoffLimit": 0, "template": pods}}
     return {"name": name, "template": job, **more}
 

@@ -52,6 +52,25 @@ def training(framework: Framework) -> Json:
     return obj(framework.kind.api_version, framework.kind.name, "t", spec)
 
 
+TRAINER = "trainer.kubeflow.org/v1alpha1"
+STEP = {
+    "name": "node",
+    "template": {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "i"}]}}},
+    },
+}
+RUNTIME = obj(
+    TRAINER,
+    "ClusterTrainingRuntime",
+    "r",
+    {
+        "mlPolicy": {"numNodes": 2, "torch": {}},
+        "podGroupPolicy": {"volcano": {}},
+        "template": {"spec": {"replicatedJobs": [STEP]}},
+    },
+)
+TRAIN_JOB = obj(TRAINER, "TrainJob", "t", {"runtimeRef": {"name": "r"}})
 NODES = [manifests.node(name, cpu="8", memory="8Gi") for name in ("n1", "n2", "n3")]
 FLOW = [
     obj("flow.volcano.sh/v1alpha1", "JobTemplate", "t", VCJOB),
@@ -93,6 +112,7 @@ KINDS: list[tuple[list[Json], Counter[str]]] = [
         if framework.kind is not catalog.MPIJOB
     ),
     ([training(BY_KIND[catalog.MPIJOB])], Counter(Pod=2, PodGroup=1, MPIJob=1, Job=1)),
+    ([RUNTIME, TRAIN_JOB], Counter(Pod=2, PodGroup=1, Job=1, TrainJob=1, ClusterTrainingRuntime=1)),
 ]  # fmt: skip -- a table
 
 
