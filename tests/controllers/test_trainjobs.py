@@ -311,6 +311,21 @@ def test_a_job_keeps_the_runtime_that_it_began_with() -> None:
     play(scenario, enabled=ENABLED)
 
 
+def test_a_job_of_the_same_name_follows_at_once() -> None:
+    """What the one before it leaves is collected a little later, and is nothing that it fails of."""
+
+    async def scenario(world: World) -> None:
+        await submit(world, runtime(step(seconds=None), group={"volcano": {}}))
+        await until_active(world)
+        await world.cluster.delete(catalog.TRAINJOB, "t", "default", propagation="Background")
+        of = runtime(step(), group={"volcano": {}})
+        await world.cluster.patch(catalog.CLUSTERTRAININGRUNTIME, "r", "", {"spec": of["spec"]})
+        await world.cluster.create(catalog.TRAINJOB, train_job(), "default")
+        await until(world, "Complete")
+
+    play(scenario, enabled=ENABLED)
+
+
 def test_the_gang_is_of_the_pods_that_begin_together() -> None:
     async def scenario(world: World) -> None:
         data = step("dataset-initializer", part="dataset-initializer", seconds=1)

@@ -110,6 +110,8 @@ class TrainJobController(KeyedController):
                 rendering = await self._rendering(job)
             except BadRuntime as error:
                 problem = str(error)
+            except CompanionOfOthers as error:
+                raise self._refuse(job, error) from None
         group = self._groups.get(job.key)
         holder = group.metadata.controller if group is not None else None
         is_ours = holder is not None and holder.uid == meta.uid

@@ -10,6 +10,7 @@ from strato.api import catalog, trainer
 from strato.api.meta import Json
 from strato.api.trainer import TrainingRuntime, TrainingRuntimeSpec, TrainJob
 from strato.client.cluster import Cluster
+from strato.controllers.training.companions import CompanionOfOthers
 from strato.controllers.training.trainer.rendering import owned_by
 from strato.controllers.training.trainer.steps import BadRuntime
 from strato.errors import AlreadyExists, NotFound
@@ -35,6 +36,7 @@ class Runtimes:
 
         Raises:
             BadRuntime: There is none, or it cannot be read.
+            CompanionOfOthers: What has the name of the ConfigMap is not the job's, perhaps that of one before it.
             ApiError: The cluster did not answer.
         """
         uid = job.metadata.uid
@@ -54,7 +56,7 @@ class Runtimes:
         except NotFound:
             return b""
         if all(one.get("uid") != meta.uid for one in found["metadata"].get("ownerReferences") or ()):
-            raise BadRuntime(f"the ConfigMap {name} belongs to something else: delete it, or rename the TrainJob")
+            raise CompanionOfOthers(catalog.CONFIGMAP, name, catalog.TRAINJOB)
         return str((found.get("data") or {}).get(_KEY, "")).encode()
 
     async def _keep(self, job: TrainJob) -> bytes:
