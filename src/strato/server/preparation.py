@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +21,11 @@ from strato.http.parser import MAX_BODY_BYTES
 from strato.server import podsubresources
 from strato.server.bodies import YAML_ERRORS, read_body
 from strato.server.registry import Served
-from strato.server.schema import builtin
+from strato.server.schema import builtin, violations
 from strato.server.strategies import strategy_of
 
+_FRACTION = re.compile(rb"\.\d+(?:[eE][+-]?\d+)?\s*(?:[,}\]]|$)", re.MULTILINE)
+"""The end of a number with a fraction; what stands so in a text is looked at in vain."""
 _SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 _decode = msgspec.json.Decoder().decode
 _read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -45,6 +48,12 @@ def read_typed(kind: Kind, request: Request) -> Json:
     if wrong:
         raise BadRequest(unhandled(kind, wrong[0]))
     return obj
+
+
+def write_whole_numbers(served: Served, request: Request, value: Any) -> None:
+    """Write 1.0 as 1 in what was sent of a custom object, also where its schema does not look, as Go writes it."""
+    if served.is_custom and _FRACTION.search(request.body):
+        violations.write_whole_numbers(value)
 
 
 def unrecognized(kind: Kind, reason: str) -> BadRequest:

@@ -220,6 +220,7 @@ class Writer:
         """Return what applying the body makes of what is stored, with its entries, and warnings."""
         asked = _as_asked(served)
         config, repeated = apply.configuration(request)
+        preparation.write_whole_numbers(served, request, config)
         live = old if old is None or served.form is None else served.form.show(old)
         obj = apply.merged(self._state, request, asked.kind, target, live, config)
         if repeated and request.param("fieldValidation") == "Strict":
@@ -257,6 +258,7 @@ class Writer:
             patch = read_body(request.body, media)
         except BadRequest as error:
             raise BadRequest(f"error decoding patch: {error}") from error
+        preparation.write_whole_numbers(served, request, patch)
         if old is None:
             raise not_found(kind, target.name)
         if served.form is not None and base is not None:
@@ -289,6 +291,7 @@ class Writer:
             obj = read_body(request.body, content_type)
         except BadRequest as error:
             raise preparation.unrecognized(kind, f"couldn't get version/kind; json parse error: {error}") from error
+        preparation.write_whole_numbers(served, request, obj)
         mode = request.param("fieldValidation")
         repeated = _repeated(request, content_type, obj)
         if repeated and is_json(content_type) and not served.is_custom:
