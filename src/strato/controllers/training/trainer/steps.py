@@ -15,6 +15,8 @@ from strato.api.trainer import InitializerStep, JobSetSpec, MLPolicy, MPIPolicy,
 from strato.controllers.training.trainer.merging import merged, upserted, with_variables
 from strato.errors import StratoError
 
+MOST_JOBS: Final = 1_000
+MOST_PODS: Final = 100_000
 _STORAGE_URI: Final = "STORAGE_URI"
 _IN_ORDER: Final = "InOrder"
 COMPLETE: Final = "Complete"
@@ -140,6 +142,7 @@ def steps_of(job: TrainJob, runtime: TrainingRuntimeSpec) -> Steps:
         found.append(step)
     if not found:
         raise BadRuntime(f"the runtime {job.spec.runtime_ref.name} has no spec.template.spec.replicatedJobs")
+    _check_size(found)
     _check_order(found)
     unready = view.network.publish_not_ready_addresses
     return Steps(
@@ -233,6 +236,21 @@ def _fetch(container: Json, given: InitializerStep | None) -> None:
     if given.secret_ref is not None:
         source = {"secretRef": {"name": given.secret_ref.name}}
         container["envFrom"] = [*(container.get("envFrom") or ()), source]
+
+
+def _check_size(steps: Sequence[Step]) -> None:
+    """Refuse more than can be meant: each Job is an object, and each pod a line in a list of hosts.
+
+    Raises:
+        BadRuntime: There are too many Jobs or pods, or fewer than none.
+    """
+    for step in steps:
+        if step.replicas < 0 or step.pods < 0:
+            raise BadRuntime(f"the replicated job {step.name} has fewer than 0 replicas or pods")
+    jobs, pods = sum(one.replicas for one in steps), sum(one.replicas * one.pods for one in steps)
+    if jobs > MOST_JOBS or pods > MOST_PODS:
+        most = f"{MOST_JOBS} Jobs and {MOST_PODS} pods"
+        raise BadRuntime(f"{jobs} Jobs of {pods} pods are more than a TrainJob may have: {most}")
 
 
 def _check_order(steps: Sequence[Step]) -> None:
