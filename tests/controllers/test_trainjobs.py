@@ -265,7 +265,8 @@ def test_a_job_may_succeed_with_some_of_its_steps() -> None:
         await submit(
             world, runtime(server, step(), successPolicy={"operator": "All", "targetReplicatedJobs": ["node"]})
         )
-        await until(world, "Complete")
+        job = await until(world, "Complete")
+        assert [(one.active, one.ready, one.succeeded) for one in job.status.jobs_status] == [(0, 0, 0), (0, 0, 1)]
         await world.settle()
         assert list(await jobs(world)) == ["t-node-0"]
 

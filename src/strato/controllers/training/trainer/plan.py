@@ -124,6 +124,7 @@ def plan(record: TrainJobRecord) -> TrainJobPlan:
         planned.delete = [job for job in record.jobs.values() if ended(job) is None and not _is_going(job)]
         planned.delete_group = record.group is not None
         planned.again_seconds = None
+        draft.steps = tuple(msgspec.structs.replace(one, ready=0, active=0, suspended=0) for one in draft.steps)
     planned.events = draft.events
     status = draft.to_status()
     planned.status = status if status != record.job.status else None
