@@ -37,13 +37,18 @@ def validate_job(request: AdmissionRequest, reader: AdmissionReader) -> None:
     causes: list[Cause] = []
     if old is not None:
         causes += trainjobs.of_change(job, old)
-    elif problem := trainjobs.runtime_problem(reference):
+    elif problem := _unsupported(reference):
         raise Denied(webhook_of(request.kind), problem)
     else:
         kind, name = runtime_of(job)
         runtime = reader.get(kind, request.namespace if kind.namespaced else "", name)
         causes += trainjobs.of_job(job, runtime) if runtime is not None else [trainjobs.missing_runtime(reference)]
     _refuse(request, causes)
+
+
+def _unsupported(reference: Json) -> str:
+    group, kind = reference.get("apiGroup") or trainer.GROUP, reference.get("kind")
+    return trainer.runtime_problem(group, kind or catalog.CLUSTERTRAININGRUNTIME.name)
 
 
 def validate_runtime(request: AdmissionRequest, reader: AdmissionReader) -> None:

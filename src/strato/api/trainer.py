@@ -14,7 +14,7 @@ import msgspec
 from strato.api.batch import JobTemplateSpec
 from strato.api.kinds import Column, Kind
 from strato.api.meta import Condition, Object, View
-from strato.api.shapes import EMPTY, ResourceList
+from strato.api.shapes import EMPTY, LocalObjectReference, ResourceList
 from strato.api.volcano.scheduling import NetworkTopologySpec
 
 GROUP: Final = "trainer.kubeflow.org"
@@ -24,8 +24,6 @@ CONTROLLER: Final = f"{GROUP}/trainjob-controller"
 OTHER_CONTROLLERS: Final = ("kueue.x-k8s.io/multikueue",)
 STEP_LABEL: Final = f"{GROUP}/trainjob-ancestor-step"
 """On the template of a replicated job: which part of the TrainJob it runs."""
-FRAMEWORK_LABEL: Final = f"{GROUP}/framework"
-"""On a runtime: what Kubeflow's SDK tells runtimes apart by."""
 _JOBSET: Final = "jobset.sigs.k8s.io"
 JOBSET_NAME: Final = f"{_JOBSET}/jobset-name"
 JOBSET_UID: Final = f"{_JOBSET}/jobset-uid"
@@ -192,18 +190,12 @@ class RuntimeRef(View, frozen=True, kw_only=True):
     kind: str = "ClusterTrainingRuntime"
 
 
-class SecretRef(View, frozen=True, kw_only=True):
-    """``secretRef``."""
-
-    name: str = ""
-
-
 class InitializerStep(View, frozen=True, kw_only=True):
     """``spec.initializer.dataset`` and ``model``: where data come from."""
 
     storage_uri: str | None = None
     env: tuple[Mapping[str, Any], ...] = ()
-    secret_ref: SecretRef | None = None
+    secret_ref: LocalObjectReference | None = None
 
 
 class Initializer(View, frozen=True, kw_only=True):
@@ -264,6 +256,11 @@ class TrainJobStatus(View, frozen=True, kw_only=True):
     trainer_status: Mapping[str, Any] | None = None
     """What the training says of its progress."""
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the training is over."""
+        return any(one.type in ("Complete", "Failed") and one.status == "True" for one in self.conditions)
+
 
 class TrainJob(Object, frozen=True, kw_only=True):
     """A training."""
@@ -303,3 +300,8 @@ CLUSTERTRAININGRUNTIME: Final = Kind(
 KINDS: Final = (TRAINJOB, TRAININGRUNTIME, CLUSTERTRAININGRUNTIME)
 RUNTIMES: Final = {kind.name: kind for kind in (TRAININGRUNTIME, CLUSTERTRAININGRUNTIME)}
 """Kinds of runtimes that a job may name."""
+
+
+def runtime_problem(group: str, kind: str) -> str:
+    """Return why a reference can be to no runtime; empty when it can."""
+    return "" if group == GROUP and kind in RUNTIMES else f"unsupported runtime: {kind}.{group}"

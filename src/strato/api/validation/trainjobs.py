@@ -30,13 +30,6 @@ _MISSING: Final = "specified trainingRuntime must be created before the TrainJob
 _SUSPENDED_ONLY: Final = "RuntimePatches can only be modified when the TrainJob is suspended before or after the update"
 
 
-def runtime_problem(reference: Json) -> str:
-    """Return why a reference can be to no runtime; empty when it can."""
-    group, kind = reference.get("apiGroup") or trainer.GROUP, reference.get("kind") or "ClusterTrainingRuntime"
-    known = group == trainer.GROUP and kind in trainer.RUNTIMES
-    return "" if known else f"unsupported runtime: {kind}.{group}"
-
-
 def missing_runtime(reference: Json) -> Cause:
     """Return that the runtime of a new job is not there."""
     return invalid_value("spec.runtimeRef", reference.get("name"), _MISSING)

@@ -279,8 +279,12 @@ def creation_refusal(events: Sequence[Json], since: str = "") -> tuple[str, str,
         return None
     event = max(found, key=when)
     message = event.get("message", "").strip()
-    what = {"PodGroupError": "its pod group", "PVCError": "its claims", "PluginError": "what its plugins need"}
-    what["TrainJobResourcesCreationFailed"] = "what it is made of"
+    what = {
+        "PodGroupError": "its pod group",
+        "PVCError": "its claims",
+        "PluginError": "what its plugins need",
+        "TrainJobResourcesCreationFailed": "what it is made of",
+    }
     text = f"{what.get(event['reason'], _PODS)} cannot be made: {_plain(message)}"
     code, hints = _classified(message)
     return code or event["reason"], text, hints

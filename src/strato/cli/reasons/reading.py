@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from strato.api import catalog
 from strato.api.kinds import Kind
+from strato.api.trainer import JOBSET_NAME
 from strato.cli.reasons.facts import Facts, owned_by, uid_of
 from strato.cli.reasons.jobs import job_report, phase_of, replicas
 from strato.cli.reasons.pods import when
@@ -19,7 +20,7 @@ from strato.errors import ApiError, Forbidden, NotFound, StateError
 JOB_LABEL = "volcano.sh/job-name"
 _TRAINING_LABELS = {
     catalog.TFJOB.group: "training.kubeflow.org/job-name",
-    catalog.TRAINJOB.group: "jobset.sigs.k8s.io/jobset-name",
+    catalog.TRAINJOB.group: JOBSET_NAME,
 }
 """By group: what the pods of a training have its name in."""
 KINDS: dict[str, tuple[Kind, ...]] = {

@@ -105,7 +105,7 @@ class TrainJobController(KeyedController):
     async def _record(self, job: TrainJob) -> TrainJobRecord:
         meta = job.metadata
         rendering, problem = None, ""
-        if not any(one.status == "True" and one.type in ("Complete", "Failed") for one in job.status.conditions):
+        if not job.status.is_finished:
             try:
                 rendering = await self._rendering(job)
             except BadRuntime as error:

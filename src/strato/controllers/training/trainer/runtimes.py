@@ -61,9 +61,9 @@ class Runtimes:
 
     async def _keep(self, job: TrainJob) -> bytes:
         reference, meta = job.spec.runtime_ref, job.metadata
-        kind = trainer.RUNTIMES.get(reference.kind)
-        if kind is None or reference.api_group != trainer.GROUP:
-            raise BadRuntime(f"unsupported runtime: {reference.kind}.{reference.api_group}")
+        if problem := trainer.runtime_problem(reference.api_group, reference.kind):
+            raise BadRuntime(problem)
+        kind = trainer.RUNTIMES[reference.kind]
         try:
             found: Json = await self._cluster.get(kind, reference.name, meta.namespace if kind.namespaced else "")
         except NotFound:
