@@ -5,9 +5,9 @@ from __future__ import annotations
 from strato.admission.queue_reads import queue_problem
 from strato.admission.request import AdmissionReader, AdmissionRequest, Denied, Json
 from strato.api import catalog
+from strato.api.volcano.scheduling import QUEUE_ANNOTATION
 
 WEBHOOK = "validatepodgroup.volcano.sh"
-QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 
 TIER_CONFLICT = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
 

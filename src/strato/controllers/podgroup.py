@@ -19,7 +19,7 @@ from strato.api.batch import Job as BatchJob
 from strato.api.core import Pod
 from strato.api.meta import Key, Object
 from strato.api.selectors import from_labels
-from strato.api.volcano.scheduling import PodGroup
+from strato.api.volcano.scheduling import QUEUE_ANNOTATION, PodGroup
 from strato.client.cluster import Cluster, PatchType
 from strato.client.informer import Change
 from strato.controllers.context import ControllerContext
@@ -28,7 +28,6 @@ from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
 from strato.errors import AlreadyExists, Forbidden, NotFound
 
-QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 TOPOLOGY_MODE: Final = "volcano.sh/network-topology-mode"
 TOPOLOGY_TIER: Final = "volcano.sh/network-topology-highest-tier"
@@ -74,7 +73,7 @@ def build_group(pod: Pod, inherited: Mapping[str, str]) -> dict[str, Any]:
     spec: dict[str, Any] = {"minMember": min_member, "minResources": usage.to_json(needed)}
     if pod.spec.priority_class_name:
         spec["priorityClassName"] = pod.spec.priority_class_name
-    if queue := pod.metadata.annotation(QUEUE_NAME):
+    if queue := pod.metadata.annotation(QUEUE_ANNOTATION):
         spec["queue"] = queue
     if (topology := _topology(pod)) is not None:
         spec["networkTopology"] = topology

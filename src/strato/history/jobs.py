@@ -10,12 +10,12 @@ from strato.api.kubeflow import TrainingJob
 from strato.api.meta import Object
 from strato.api.trainer import TrainJob
 from strato.api.volcano.batch import Job
+from strato.api.volcano.scheduling import QUEUE_ANNOTATION
 from strato.clock import parse_time
 from strato.history.rows import ABORTED, COMPLETED, FAILED, TEMPLATE_LABEL
 
 _VOLCANO_ENDS: Final = {"Completed": COMPLETED, "Failed": FAILED, "Aborted": ABORTED, "Terminated": ABORTED}
 _TRAINING_ENDS: Final = {"Succeeded": COMPLETED, "Complete": COMPLETED, "Failed": FAILED}
-_QUEUE_ANNOTATION: Final = "scheduling.volcano.sh/queue-name"
 _DEFAULT_QUEUE: Final = "default"
 _KINDS: Final = (catalog.VCJOB, *(one.kind for one in frameworks.FRAMEWORKS), catalog.TRAINJOB)
 _NAMES: Final = {kind.view: f"{kind.api_version}/{kind.name}" for kind in _KINDS}
@@ -68,7 +68,7 @@ def facts_of(job: Object) -> JobFacts:
 def _asked(job: TrainingJob | TrainJob) -> tuple[str, int]:
     """Return the queue that a training names, and how many pods it needs to start, as far as it says so itself."""
     if isinstance(job, TrainJob):
-        return job.metadata.annotation(_QUEUE_ANNOTATION), job.spec.trainer.num_nodes or 1
+        return job.metadata.annotation(QUEUE_ANNOTATION), job.spec.trainer.num_nodes or 1
     policy = job.spec.run_policy.scheduling_policy
     total = sum(role.replicas or 1 for role in job.spec.replica_specs.values() if role is not None)
     asked = policy.min_available if policy is not None else None

@@ -9,6 +9,8 @@ import msgspec
 from strato.api.meta import Object, View
 from strato.api.shapes import EMPTY, LabelSelector, ResourceList
 
+QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+"""On a pod, a job of others or a namespace: the queue of its PodGroup."""
 ELASTIC_ANNOTATION = "strato.io/elastic"
 """On a PodGroup, ``true``: the pods that it has beyond ``minMember`` are evicted before those of others."""
 

@@ -12,10 +12,9 @@ from strato.api.core import PodSpec
 from strato.api.frameworks import JobShape
 from strato.api.kubeflow import SchedulingPolicy, TrainingJob
 from strato.api.quantity import parse
-from strato.api.volcano.scheduling import ELASTIC_ANNOTATION, PodGroup, PodGroupSpec
+from strato.api.volcano.scheduling import ELASTIC_ANNOTATION, QUEUE_ANNOTATION, PodGroup, PodGroupSpec
 from strato.controllers.owners import controller_reference
 
-QUEUE_ANNOTATION: Final = "scheduling.volcano.sh/queue-name"
 DEFAULT_QUEUE: Final = "default"
 
 

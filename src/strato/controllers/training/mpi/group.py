@@ -9,8 +9,7 @@ from strato.api.core import PodSpec
 from strato.api.frameworks import LAUNCHER, WORKER, JobShape
 from strato.api.kubeflow import SchedulingPolicy, TrainingJob
 from strato.api.quantity import parse
-from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
-from strato.controllers.training.gang import QUEUE_ANNOTATION
+from strato.api.volcano.scheduling import QUEUE_ANNOTATION, PodGroup, PodGroupSpec
 
 
 def desired(

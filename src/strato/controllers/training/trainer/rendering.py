@@ -9,10 +9,10 @@ from strato.api import catalog, trainer, usage
 from strato.api.meta import Json, ObjectMeta
 from strato.api.pods import effective_requests
 from strato.api.trainer import JobSetFailure, JobSetSuccess, TrainingRuntimeSpec, TrainJob
-from strato.api.volcano.scheduling import PodGroupSpec
+from strato.api.volcano.scheduling import QUEUE_ANNOTATION, PodGroupSpec
 from strato.controllers.owners import controller_reference
 from strato.controllers.training.bodies import GROUP_NAME
-from strato.controllers.training.gang import DEFAULT_QUEUE, QUEUE_ANNOTATION
+from strato.controllers.training.gang import DEFAULT_QUEUE
 from strato.controllers.training.record import Companion
 from strato.controllers.training.trainer import frameworks, mpi
 from strato.controllers.training.trainer.steps import Dependency, Step, Steps, pod_view, steps_of
