@@ -1,0 +1,195 @@
+"""Amounts of resources as YARN's schedulers count them: whole numbers, one per resource type, in the types' order.
+
+An amount is a plain tuple, so it is immutable, hashable and cheap; what the numbers are of is in `ResourceTypes`. Memory
+is in MB and comes first, vcores are second, others follow in the order they were declared. Numbers are those of a signed
+64-bit integer and saturate where YARN's do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+MEMORY = "memory-mb"
+VCORES = "vcores"
+MOST = 2**63 - 1
+"""The largest amount there is; stands for "no limit"."""
+MOST_INT = 2**31 - 1
+"""The largest count there is (of applications); stands for "no limit"."""
+MOST_TYPES = 64
+"""More types of resources than any cluster has; a file that declares more is refused."""
+
+Amounts = tuple[int, ...]
+"""One whole number per resource type."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceTypes:
+    """The types of resources of a cluster, in the order of every amount's numbers."""
+
+    names: tuple[str, ...] = (MEMORY, VCORES)
+    index: Mapping[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", {name: at for at, name in enumerate(self.names)})
+
+    @classmethod
+    def with_others(cls, others: Iterable[str]) -> ResourceTypes:
+        """Return memory, vcores and the others by name, in this order; blanks around names are no part of them."""
+        named = dict.fromkeys((MEMORY, VCORES, *(other.strip() for other in others if other.strip())))
+        return cls(tuple(named))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def filled(self, value: int) -> Amounts:
+        """Return the same number of every type."""
+        return (value,) * len(self.names)
+
+    def of(self, memory_mb: int = 0, vcores: int = 0, **others: int) -> Amounts:
+        """Return an amount; types that are not named are 0."""
+        return self.from_mapping({MEMORY: memory_mb, VCORES: vcores, **others})
+
+    def from_mapping(self, amounts: Mapping[str, int], missing: int = 0) -> Amounts:
+        """Return the numbers of a mapping by name; names that are no types are left out."""
+        return tuple(amounts.get(name, missing) for name in self.names)
+
+    def padded(self, numbers: Iterable[int]) -> Amounts:
+        """Return numbers in order, with 0 for the types that are missing at the end."""
+        given = tuple(numbers)[: len(self.names)]
+        return given + (0,) * (len(self.names) - len(given))
+
+    def text(self, amounts: Amounts) -> str:
+        """Return an amount in words: ``<5120 MB, 2 vcores, 1 gpu>``; an unlimited number is ``unlimited``."""
+        units = {MEMORY: "MB"}
+        return ", ".join(
+            f"{'unlimited' if number >= MOST else number} {units.get(name, name)}"
+            for name, number in zip(self.names, amounts, strict=True)
+        )
+
+
+def saturated(number: int) -> int:
+    """Return a number cut to what 64 bits hold."""
+    return max(-MOST - 1, min(MOST, number))
+
+
+def add(left: Amounts, right: Amounts) -> Amounts:
+    """Return the sum, per type, saturating."""
+    return tuple(saturated(a + b) for a, b in zip(left, right, strict=True))
+
+
+def subtract(left: Amounts, right: Amounts) -> Amounts:
+    """Return the difference, per type; it may be negative."""
+    return tuple(a - b for a, b in zip(left, right, strict=True))
+
+
+def sub0(left: Amounts, right: Amounts) -> Amounts:
+    """Return the difference, per type, no less than 0."""
+    return tuple(max(0, a - b) for a, b in zip(left, right, strict=True))
+
+
+def smallest(left: Amounts, right: Amounts) -> Amounts:
+    """Return the smaller number, per type."""
+    return tuple(map(min, left, right))
+
+
+def largest(left: Amounts, right: Amounts) -> Amounts:
+    """Return the larger number, per type."""
+    return tuple(map(max, left, right))
+
+
+def fits(inner: Amounts, outer: Amounts) -> bool:
+    """Return whether every number is at most the other's."""
+    return all(a <= b for a, b in zip(inner, outer, strict=True))
+
+
+def total(amounts: Iterable[Amounts], zero: Amounts) -> Amounts:
+    """Return the sum of many amounts, saturating."""
+    result = zero
+    for one in amounts:
+        result = add(result, one)
+    return result
+
+
+def times(amounts: Amounts, factor: float) -> Amounts:
+    """Return the product, per type, truncated to a whole number."""
+    return tuple(truncated(number * factor) for number in amounts)
+
+
+def truncated(number: float) -> int:
+    """Return a float as a signed 64-bit whole number: cut towards 0, and to the range; what is no number is 0."""
+    if math.isnan(number):
+        return 0
+    if math.isinf(number):
+        return MOST if number > 0 else -MOST - 1
+    return saturated(int(number))
+
+
+def raised(amounts: Amounts, step: Amounts) -> Amounts:
+    """Return each number raised to a multiple of its step; a step of 0 leaves it."""
+    return tuple(-(-number // by) * by if by > 0 else number for number, by in zip(amounts, step, strict=True))
+
+
+def is_zero(amounts: Amounts) -> bool:
+    """Return whether there is nothing of any type."""
+    return not any(amounts)
+
+
+class MemoryCalculator:
+    """Compares amounts by memory alone (YARN's default calculator)."""
+
+    dominant = False
+
+    def compare(self, cluster: Amounts, left: Amounts, right: Amounts, *, largest_only: bool = False) -> int:
+        """Return -1, 0 or 1 as the left amount is less, equal or more."""
+        return (left[0] > right[0]) - (left[0] < right[0])
+
+    def over(self, usage: Amounts, share: Amounts) -> bool:
+        """Return whether a usage is more than a share."""
+        return usage[0] > share[0]
+
+
+class DominantCalculator:
+    """Compares amounts by their largest share of the cluster, then by the next largest."""
+
+    dominant = True
+
+    def compare(self, cluster: Amounts, left: Amounts, right: Amounts, *, largest_only: bool = False) -> int:
+        """Return -1, 0 or 1 as the left amount is less, equal or more.
+
+        Args:
+            cluster: What there is of each type; types there is nothing of do not count.
+            left: The one amount.
+            right: The other amount.
+            largest_only: Whether equal largest shares mean equal, whatever the others are.
+        """
+        if left == right:
+            return 0
+        if not any(cluster):
+            return self._without_cluster(left, right)
+        if largest_only:
+            mine, theirs = max(self._shares(cluster, left)), max(self._shares(cluster, right))
+            return (mine > theirs) - (mine < theirs)
+        mine_all = sorted(self._shares(cluster, left), reverse=True)
+        theirs_all = sorted(self._shares(cluster, right), reverse=True)
+        return (mine_all > theirs_all) - (mine_all < theirs_all)
+
+    def over(self, usage: Amounts, share: Amounts) -> bool:
+        """Return whether a usage is more than a share, of any type."""
+        return not fits(usage, share)
+
+    @staticmethod
+    def _shares(cluster: Amounts, amounts: Amounts) -> list[float]:
+        return [number / of if of else 0.0 for number, of in zip(amounts, cluster, strict=True)]
+
+    @staticmethod
+    def _without_cluster(left: Amounts, right: Amounts) -> int:
+        """Compare where there is nothing to be a share of: by all types, undecided where they disagree."""
+        signs = {(a > b) - (a < b) for a, b in zip(left, right, strict=True)} - {0}
+        return signs.pop() if len(signs) == 1 else 0
+
+
+Calculator = MemoryCalculator | DominantCalculator
+MEMORY_ONLY = MemoryCalculator()
+DOMINANT = DominantCalculator()
