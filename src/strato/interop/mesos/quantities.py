@@ -1,0 +1,66 @@
+"""Amounts by name alone, in thousandths of the resource's unit: what shares, quotas and minimums are counted in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import ROUND_HALF_UP, Decimal
+
+Quantities = Mapping[str, int]
+"""Thousandths by name. A name that is missing counts as zero, in limits as unlimited."""
+
+LARGEST_MILLIS = 2**63 - 1
+"""Larger amounts are refused: Mesos keeps thousandths in 64 bits."""
+
+
+def to_millis(value: float | str | Decimal) -> int:
+    """Return a scalar in thousandths, half rounded up.
+
+    Raises:
+        ValueError: It is not a number, negative, infinite or too large; the message says which.
+    """
+    try:
+        exact = Decimal(repr(value) if isinstance(value, float) else value)
+    except ArithmeticError:
+        raise ValueError(f"{value!r} is not a number") from None
+    if not exact.is_finite():
+        raise ValueError(f"{value} is not a finite number")
+    if exact < 0:
+        raise ValueError(f"{value} is negative")
+    if exact > LARGEST_MILLIS // 1000:
+        raise ValueError(f"{value} is more than {LARGEST_MILLIS // 1000}")
+    return int((exact * 1000).to_integral_value(ROUND_HALF_UP))
+
+
+def from_millis(millis: int) -> float:
+    """Return a scalar in its own unit: a whole number where it is one."""
+    return millis // 1000 if millis % 1000 == 0 else millis / 1000
+
+
+def covers(had: Quantities, wanted: Quantities) -> bool:
+    """Whether there is at least as much of everything wanted."""
+    return all(had.get(name, 0) >= millis for name, millis in wanted.items())
+
+
+def total(*parts: Quantities) -> dict[str, int]:
+    """Return the sum by name."""
+    result: dict[str, int] = {}
+    for part in parts:
+        for name, millis in part.items():
+            result[name] = result.get(name, 0) + millis
+    return result
+
+
+def minus(had: Quantities, taken: Quantities) -> dict[str, int]:
+    """Return what is left, by the names of ``had``, never below zero."""
+    return {name: max(millis - taken.get(name, 0), 0) for name, millis in had.items()}
+
+
+def to_units(quantities: Quantities) -> dict[str, float]:
+    """Return the amounts in their own units."""
+    return {name: from_millis(millis) for name, millis in quantities.items()}
+
+
+def share(part: int, whole: int) -> float:
+    """Return a share; equal ratios give equal floats, since the division of whole numbers is rounded once."""
+    return part / whole if whole > 0 else math.inf
