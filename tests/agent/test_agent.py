@@ -165,6 +165,33 @@ async def test_the_worked_example_on_files_and_back(tmp_path: Path) -> None:
         await harness.eventually(lambda: not any(annotation(harness, name) for name in "abcd"))
 
 
+async def test_who_is_cut_gives_way_until_it_is_given_back(tmp_path: Path) -> None:
+    guaranteed = pod("g", 0, "8")
+    guaranteed["spec"]["containers"][0]["resources"]["limits"]["memory"] = "1Gi"
+    async with world(tmp_path, [pod("a", 0), pod("b", 1000), guaranteed]) as (harness, kernel, agent, uids):
+        for uid in uids.values():
+            for folder in (tmp_path / "groups" / uid, tmp_path / "groups" / uid / "main"):
+                (folder / "cpu.weight").write_text("39\n")
+                (folder / "cpu.idle").write_text("0\n")
+
+        def idle(name: str) -> list[str]:
+            return [
+                (tmp_path / "groups" / uids[name] / file).read_text().strip() for file in ("cpu.idle", "main/cpu.idle")
+            ]
+
+        use = {uids["a"]: 20.0, uids["b"]: 15.0, uids["g"]: 8.0}
+        for _ in range(5):
+            await kernel.pass_round(agent, 0.99, use)
+        assert "max" not in [kernel.quota(uids[name]) for name in "ab"]
+        assert kernel.quota(uids["g"]) == "400000"
+        assert {name: idle(name) for name in "abg"} == {"a": ["1", "1"], "b": ["0", "0"], "g": ["0", "0"]}
+        await harness.eventually(lambda: annotation(harness, "a").get("podWeight") == 39)
+        for _ in range(60):
+            await kernel.pass_round(agent, 0.4, use)
+        assert idle("a") == ["0", "0"]
+        assert kernel.quota(uids["a"]) == "max"
+
+
 async def test_quotas_of_others_are_written_anew_and_then_left(tmp_path: Path) -> None:
     async with world(tmp_path, [pod("a", 0, "8")]) as (harness, kernel, agent, uids):
         use = {uids["a"]: 8.0}

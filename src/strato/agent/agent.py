@@ -183,6 +183,7 @@ class Agent:
         await asyncio.to_thread(self._best_effort.read)
         await self._report_groups()
         containers = self._running.containers
+        await asyncio.to_thread(self._quotas.settle, list(containers.values()))
         quotas = {key: one.quota for key, one in self.sampler.containers.items()}
         actions = self._quotas.verify(containers.values(), quotas)
         at = self._clock.now()

@@ -139,7 +139,7 @@ def _started(status: ContainerStatus) -> float:
         return 0.0
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _Entry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One container in the annotation."""
 
     id: str
@@ -148,6 +148,8 @@ class _Entry(msgspec.Struct, frozen=True):
     at: str
     u: float = 0.0
     used: int = 0
+    weight: int | None = None
+    pod_weight: int | None = None
 
 
 def read_annotation(annotations: Mapping[str, str]) -> dict[str, Suppression]:
@@ -162,6 +164,8 @@ def read_annotation(annotations: Mapping[str, str]) -> dict[str, Suppression]:
                 at=parse_time(one.at),
                 utilisation=one.u,
                 used_milli=one.used,
+                weight=one.weight,
+                pod_weight=one.pod_weight,
             )
             for name, one in entries.items()
         }
@@ -181,6 +185,8 @@ def write_annotation(entries: Mapping[str, Suppression]) -> str | None:
             at=format_time(one.at),
             u=round(one.utilisation, 4),
             used=one.used_milli,
+            weight=one.weight,
+            pod_weight=one.pod_weight,
         )
         for name, one in sorted(entries.items())
     }

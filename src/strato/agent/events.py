@@ -79,6 +79,10 @@ class Suppression:
     """CPU of the host at that time, as a fraction."""
     used_milli: int = 0
     """What the container used at that time; 0: not recorded."""
+    weight: int | None = None
+    """Its group's shares or weight before it was made to give way to others; None: it was not."""
+    pod_weight: int | None = None
+    """The same of its pod's group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,3 +165,5 @@ class Action:
     message: str = ""
     ttl_seconds: float = 0.0
     """How long it holds if it is not asked for again; 0: until something else is."""
+    gives_way: bool = False
+    """Of a suppression: whether the container also runs only when no other wants to, until it has its CPU back."""

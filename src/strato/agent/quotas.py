@@ -15,6 +15,7 @@ from strato.agent.containers import ContainerFacts, read_annotation, write_annot
 from strato.agent.events import QUOTA_CONFLICT, RESTORED, SUPPRESSED, Action, ActionKind, Suppression
 from strato.agent.sampling.groupfiles import Quota, read_quota, write_quota
 from strato.agent.sampling.layouts import Group, Layout
+from strato.agent.yielding import Yielding
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.suppression import SUPPRESSED_CONTAINERS
@@ -61,6 +62,7 @@ class QuotaWriter:
     def __init__(self, cluster: Cluster, layout: Layout, events: EventRecorder) -> None:
         self._cluster = cluster
         self._layout = layout
+        self._yielding = Yielding(layout)
         self._events = events
         self._expected: dict[str, _Expected] = {}
         self._annotations: dict[str, str | None] = {}
@@ -137,32 +139,44 @@ class QuotaWriter:
         states: Mapping[str, RoundState],
         at: float,
     ) -> list[Action]:
-        """Carry out actions on quotas, a pod after the other; return those that succeeded.
+        """Carry out actions on quotas, all pods at once: nobody is cut later for others' annotations.
 
         Args:
             actions: At most one a container.
             containers: All that run, by key.
             states: What was measured of them.
             at: Now, in seconds since the epoch.
+
+        Returns:
+            Those that succeeded.
         """
+        running = _by_pod(containers.values())
         by_pod: dict[str, list[tuple[ContainerFacts, Action]]] = {}
         for action in actions:
             facts = containers.get(action.target)
             if facts is not None and not self.is_given_up(facts):
                 by_pod.setdefault(facts.pod.metadata.uid, []).append((facts, action))
-        done = []
-        for pairs in by_pod.values():
-            done += await self._apply_to_pod(pairs, states, at)
-        return done
+        calls = (self._apply_to_pod(pairs, running[uid], states, at) for uid, pairs in by_pod.items())
+        return [action for done in await asyncio.gather(*calls) for action in done]
+
+    def settle(self, containers: Iterable[ContainerFacts]) -> None:
+        """See that who was made to give way still does, and only they: a container may have been started again."""
+        for running in _by_pod(containers).values():
+            if SUPPRESSED_CONTAINERS in (running[0].pod.metadata.annotations or {}):
+                self._yielding.settle(running, self._entries(running[0].pod), {})
 
     async def _apply_to_pod(
-        self, pairs: list[tuple[ContainerFacts, Action]], states: Mapping[str, RoundState], at: float
+        self,
+        pairs: list[tuple[ContainerFacts, Action]],
+        running: list[ContainerFacts],
+        states: Mapping[str, RoundState],
+        at: float,
     ) -> list[Action]:
         pod = pairs[0][0].pod
         before = self._entries(pod)
         after = dict(before)
         for facts, action in pairs:
-            entry = self._entry(facts, action, before.get(facts.name), states.get(facts.key), at)
+            entry = self._entry(facts, action, after, states.get(facts.key), at)
             if entry is not None:
                 after[facts.name] = entry
         if after != before and not await self._annotate(pod, after):
@@ -179,6 +193,8 @@ class QuotaWriter:
                     self._expected.pop(facts.key, None)
             elif action.reason == SUPPRESSED:
                 after.pop(facts.name, None)
+        ended = {name: entry for name, entry in before.items() if name not in after}
+        await asyncio.to_thread(self._yielding.settle, running, after, ended)
         if after != self._entries(pod):
             await self._annotate(pod, after)
         return done
@@ -188,9 +204,15 @@ class QuotaWriter:
         return read_annotation({SUPPRESSED_CONTAINERS: text or ""})
 
     def _entry(
-        self, facts: ContainerFacts, action: Action, known: Suppression | None, state: RoundState | None, at: float
+        self,
+        facts: ContainerFacts,
+        action: Action,
+        entries: Mapping[str, Suppression],
+        state: RoundState | None,
+        at: float,
     ) -> Suppression | None:
-        """Return what the annotation is to say of a container; None: nothing else than before."""
+        """Return what the annotation is to say of a container; None: nothing else than in its entries so far."""
+        known = entries.get(facts.name)
         if action.kind is not ActionKind.SET_QUOTA or action.value is None:
             return None
         if action.reason == RESTORED and known is not None:
@@ -198,6 +220,7 @@ class QuotaWriter:
             return replace(known, to_milli=int(action.value), from_milli=origin)
         if action.reason != SUPPRESSED or state is None:
             return None
+        weight, pod_weight = self._yielding.weights(facts, entries.values()) if action.gives_way else (None, None)
         return Suppression(
             id=facts.id,
             from_milli=facts.base_milli,
@@ -205,6 +228,8 @@ class QuotaWriter:
             at=at,
             utilisation=state.utilisation,
             used_milli=round(state.used_cores * 1000),
+            weight=weight,
+            pod_weight=pod_weight,
         )
 
     async def _annotate(self, pod: Pod, entries: Mapping[str, Suppression]) -> bool:
@@ -251,6 +276,13 @@ class QuotaWriter:
             self._expected[facts.key] = _Expected(facts.id, milli)
         else:
             expected.milli = milli
+
+
+def _by_pod(containers: Iterable[ContainerFacts]) -> dict[str, list[ContainerFacts]]:
+    found: dict[str, list[ContainerFacts]] = {}
+    for one in containers:
+        found.setdefault(one.pod.metadata.uid, []).append(one)
+    return found
 
 
 def _with_new_limit(facts: ContainerFacts, cut: Suppression) -> Action:

@@ -35,6 +35,9 @@ class SuppressOptions(SuppressionOptions):
     """The most that is given back in a round, as a fraction of the host. Range (0, 1]."""
     wait_rounds: int = 3
     """Rounds between two steps. At least 0."""
+    give_way_below: int = 1000
+    """Containers of a priority below also give way to all others on busy CPUs, from the cut until they have their
+    CPU back (``cpu.idle``, before Linux 5.15 the least weight). Those of Guaranteed pods never do."""
     evict: bool = True
     """Whether containers of `evict_below` are evicted when the host stays overloaded with nothing left to cut."""
     evict_after_seconds: float = 60.0
@@ -94,11 +97,14 @@ class Suppress(Handler):
 
     def _cut(self, event: HostEvent) -> list[Action]:
         cuts = choose_cuts(event.capacity_cores, event.cpu, event.containers, self.options)
+        below = self.options.give_way_below
+        yielding = {one.key for one in event.containers if one.priority < below and not one.is_guaranteed}
         actions = [
             Action(
                 kind=ActionKind.SET_QUOTA,
                 target=key,
                 value=limit,
+                gives_way=key in yielding,
                 reason=SUPPRESSED,
                 message=f"CPU limit lowered to {limit}m: the host is at {event.cpu:.0%}",
             )
