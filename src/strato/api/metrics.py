@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from strato.api.cpudemand import Demand, read_quietly
 from strato.api.meta import Json, Object, View
 from strato.api.quantity import NANO, InvalidQuantity, parse, value
 from strato.api.shapes import EMPTY
+from strato.clock import parse_time
 
 USAGE_RATIO: Final = "strato.dev/usage-ratio"
 """Pod annotation: what its containers use on a hollow node, as a multiple of what they request (a number ≥ 0)."""
@@ -69,8 +71,11 @@ def running_containers(pod: Json) -> list[str]:
     return [one["name"] for one in statuses if (one.get("state") or {}).get("running") is not None]
 
 
-def hollow_usage(pod: Json) -> dict[str, Used]:
-    """Return what the running containers of a pod on a hollow node use: what they request, times `USAGE_RATIO`."""
+def hollow_usage(pod: Json, now: float) -> dict[str, Used]:
+    """Return what the running containers of a pod on a hollow node use: what they request, times `USAGE_RATIO`.
+
+    The CPU is what they want (`strato.api.cpudemand`), where the pod says so, and at most their limit.
+    """
     try:
         ratio = float((pod["metadata"].get("annotations") or {}).get(USAGE_RATIO, 1.0))
     except ValueError:
@@ -80,13 +85,34 @@ def hollow_usage(pod: Json) -> dict[str, Used]:
         container["name"]: (container.get("resources") or {}).get("requests") or {}
         for container in pod["spec"].get("containers") or ()
     }
+    demand = read_quietly(pod["metadata"].get("annotations"), pod["metadata"].get("name", ""))
     return {
         name: Used(
-            int(_nanos(requests.get(name, {}).get("cpu")) * ratio),
+            int(_nanos(requests.get(name, {}).get("cpu")) * ratio)
+            if demand is None
+            else _wanted_nanos(demand, pod, name, now),
             int(_nanos(requests.get(name, {}).get("memory")) / NANO * ratio),
         )
         for name in running_containers(pod)
     }
+
+
+def _wanted_nanos(demand: Demand, pod: Json, name: str, now: float) -> int:
+    limit = next(
+        (
+            ((container.get("resources") or {}).get("limits") or {}).get("cpu")
+            for container in pod["spec"].get("containers") or ()
+            if container["name"] == name
+        ),
+        None,
+    )
+    started = next(
+        (one["state"]["running"].get("startedAt") for one in pod["status"]["containerStatuses"] if one["name"] == name),
+        None,
+    )
+    at = now if demand.follows_clock or not started else max(0.0, now - parse_time(started))
+    wanted = int(demand.cores_at(at) * NANO)
+    return wanted if limit is None else min(wanted, _nanos(limit))
 
 
 def _nanos(amount: Any) -> int:

@@ -15,11 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from strato.api.core import Node, Pod
+from strato.api.quantity import milli
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informer, Informers
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.heartbeats import Heartbeats
+from strato.node.hollowcpu import HollowCpu
 from strato.node.hollowpods import HollowPods
 from strato.node.nodesync import NodeSync
 from strato.node.registration import NodeFacts, register_node
@@ -56,6 +58,7 @@ class HollowNodes:
         names: Of the nodes.
         offer: What each of them offers.
         max_lease_rate: Lease renewals per second of all nodes together; 0 writes each lease once (`Heartbeats`).
+        cpu: Shares the nodes' CPU among pods with a demand; whoever made it runs it. None makes and runs an own one.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class HollowNodes:
         names: Sequence[str],
         offer: HollowOffer | None = None,
         max_lease_rate: float = 100.0,
+        cpu: HollowCpu | None = None,
     ) -> None:
         self._cluster = cluster
         # Alone in a process, only bound pods are of interest; with others, one informer serves all.
@@ -95,7 +99,12 @@ class HollowNodes:
         self._uids: dict[str, str] = {}
         self._stopped: set[str] = set()
         self._timers = Timers(clock)
-        self._pods = HollowPods(cluster, clock, rng, self._timers)
+        self._own_cpu = HollowCpu(clock) if cpu is None else None
+        shared = cpu if cpu is not None else self._own_cpu
+        assert shared is not None
+        for facts in self._facts.values():
+            shared.add_node(facts.name, milli(facts.capacity["cpu"]) / 1000)
+        self._pods = HollowPods(cluster, clock, rng, self._timers, shared)
         self._heartbeats = Heartbeats(
             cluster,
             clock,
@@ -134,6 +143,8 @@ class HollowNodes:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._timers.run())
+                if self._own_cpu is not None:
+                    group.create_task(self._own_cpu.run())
                 group.create_task(self._pods.writer.run())
                 group.create_task(self._heartbeats.run())
                 group.create_task(self._sync.run())

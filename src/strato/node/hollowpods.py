@@ -11,12 +11,14 @@ import logging
 import math
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from strato.api.core import Container, Pod
 from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
 from strato.clock import Clock, parse_time
+from strato.node.hollowcpu import HollowCpu
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, PodRecord, phase_of, pod_status
 from strato.node.records import ephemeral_record, record_of
 from strato.node.restarts import Backoff, should_restart
@@ -129,10 +131,12 @@ class HollowPods:
 
     Args:
         rng: Draws failures.
+        cpu: Ends the containers of pods that say what CPU they want.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, rng: random.Random, timers: Timers) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, rng: random.Random, timers: Timers, cpu: HollowCpu) -> None:
         self._clock = clock
+        self._cpu = cpu
         self._recorder = EventRecorder(cluster, clock, "kubelet")
         self._rng = rng
         self._timers = timers
@@ -153,6 +157,7 @@ class HollowPods:
             self._terminate(held if held is not None else self._take(pod, host_ip), pod)
         elif pod.status.phase in _FINAL:
             self._pods.pop(uid, None)
+            self._cpu.stop(uid)
         elif held is None:
             template = self._templates.of(pod, MIN_REPORTED_SECONDS)
             if template is None:
@@ -175,11 +180,13 @@ class HollowPods:
     def forget(self, uid: str) -> None:
         """Drop a pod that is gone from the API."""
         self._pods.pop(uid, None)
+        self._cpu.forget(uid)
 
     def forget_node(self, node: str) -> None:
         """Drop all pods of a node that has stopped; nothing is written to the API."""
         for uid in [uid for uid, held in self._pods.items() if held.node == node]:
             del self._pods[uid]
+            self._cpu.stop(uid)
 
     def report_node(self, node: str) -> None:
         """Write the statuses of a node's pods again."""
@@ -198,6 +205,7 @@ class HollowPods:
         held.pod = pod
         record.generation = pod.metadata.generation
         self._apply_spec(held)
+        self._cpu.resize(pod)
         if pod.spec.active_deadline_seconds != deadline:
             self._watch_deadline(held)
         self.writer.submit(held)
@@ -251,6 +259,7 @@ class HollowPods:
     def _stop(self, held: HollowPod) -> None:
         if self._holds(held):
             held.is_stopped = True
+            self._cpu.stop(held.uid)
             self.writer.submit(held)
 
     def _on_written(self, held: HollowPod, exists: bool) -> None:
@@ -260,7 +269,7 @@ class HollowPods:
     def _admit(self, held: HollowPod) -> None:
         annotations = held.pod.metadata.annotations
         if annotations:
-            for problem in problems(annotations):
+            for problem in (*problems(annotations), *self._cpu.problems(held.pod)):
                 _log.warning("a pod's annotation cannot be read: pod=%s/%s %s", held.namespace, held.name, problem)
                 self._recorder.event(held.pod, WARNING, "UnreadableAnnotation", problem)
         record = held.record
@@ -317,10 +326,13 @@ class HollowPods:
         held.epochs[index] += 1
         if plan.seconds + offset_seconds <= 0:
             self._end(held, index, held.epochs[index], plan.exit_code)
-        elif not math.isinf(plan.seconds):
-            self._timers.after(
-                plan.seconds + offset_seconds, self._end_and_write, held, index, held.epochs[index], plan.exit_code
-            )
+            return plan.seconds
+        end = partial(self._end_and_write, held, index, held.epochs[index], plan.exit_code)
+        ends_by_work = self._cpu.has_demand(held.pod) and self._cpu.start(
+            held.pod, spec, plan.seconds + offset_seconds, end
+        )
+        if not ends_by_work and not math.isinf(plan.seconds):
+            self._timers.after(plan.seconds + offset_seconds, end)
         return plan.seconds
 
     def _end_and_write(self, held: HollowPod, index: int, epoch: int, exit_code: int) -> None:
@@ -379,6 +391,7 @@ class HollowPods:
 
     def _kill_rest(self, held: HollowPod) -> None:
         now = self._clock.now()
+        self._cpu.stop(held.uid)
         held.epochs[:] = [epoch + 1 for epoch in held.epochs]
         for container in (*held.record.containers, *held.record.ephemeral):
             if container.state == "running":

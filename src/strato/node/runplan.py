@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from strato.api.core import Container
+from strato.api.cpudemand import CPU_DEMAND
 from strato.node.commandlines import run_of
 from strato.node.restarts import ALWAYS
 
@@ -26,7 +27,7 @@ STOP_SECONDS = "strato.dev/stop-seconds"
 """Pod annotation: how long its containers take to end after SIGTERM, in seconds; they are killed when the grace period
 is over."""
 
-_ALL = frozenset((RUN_SECONDS, EXIT_CODE, FAILURE_PROBABILITY, STOP_SECONDS))
+_ALL = frozenset((RUN_SECONDS, EXIT_CODE, FAILURE_PROBABILITY, STOP_SECONDS, CPU_DEMAND))
 
 
 class RunPlan(NamedTuple):

@@ -92,7 +92,31 @@ def test_a_ratio_that_is_none_is_one(ratio: str) -> None:
         "spec": {"containers": [{"name": "a", "resources": REQUESTS}]},
         "status": {"containerStatuses": [{"name": "a", "state": {"running": {}}}]},
     }
-    assert hollow_usage(pod) == {"a": Used(500_000_000, 64 << 20)}
+    assert hollow_usage(pod, 0.0) == {"a": Used(500_000_000, 64 << 20)}
+
+
+@pytest.mark.parametrize(
+    ("demand", "limit", "now", "cores"),
+    [
+        ("2.5", "", 0.0, 2.5),
+        ("2.5", "2", 0.0, 2.0),
+        ("phases 60s=1 10m=6", "", 1_700_000_030.0, 1.0),
+        ("phases 60s=1 10m=6", "", 1_700_000_090.0, 6.0),
+        ("daily low=1 high=3 peak=12h", "", 43_200.0 + 1, 3.0),
+        ("much", "", 0.0, 0.5),
+    ],
+    ids=["constant", "at most the limit", "the first phase", "the second", "by the clock", "unreadable: the request"],
+)
+def test_a_pod_with_a_demand_uses_what_it_wants(demand: str, limit: str, now: float, cores: float) -> None:
+    resources = {**REQUESTS, **({"limits": {"cpu": limit}} if limit else {})}
+    pod = {
+        "metadata": {"name": "p", "annotations": {"strato.dev/cpu-demand": demand}},
+        "spec": {"containers": [{"name": "a", "resources": resources}]},
+        "status": {"containerStatuses": [{"name": "a", "state": {"running": {"startedAt": "2023-11-14T22:13:20Z"}}}]},
+    }
+    used = hollow_usage(pod, now)["a"]
+    assert used.cpu_nanocores == pytest.approx(cores * 1e9, rel=0.001)
+    assert used.memory_bytes == 64 << 20
 
 
 async def test_a_table_has_what_is_used(client: Client) -> None:

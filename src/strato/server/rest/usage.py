@@ -118,7 +118,7 @@ class MetricsReader:
                 pod = _decode(body)
                 name = pod["spec"].get("nodeName")
                 if name in used and name not in measured:
-                    used[name] = sum(hollow_usage(pod).values(), used[name])
+                    used[name] = sum(hollow_usage(pod, self._state.clock.now()).values(), used[name])
 
         yield from _slices(self._bodies(catalog.NODE, target), look_at_nodes)
         if used.keys() - measured.keys():
@@ -139,7 +139,7 @@ class MetricsReader:
         if own is not None:
             return {one: own[one] for one in running_containers(pod) if one in own}
         node = self._state.latest(catalog.NODE, "", name)
-        return hollow_usage(pod) if node is not None and _is_hollow(node) else {}
+        return hollow_usage(pod, self._state.clock.now()) if node is not None and _is_hollow(node) else {}
 
     def _head(self, kind: Kind, obj: Json, window_seconds: float) -> Json:
         now, metadata = format_time(self._state.clock.now()), obj["metadata"]

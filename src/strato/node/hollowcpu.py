@@ -1,0 +1,439 @@
+"""The CPU of hollow nodes: who gets how much of it when, without a machine.
+
+Containers of pods with a demand (`strato.api.cpudemand`) want cores over time; a node has so many; quotas limit and the
+fair scheduler's weights share (`strato.node.cpushare`). Between two events (a demand changes, a container starts, ends
+or gets another quota) all rates are constant, so what is counted is exact and costs one evaluation per event and node.
+
+A container that ends by itself does so when it has got the CPU for it: one that gets half of what it wants runs twice
+as long. Pods of one owner can be one training (`WAITS_FOR`, `SETS_PACE`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from strato.api.core import Container, Pod
+from strato.api.cpudemand import CPU_DEMAND, Demand, Traces, demand_problem, read_quietly
+from strato.api.quantity import InvalidQuantity, milli
+from strato.clock import Clock
+from strato.errors import InvariantError
+from strato.node.cpushare import fair_shares
+from strato.node.timers import Timers
+
+WAITS_FOR: Final = "strato.dev/waits-for-pods"
+"""Pod annotation: its containers want and do nothing while fewer than so many pods of its owner run or have ended."""
+SETS_PACE: Final = "strato.dev/sets-pace"
+"""Pod annotation ``true``: a CPU limit below its demand slows all other pods of its owner by the same factor."""
+HOT_RATIO: Final = 0.9
+"""From this use of a node on, its containers count as on an overloaded node."""
+_NEXT_TO_NOTHING: Final = 1e-6
+"""Seconds and cores below it come from floating point arithmetic."""
+_LEAST_WEIGHT: Final = 2.0
+"""Of a container that requests nothing, in millicores: the kernel's least."""
+
+
+@dataclass(slots=True)
+class CpuAccount:
+    """What was counted of one run of a container, or of a node."""
+
+    used_core_seconds: float = 0.0
+    unserved_core_seconds: float = 0.0
+    """What it wanted and did not get."""
+    seconds: float = 0.0
+    short_seconds: float = 0.0
+    """In which it did not get all that it wanted."""
+    limited_seconds: float = 0.0
+    """In which its quota was less than what it wanted."""
+    overloaded_seconds: float = 0.0
+    """In which its node's use was at least `HOT_RATIO`."""
+    waiting_seconds: float = 0.0
+    """In which it waited for other pods of its owner."""
+
+
+@dataclass(slots=True)
+class CpuRun:
+    """One run of a container."""
+
+    pod: Pod
+    container: str
+    node: str
+    demand: Demand
+    weight: float
+    quota: float
+    """Cores; infinite: none."""
+    left_seconds: float
+    """Of its work, at full CPU; infinite: it ends with its pod only."""
+    group: _Group | None = None
+    sets_pace: bool = False
+    account: CpuAccount = field(default_factory=CpuAccount)
+    given: float = 0.0
+    """Cores that it gets now."""
+    own_seconds: float = 0.0
+    """Of its work that are done."""
+    _on_end: Callable[[], None] = lambda: None
+    _cores: float = 0.0
+    _change_at: float = -math.inf
+    _wanted: float = 0.0
+    _rate: float = 0.0
+    _is_waiting: bool = False
+    is_limited: bool = False
+    """Whether its quota is less than what it wants."""
+
+    @property
+    def key(self) -> str:
+        """Name it as the agent does."""
+        return f"{self.pod.metadata.uid}/{self.container}"
+
+    @property
+    def quota_milli(self) -> int | None:
+        """Its quota in millicores; None: it has none."""
+        return None if math.isinf(self.quota) else round(self.quota * 1000)
+
+    def end(self) -> None:
+        """Notify whoever started it that its work is done."""
+        self._on_end()
+
+    def settle(self, seconds: float, *, is_overloaded: bool) -> None:
+        """Count a time in which all rates were what they are."""
+        account, missing = self.account, self._wanted - self.given
+        account.seconds += seconds
+        account.used_core_seconds += self.given * seconds
+        self.own_seconds += self._rate * seconds
+        self.left_seconds -= self._rate * seconds
+        if missing > _NEXT_TO_NOTHING:
+            account.unserved_core_seconds += missing * seconds
+            account.short_seconds += seconds
+            if self.is_limited:
+                account.limited_seconds += seconds
+        if is_overloaded:
+            account.overloaded_seconds += seconds
+        if self._is_waiting:
+            account.waiting_seconds += seconds
+
+    def want(self, wall: float) -> float:
+        """Return the cores that it wants from now on; `pace_ratio` is current after it."""
+        at = wall if self.demand.follows_clock else self.own_seconds
+        if at >= self._change_at - _NEXT_TO_NOTHING:
+            at = max(at, self._change_at)
+            self._cores, self._change_at = self.demand.cores_at(at), self.demand.next_change(at)
+        self._wanted = self._cores * self._pace
+        return self._wanted
+
+    @property
+    def usable(self) -> float:
+        """Return the cores that it could use now."""
+        return min(self._wanted, self.quota)
+
+    @property
+    def pace_ratio(self) -> float:
+        """Return the part of its demand that its quota leaves."""
+        return 1.0 if self._cores <= self.quota else self.quota / self._cores
+
+    @property
+    def _pace(self) -> float:
+        group = self.group
+        if group is None:
+            return 1.0
+        if not group.is_complete:
+            return 0.0
+        return 1.0 if self.sets_pace else group.pace
+
+    def give(self, cores: float, wall: float) -> float:
+        """Take the cores that it gets; return in how many seconds its rates change by themselves."""
+        self.given = cores
+        self.is_limited = self.quota < self._wanted - _NEXT_TO_NOTHING
+        self._is_waiting = self.group is not None and not self.group.is_complete
+        self._rate = rate = self._pace * (cores / self._wanted if self._wanted > _NEXT_TO_NOTHING else 1.0)
+        soonest = self._change_at - wall if self.demand.follows_clock else math.inf
+        if rate > 0:
+            soonest = min(soonest, self.left_seconds / rate)
+            if not self.demand.follows_clock:
+                soonest = min(soonest, (self._change_at - self.own_seconds) / rate)
+        return max(soonest, 0.0)
+
+
+class _Group:
+    """The pods of one owner that are one training.
+
+    Args:
+        needed: Pods that must run or have ended.
+    """
+
+    __slots__ = ("finished", "is_complete", "needed", "pace", "runs")
+
+    def __init__(self, needed: int) -> None:
+        self.needed = needed
+        self.runs: dict[str, CpuRun] = {}
+        """By key."""
+        self.finished: set[str] = set()
+        """Uids of pods."""
+        self.pace = 1.0
+        """The part of their demands that the others want while those that set the pace are limited."""
+        self.is_complete = not needed
+        """Whether all are there."""
+
+    def slowest(self) -> float:
+        """Return the pace that its runs set now."""
+        return min((run.pace_ratio for run in self.runs.values() if run.sets_pace), default=1.0)
+
+    def refresh(self) -> None:
+        """Bring pace and completeness up to date."""
+        self.pace = self.slowest()
+        self.is_complete = len({run.pod.metadata.uid for run in self.runs.values()} | self.finished) >= self.needed
+
+
+@dataclass(slots=True)
+class _Node:
+    cores: float
+    at: float = 0.0
+    """Up to when it is counted."""
+    runs: dict[str, CpuRun] = field(default_factory=dict)
+    used_core_seconds: float = 0.0
+    given: float = 0.0
+    epoch: int = 0
+    """Of its timer; earlier ones are void."""
+
+
+class HollowCpu:
+    """See the module. One for all hollow nodes of a cluster.
+
+    Args:
+        clock: Of the cluster; the demand's days are its days.
+        traces: What demands of the kind ``trace`` may name.
+        on_closed: Called with every run that has ended, however it ended.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        traces: Traces | None = None,
+        on_closed: Callable[[CpuRun], None] = lambda _: None,
+    ) -> None:
+        self._clock = clock
+        self._traces = traces or {}
+        self._on_closed = on_closed
+        self._timers = Timers(clock)
+        self._nodes: dict[str, _Node] = {}
+        self._pods: dict[str, dict[str, CpuRun]] = {}
+        """By uid, then by the container's name."""
+        self._groups: dict[str, _Group] = {}
+        """By the owner's uid."""
+        self._ended: dict[str, _Group] = {}
+        """By the uids of pods that have done their work."""
+        self._dirty: dict[str, None] = {}
+        self._before_change: dict[str, Callable[[float], None]] = {}
+
+    async def run(self) -> None:
+        """Serve the timers until cancelled."""
+        await self._timers.run()
+
+    def add_node(self, name: str, cores: float) -> None:
+        """Take a node with so many real cores."""
+        self._nodes[name] = _Node(cores, self._clock.monotonic())
+
+    def cores_of(self, node: str) -> float:
+        """Return a node's real cores."""
+        return self._nodes[node].cores
+
+    def before_change(self, node: str, function: Callable[[float], None]) -> None:
+        """Have a function called with the monotonic instant before a node's rates change; all is counted up to it."""
+        self._before_change[node] = function
+
+    def has_demand(self, pod: Pod) -> bool:
+        """Return whether a pod says what it wants."""
+        return CPU_DEMAND in (pod.metadata.annotations or {}) and pod.spec.node_name in self._nodes
+
+    def problems(self, pod: Pod) -> Iterator[str]:
+        """Yield a sentence for each annotation about CPU that is ignored because it cannot be read."""
+        annotations = pod.metadata.annotations
+        problem = demand_problem(annotations, pod.metadata.name, self._traces)
+        if problem:
+            yield problem
+        text = (annotations or {}).get(WAITS_FOR)
+        if text is not None and not (text.isascii() and text.isdigit()):
+            yield f"annotation {WAITS_FOR}: {text!r} is ignored, want a number of pods"
+
+    def start(self, pod: Pod, container: Container, seconds: float, on_end: Callable[[], None]) -> bool:
+        """Start a run of a container; return False where its demand cannot be read.
+
+        Args:
+            pod: Bound to one of the nodes.
+            container: Of it.
+            seconds: Of its work at full CPU; infinite: it is stopped by `stop` only.
+            on_end: Called when they are done.
+        """
+        node = pod.spec.node_name
+        demand = read_quietly(pod.metadata.annotations, pod.metadata.name, self._traces)
+        if demand is None:
+            return False
+        limit = _milli(container.resources.limits)
+        run = CpuRun(
+            pod=pod,
+            container=container.name,
+            node=node,
+            demand=demand,
+            weight=max(_LEAST_WEIGHT, _milli(container.resources.requests) or limit or 0),
+            quota=limit / 1000 if limit else math.inf,
+            left_seconds=seconds,
+            sets_pace=(pod.metadata.annotations or {}).get(SETS_PACE) == "true",
+            _on_end=on_end,
+        )
+        run.group = self._group_of(pod)
+        self._settle(self._nodes[node])
+        self._nodes[node].runs[run.key] = run
+        self._pods.setdefault(pod.metadata.uid, {})[run.container] = run
+        if run.group is not None:
+            run.group.runs[run.key] = run
+            self._mark_group(run.group)
+        self._mark(node)
+        return True
+
+    def stop(self, uid: str) -> None:
+        """Stop what still runs of a pod."""
+        for run in list(self._pods.get(uid, {}).values()):
+            self._settle(self._nodes[run.node])
+            self._close(run, is_done=False)
+
+    def forget(self, uid: str) -> None:
+        """Drop a pod that is gone from the API."""
+        self.stop(uid)
+        group = self._ended.pop(uid, None)
+        if group is not None:
+            group.finished.discard(uid)
+            self._mark_group(group)
+
+    def set_quota(self, uid: str, container: str, quota_milli: int | None) -> bool:
+        """Hold a container to so many millicores, None: to nothing; return whether it runs."""
+        run = self._pods.get(uid, {}).get(container)
+        if run is None:
+            return False
+        run.quota = math.inf if quota_milli is None else quota_milli / 1000
+        self._mark(run.node)
+        return True
+
+    def resize(self, pod: Pod) -> None:
+        """Take new limits and requests of a pod that runs."""
+        for container in pod.spec.containers:
+            run = self._pods.get(pod.metadata.uid, {}).get(container.name)
+            if run is not None:
+                run.pod = pod
+                limit = _milli(container.resources.limits)
+                run.weight = max(_LEAST_WEIGHT, _milli(container.resources.requests) or limit or 0)
+                self.set_quota(pod.metadata.uid, container.name, limit)
+
+    def runs_of(self, node: str) -> Mapping[str, CpuRun]:
+        """Return what runs on a node by key, counted up to now."""
+        found = self._nodes[node]
+        self._settle(found)
+        return found.runs
+
+    def used_core_seconds(self, node: str) -> float:
+        """Return what a node's containers have used since the node is there, up to now."""
+        found = self._nodes[node]
+        self._settle(found)
+        return found.used_core_seconds
+
+    def given_cores(self, node: str) -> float:
+        """Return what a node's containers get now."""
+        return self._nodes[node].given
+
+    def _group_of(self, pod: Pod) -> _Group | None:
+        owner = pod.metadata.controller
+        if owner is None:
+            return None
+        text = (pod.metadata.annotations or {}).get(WAITS_FOR, "")
+        needed = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+        group = self._groups.get(owner.uid)
+        if group is None:
+            group = self._groups[owner.uid] = _Group(needed)
+        group.needed = max(group.needed, needed)
+        return group
+
+    def _close(self, run: CpuRun, *, is_done: bool) -> None:
+        uid, node = run.pod.metadata.uid, self._nodes[run.node]
+        del node.runs[run.key]
+        del self._pods[uid][run.container]
+        if not self._pods[uid]:
+            del self._pods[uid]
+        group = run.group
+        if group is not None:
+            del group.runs[run.key]
+            if is_done and uid not in self._pods:
+                group.finished.add(uid)
+                self._ended[uid] = group
+            self._mark_group(group)
+            owner = run.pod.metadata.controller
+            if owner is not None and not group.runs and not group.finished:
+                self._groups.pop(owner.uid, None)
+        self._mark(run.node)
+        self._on_closed(run)
+
+    def _mark_group(self, group: _Group) -> None:
+        group.refresh()
+        for run in group.runs.values():
+            self._mark(run.node)
+
+    def _mark(self, node: str) -> None:
+        """Have a node evaluated anew at this instant, once."""
+        if not self._dirty:
+            self._timers.after(0.0, self._flush)
+        self._dirty[node] = None
+
+    def _flush(self) -> None:
+        rounds = 0
+        while self._dirty:
+            name = next(iter(self._dirty))
+            rounds += 1
+            if rounds > 100 * len(self._nodes) + 1000:
+                raise InvariantError(f"the CPU of hollow node {name} comes to no rest")
+            node = self._nodes[name]
+            self._settle(node)
+            for run in [run for run in node.runs.values() if run.left_seconds <= _NEXT_TO_NOTHING]:
+                self._close(run, is_done=True)
+                run.end()
+            self._evaluate(name, node)
+            self._dirty.pop(name, None)
+
+    def _settle(self, node: _Node) -> None:
+        now = self._clock.monotonic()
+        seconds, node.at = now - node.at, now
+        if seconds <= 0:
+            return
+        is_overloaded = node.given >= HOT_RATIO * node.cores
+        node.used_core_seconds += node.given * seconds
+        for run in node.runs.values():
+            run.settle(seconds, is_overloaded=is_overloaded)
+
+    def _evaluate(self, name: str, node: _Node) -> None:
+        wall = self._clock.now()
+        if name in self._before_change:
+            self._before_change[name](node.at)
+        runs = list(node.runs.values())
+        for run in runs:
+            run.want(wall)
+            if run.sets_pace and run.group is not None and run.group.slowest() != run.group.pace:
+                self._mark_group(run.group)
+        for run in runs:  # again: a pace may have changed
+            run.want(wall)
+        shares = fair_shares(node.cores, [run.usable for run in runs], [run.weight for run in runs])
+        node.given = math.fsum(shares)
+        soonest = min((run.give(cores, wall) for run, cores in zip(runs, shares, strict=True)), default=math.inf)
+        node.epoch += 1
+        if soonest < math.inf:
+            self._timers.at(node.at + soonest, self._wake, name, node.epoch)
+
+    def _wake(self, name: str, epoch: int) -> None:
+        if self._nodes[name].epoch == epoch:
+            self._dirty[name] = None
+            self._flush()
+
+
+def _milli(amounts: Mapping[str, object]) -> int | None:
+    """Return an amount of CPU in millicores; None: there is none."""
+    try:
+        return milli(str(amounts["cpu"])) if "cpu" in amounts else None
+    except InvalidQuantity:
+        return None
