@@ -288,6 +288,20 @@ def test_of_an_old_definition_the_fields_it_drops_are_named() -> None:
     assert wrong.what == f"{JOBS} is of an older version: it drops spec.minAvailable"
 
 
+@pytest.mark.parametrize(
+    ("version", "todo"),
+    [
+        ("v1.36.3", "strato install --set custom.tfjob_enable=true --set custom.trainjob_enable=true"),
+        ("v1.36.3+strato0.1.0", "strato down; strato up --training-kinds=*"),
+    ],
+)
+def test_kinds_that_are_off_are_named_and_are_nothing_wrong(version: str, todo: str) -> None:
+    facts = replace(GOOD_CLUSTER, version=version, off=["TFJob", "TrainJob"])
+    (found,) = (one for one in cluster.findings(facts) if one.check == "training jobs")
+    assert found.status is Status.OK
+    assert found.what == f"off: TFJob, TrainJob (kubectl answers: no matches for kind); to have them: {todo}"
+
+
 def test_both_forms_say_the_same() -> None:
     found = [*machine.findings(replace(GOOD_MACHINE, kubectl=""))]
     body = json.loads(as_json(found))

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from strato.admission.webhook import SERVICES
+from strato.api import trainingkinds
 from strato.cli.install import COMPONENTS
 from strato.cli.install.chart import chart_files, difference
 from strato.cli.install.manifests import COMPONENTS as MANIFEST_PARTS
@@ -73,6 +75,7 @@ def helm() -> str:
         pytest.param(("custom.admission_enable=false", "custom.controller_enable=false"), id="the scheduler alone"),
         pytest.param(("custom.enabled_admissions=/jobs/validate",), id="one admission service"),
         pytest.param(("custom.podmonitor_enable=true", "custom.scheduler_metrics_enable=false"), id="metrics off"),
+        pytest.param(("custom.tfjob_enable=false", "custom.trainjob_enable=false"), id="kinds of training jobs off"),
     ],
 )
 def test_helm_renders_what_install_applies(settings: tuple[str, ...]) -> None:
@@ -115,6 +118,23 @@ def test_nothing_scrapes_what_serves_no_metrics(off: str) -> None:
         ("PodMonitor", "volcano-admission"),
         ("Service", "volcano-controllers-service"),
     }
+
+
+@pytest.mark.parametrize("name", list(trainingkinds.SWITCHES))
+def test_a_kind_of_training_job_is_left_out_whole(name: str) -> None:
+    """Its definitions, its checks, and its controller: Kubeflow's own may be there instead."""
+    kinds = trainingkinds.SWITCHES[name]
+    gone = named(installed()).keys() - named(installed(f"{trainingkinds.value_of(name)}=false")).keys()
+    services = [one for one in SERVICES.values() if one.kind in kinds]
+    assert gone == {
+        *(("CustomResourceDefinition", kind.resource) for kind in kinds),
+        *(("ValidatingWebhookConfiguration", one.configuration) for one in services),
+    }
+    for part in ("volcano-controllers", "volcano-admission"):
+        bodies = named(installed(f"{trainingkinds.value_of(name)}=false", "custom.paddlejob_enable=false"))
+        (container,) = bodies["Deployment", part]["spec"]["template"]["spec"]["containers"]
+        (flag,) = (one for one in container["args"] if one.startswith("--training-kinds="))
+        assert trainingkinds.kinds_off(flag.partition("=")[2]) == trainingkinds.kinds_of([name, "PaddleJob"])
 
 
 VOLCANOS = """

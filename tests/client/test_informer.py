@@ -82,6 +82,18 @@ class World:
         ]
 
 
+def test_a_kind_that_the_cluster_lacks_is_not_read() -> None:
+    async def script(w: World) -> None:
+        w.server.put(PODS, a_pod("a"))
+        informers = Informers(LocalCluster(w.server, User("t")), w.clock, Random(1), absent=[catalog.POD])
+        pods = informers.informer(Pod)
+        await informers.wait_synced()
+        assert pods.list() == []
+        await informers.stop()
+
+    World().run(script)
+
+
 def test_informer_lists_then_follows() -> None:
     async def script(w: World) -> None:
         w.server.put(PODS, a_pod("a"))

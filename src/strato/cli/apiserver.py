@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shutil
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from strato.api import catalog
 from strato.api.defaults.queues import initial_queues
+from strato.api.kinds import Kind
 from strato.api.wire import Handler, User
 from strato.cli.auditing import AuditOptions
 from strato.cli.home import Home, node_name
@@ -116,6 +117,7 @@ async def open_api(
     other_metrics: Callable[[], Awaitable[bytes]] | None = None,
     storage: StorageOptions | None = None,
     audit: AuditOptions | None = None,
+    off: Collection[Kind] = (),
 ) -> Api:
     """Open the server and write the kubeconfigs: the administrator's, a reader's, one for each component.
 
@@ -130,6 +132,7 @@ async def open_api(
         other_metrics: What ``/metrics`` shows of another process.
         storage: How the journal is encrypted and backed up.
         audit: What is recorded of requests.
+        off: Kinds of training jobs that are not served.
 
     Raises:
         UsageError: The address is taken, or files in the home cannot be used.
@@ -156,6 +159,7 @@ async def open_api(
         root_certificate=authority.certificate.decode(),
         encryption=encryption,
         service_network=network,
+        off=off,
     )
     await _create_queues(server)
     own = machine_address()
@@ -168,7 +172,7 @@ async def open_api(
         metrics,
         authorize_path=server.authorize_path,
         impersonate=partial(impersonated, authorizer=server.authorizer),
-        ready=Readiness(server.store, journal),
+        ready=Readiness(server.store, journal, off),
         other_metrics=other_metrics,
         flows=server.state.flows,
     )

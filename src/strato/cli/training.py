@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from strato.api import trainingkinds
+from strato.api.kinds import Kind
 from strato.api.names import check_label, check_subdomain
 from strato.cli.optiongroups import option_group
+from strato.errors import UsageError
 
 if TYPE_CHECKING:
     from strato.controllers.trainingoptions import PodOptions
@@ -22,6 +25,13 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
     init_tries: int = 100
     cluster_domain: str = ""
     enforces_schedule_timeout: bool = False
+    kinds: str = trainingkinds.ALL
+    """Which kinds of training jobs there are."""
+
+    @property
+    def off(self) -> frozenset[Kind]:
+        """Kinds that have neither definition nor controller."""
+        return trainingkinds.kinds_off(self.kinds)
 
     def over(self, defaults: PodOptions) -> PodOptions:
         """Return what controllers are told; an image that is not named is that of ``defaults``."""
@@ -34,6 +44,30 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
             cluster_domain=self.cluster_domain,
             enforces_schedule_timeout=self.enforces_schedule_timeout,
         )
+
+
+class _KindsType(click.ParamType[str]):
+    name = "kinds"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the text."""
+        try:
+            trainingkinds.kinds_off(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+
+kinds_option = click.option(
+    "--training-kinds",
+    "kinds",
+    default=trainingkinds.ALL,
+    show_default=True,
+    type=_KindsType(),
+    metavar="LIST",
+    help="Training jobs there are: * for all, -NAME to leave one out, none; "
+    f"of {', '.join(trainingkinds.SWITCHES)}. The others have no definition and no controller.",
+)
 
 
 class _DomainType(click.ParamType[str]):
@@ -50,6 +84,7 @@ training_options = option_group(
     "training",
     TrainingOptions,
     (
+        kinds_option,
         click.option(
             "--pytorch-init-container-image",
             "init_image",

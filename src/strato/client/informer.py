@@ -9,10 +9,11 @@ one informer per view and selector among all parts of a process, so that an even
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
+from strato.api.catalog import kind_of
 from strato.api.kinds import Kind
 from strato.api.meta import Key, Object
 from strato.client.cluster import Cluster, EventType, WatchEvent
@@ -100,6 +101,7 @@ class Informer(Generic[V]):
         namespace: One namespace; empty is all.
         label_selector: Narrows the collection.
         field_selector: Narrows the collection.
+        is_absent: Whether the cluster lacks the kind: nothing is read, and nothing waits for it.
     """
 
     def __init__(
@@ -112,8 +114,10 @@ class Informer(Generic[V]):
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        is_absent: bool = False,
     ) -> None:
         self.view = view
+        self._is_absent = is_absent
         self._reflector = Reflector(
             cluster,
             view,
@@ -254,7 +258,9 @@ class Informer(Generic[V]):
 
     def start(self) -> None:
         """Begin reading on the running loop; no effect when that has begun."""
-        if self._task is None:
+        if self._is_absent:
+            self._synced.set()
+        elif self._task is None:
             self._task = asyncio.get_running_loop().create_task(
                 self._reflector.run(), name=f"informer {self.view.__name__}"
             )
@@ -370,12 +376,21 @@ class Informer(Generic[V]):
 
 
 class Informers:
-    """Shares one informer per view and selector."""
+    """Shares one informer per view and selector.
 
-    def __init__(self, cluster: Cluster, clock: Clock, random: Random) -> None:
+    Args:
+        cluster: What is read.
+        clock: Times reading again.
+        random: Spreads it.
+        absent: Kinds that the cluster lacks on purpose: their caches are empty.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock, random: Random, *, absent: Collection[Kind] = ()) -> None:
         self._cluster = cluster
         self._clock = clock
         self._random = random
+        self.absent = frozenset(absent)
+        """Kinds that are not read."""
         self._informers: dict[tuple[type[Object], str, str, str], Informer[Any]] = {}
 
     def informer(
@@ -393,6 +408,7 @@ class Informers:
                 namespace=namespace,
                 label_selector=label_selector,
                 field_selector=field_selector,
+                is_absent=bool(self.absent) and kind_of(view) in self.absent,
             )
         return cast("Informer[V]", known)
 

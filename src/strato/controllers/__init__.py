@@ -8,6 +8,21 @@ needs. Each decides in pure functions and writes at one place. They talk to any 
 """
 
 from strato.controllers.context import ControllerSettings
-from strato.controllers.manager import DEFAULT, EMBEDDED, ControllerManager, UnknownController, choose_controllers
+from strato.controllers.manager import (
+    DEFAULT,
+    EMBEDDED,
+    ControllerManager,
+    UnknownController,
+    choose_controllers,
+    controllers_of,
+)
 
-__all__ = ["DEFAULT", "EMBEDDED", "ControllerManager", "ControllerSettings", "UnknownController", "choose_controllers"]
+__all__ = [
+    "DEFAULT",
+    "EMBEDDED",
+    "ControllerManager",
+    "ControllerSettings",
+    "UnknownController",
+    "choose_controllers",
+    "controllers_of",
+]

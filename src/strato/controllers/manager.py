@@ -7,10 +7,12 @@ kube-controller-manager does; only the embedded cluster needs them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
+from strato.api import catalog
+from strato.api.kinds import Kind
 from strato.client.cluster import Cluster
 from strato.client.events import EventRecorder
 from strato.client.informer import Informers
@@ -108,6 +110,14 @@ def choose_controllers(names: Iterable[str]) -> tuple[str, ...]:
     if not asked and not everything:
         return DEFAULT
     return tuple(name for name in _FACTORIES if asked.get(name, everything and name in VOLCANO))
+
+
+def controllers_of(names: Iterable[str], off: Collection[Kind]) -> tuple[str, ...]:
+    """Return the names without those of controllers whose kind is off."""
+    idle = {adapter.framework.controller for kind, adapter in ADAPTERS.items() if kind in off}
+    if catalog.TRAINJOB in off:
+        idle.add(TrainJobController.name)
+    return tuple(name for name in names if name not in idle)
 
 
 class ControllerManager:

@@ -21,6 +21,7 @@ class TrackedInformers(Informers):
 
     def __init__(self, shared: Informers) -> None:  # deliberately without the base's: nothing is owned here
         self._shared = shared
+        self.absent = shared.absent
         self._used: list[Informer[Object]] = []
 
     def informer(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from ipaddress import IPv4Network
 from pathlib import Path
 
 from strato.admission import Chain, ChainOptions
+from strato.api.kinds import Kind
 from strato.clock import Clock, work_timer
 from strato.metrics import Registry as Metrics
 from strato.server.api import Access, ApiServer
@@ -24,7 +25,7 @@ from strato.server.registry import Registry
 from strato.server.rest.state import AdmitAll, State
 from strato.server.rest.tokens import Tokens
 from strato.server.rootca import RootCertificates
-from strato.server.seed import seed, seed_flow_control
+from strato.server.seed import KindInUse, seed, seed_flow_control
 from strato.server.services.allocation import DEFAULT_NETWORK, ServiceAddresses
 from strato.server.store import Store
 
@@ -66,6 +67,7 @@ def open_server(
     root_certificate: str = "",
     encryption: Encryption | None = None,
     service_network: IPv4Network = DEFAULT_NETWORK,
+    off: Collection[Kind] = (),
 ) -> tuple[ApiServer, SqliteJournal | None]:
     """Return a server over a journal (None keeps nothing); must be called on its event loop.
 
@@ -81,23 +83,33 @@ def open_server(
         root_certificate: What pods verify this server with, PEM; put into every namespace.
         encryption: What is encrypted in the journal; None encrypts nothing.
         service_network: Where cluster IPs are from.
+        off: Kinds of ours that are not served.
+
+    Raises:
+        KindInUse: There are objects of a kind that is to be off.
     """
     store, journal = open_store(journal_path, encryption)
     if journal is not None:
         journal.start(store)
-    server = _assemble(
-        store,
-        clock,
-        rng,
-        work_timer,
-        chain=chain or Chain(ChainOptions(mount_service_account_tokens=tokens is not None)),
-        rbac=rbac,
-        bootstrap=bootstrap,
-        metrics=metrics,
-        tokens=tokens,
-        root_certificate=root_certificate,
-        service_network=service_network,
-    )
+    try:
+        server = _assemble(
+            store,
+            clock,
+            rng,
+            work_timer,
+            chain=chain or Chain(ChainOptions(mount_service_account_tokens=tokens is not None)),
+            rbac=rbac,
+            bootstrap=bootstrap,
+            metrics=metrics,
+            tokens=tokens,
+            root_certificate=root_certificate,
+            service_network=service_network,
+            off=off,
+        )
+    except KindInUse:
+        if journal is not None:
+            journal.close()
+        raise
     return server, journal
 
 
@@ -115,11 +127,12 @@ def _assemble(
     root_certificate: str = "",
     memoises: bool = True,
     service_network: IPv4Network = DEFAULT_NETWORK,
+    off: Collection[Kind] = (),
 ) -> ApiServer:
     registry = Registry(covered=chain.covers)
     flows = FlowControl(store, timer)
     state = State(store, clock, rng, registry, AdmitAll(), flows)
-    seed(state, bootstrap)
+    seed(state, bootstrap, off)
     if rbac:
         seed_flow_control(state)
     if root_certificate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 
 from strato.api import catalog, crds
@@ -16,13 +16,15 @@ class Readiness:
     """The checks behind ``/readyz`` of the embedded server.
 
     Args:
+        store: What is stored.
         journal: None when nothing is kept.
+        off: Kinds of ours that are not served.
     """
 
-    def __init__(self, store: Store, journal: SqliteJournal | None) -> None:
+    def __init__(self, store: Store, journal: SqliteJournal | None, off: Collection[Kind] = ()) -> None:
         self._store = store
         self._journal = journal
-        self._definitions = frozenset(manifest["metadata"]["name"] for manifest in crds.manifests())
+        self._definitions = frozenset(manifest["metadata"]["name"] for manifest in crds.manifests(off))
         self._queues = frozenset(manifest["metadata"]["name"] for manifest in initial_queues())
 
     def __call__(self) -> Mapping[str, str]:

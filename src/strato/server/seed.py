@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from strato.api import catalog, crds
 from strato.api.kinds import Kind
+from strato.errors import StateError
 from strato.server import definitions, preparation
 from strato.server.flowcontrol import defaults
 from strato.server.preparation import Json, encode
@@ -16,14 +17,51 @@ from strato.server.rest.state import State, object_key
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "volcano-system")
 
 
-def seed(state: State, bootstrap: Iterable[Json]) -> None:
-    """Create what every cluster has, where it is missing; our roles and definitions are brought up to date."""
+class KindInUse(StateError):
+    """Kinds that are to be off have objects."""
+
+    def __init__(self, kinds: Mapping[str, int]) -> None:
+        self.kinds = kinds
+        stored = ", ".join(f"{count} {name}" for name, count in kinds.items())
+        names = " ".join(f"'kubectl delete {name} -A --all'" for name in kinds)
+        super().__init__(
+            f"kinds of training jobs that are to be off are in use: {stored}; start with them and run {names} first"
+        )
+
+
+def seed(state: State, bootstrap: Iterable[Json], off: Collection[Kind] = ()) -> None:
+    """Create what every cluster has, where it is missing; our roles and definitions are brought up to date.
+
+    Args:
+        state: What is stored.
+        bootstrap: Objects beside namespaces and definitions.
+        off: Kinds of ours that are not served: their definitions go, if they are ours.
+
+    Raises:
+        KindInUse: There are objects of such a kind.
+    """
+    _drop(state, off)
     for name in NAMESPACES:
         ensure(state, catalog.NAMESPACE, {"metadata": {"name": name}})
     for obj in bootstrap:
         ensure(state, _kind_of(obj), obj, renew=True)
-    for manifest in crds.manifests():
+    for manifest in crds.manifests(off):
         ensure(state, catalog.CUSTOMRESOURCEDEFINITION, manifest, renew=True)
+
+
+def _drop(state: State, off: Collection[Kind]) -> None:
+    """Delete definitions of ours that an earlier start has made; one that somebody else has put there stays."""
+    definition, (mark, value) = catalog.CUSTOMRESOURCEDEFINITION, crds.KEEP_ANNOTATION
+    ours = []
+    for name in sorted({kind.resource for kind in off}):
+        stored = state.latest(definition, "", name)
+        if stored is not None and (stored["metadata"].get("annotations") or {}).get(mark) == value:
+            ours.append(name)
+    used = {name: count for name in ours if (count := len(state.store.bucket(name).newest_keys()))}
+    if used:
+        raise KindInUse(used)
+    for name in ours:
+        state.store.write(definition.resource, name, None, state.bucket(definition).latest(name))
 
 
 def seed_flow_control(state: State) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -65,9 +65,10 @@ _APPROVED = {
 """By group, what a definition in one of Kubernetes' own groups must carry: API servers refuse it without."""
 
 
-def manifests() -> list[dict[str, Any]]:
-    """Return the CustomResourceDefinitions of all our kinds, freshly built."""
-    return [manifest(kind) for kind in {kind.resource: kind for kind in reversed(catalog.CUSTOM)}.values()][::-1]
+def manifests(off: Collection[Kind] = ()) -> list[dict[str, Any]]:
+    """Return the CustomResourceDefinitions of our kinds, freshly built, without those that are off."""
+    found = {kind.resource: kind for kind in reversed(catalog.CUSTOM) if kind not in off}
+    return [manifest(kind) for kind in found.values()][::-1]
 
 
 def manifest(kind: Kind) -> dict[str, Any]:

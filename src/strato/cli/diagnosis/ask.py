@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from strato import __version__
-from strato.api import catalog
+from strato.api import catalog, trainingkinds
 from strato.api.kinds import Kind
 from strato.api.wire import Request
 from strato.cli.diagnosis.cluster import OLDEST_MINOR, ClusterFacts, Json, LeaseFacts, WebhookFacts
@@ -71,17 +71,21 @@ class _Asking:
 
     async def all(self) -> ClusterFacts:
         facts = replace(self._facts, queues=await self._queues())
+        definitions = await self._definitions()
+        facts = replace(facts, off=_off(definitions or {}))
         if not facts.is_embedded:
-            from strato.admission.webhook import Hooks, configurations
+            from strato.admission.webhook import SERVICES, Hooks, configurations
             from strato.admission.webhook.configuration import Endpoint
             from strato.api.crds import manifests, rules
 
+            gone = trainingkinds.kinds_of(facts.off)
             is_old = bool(facts.minor) and facts.minor < OLDEST_MINOR
-            expected = [rules.for_older(body) if is_old else body for body in manifests()]
-            hooks = configurations(Hooks(), Endpoint(url="https://unused"))
+            expected = [rules.for_older(body) if is_old else body for body in manifests(gone)]
+            services = tuple(one for one in SERVICES.values() if one.kind not in gone)
+            hooks = configurations(Hooks(services=services), Endpoint(url="https://unused"))
             facts = replace(
                 facts,
-                definitions=await self._definitions(),
+                definitions=definitions,
                 expected={body["metadata"]["name"]: body for body in expected},
                 webhooks=await self._webhooks({body["metadata"]["name"] for body in hooks}),
                 expected_webhooks=[body["metadata"]["name"] for body in hooks],
@@ -151,6 +155,14 @@ class _Asking:
         now = self._clock.now() + (self._facts.skew_seconds or 0.0)
         named = {item["metadata"]["name"]: item for item in items if item["metadata"]["namespace"] == _NAMESPACE}
         return {part: _lease_facts(named[name]["spec"], now) for part, name in LEASES.items() if name in named}
+
+
+def _off(definitions: Mapping[str, Json | None]) -> list[str]:
+    """Return the kinds of training jobs of which nothing is there; none where nothing of ours is installed."""
+    if all(kind.resource not in definitions for kind in catalog.VOLCANO):
+        return []
+    switches = trainingkinds.SWITCHES.items()
+    return [name for name, kinds in switches if all(kind.resource not in definitions for kind in kinds)]
 
 
 def _lease_facts(spec: Mapping[str, Any], now: float) -> LeaseFacts:

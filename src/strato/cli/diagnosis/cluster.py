@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from strato.api import trainingkinds
 from strato.api.meta import Json as Json
 from strato.cli.diagnosis.findings import Finding, problem, warning
 from strato.clock import format_time
@@ -65,6 +66,8 @@ class ClusterFacts:
     """By name, as the server has them; None for one that it has not."""
     expected: Mapping[str, Json] = field(default_factory=dict)
     """As this version makes them."""
+    off: Sequence[str] = ()
+    """Kinds of training jobs that are not there: whoever installed may leave each out."""
     webhooks: Sequence[WebhookFacts] | None = None
     expected_webhooks: Sequence[str] = ()
     webhook_error: str = ""
@@ -111,6 +114,8 @@ def findings(facts: ClusterFacts) -> Iterator[Finding]:
         yield from _definitions(facts)
         yield from _webhooks(facts)
         yield from _leaders(facts)
+    if facts.off:
+        yield _off(facts)
     yield from _queues(facts)
     for what in facts.forbidden:
         todo = f"kubectl auth can-i list {what}; ask who runs the cluster, or use another --context"
@@ -186,6 +191,16 @@ def _definitions(facts: ClusterFacts) -> Iterator[Finding]:
             yield wrong
     if sound:
         yield Finding(check, f"{sound} of {len(facts.expected)} are as this version makes them")
+
+
+def _off(facts: ClusterFacts) -> Finding:
+    """Name the kinds that are off; that is a choice, so nothing is wrong."""
+    if facts.is_embedded:
+        how = f"strato down; strato up --training-kinds={trainingkinds.ALL}"
+    else:
+        how = "strato install " + " ".join(f"--set {trainingkinds.value_of(name)}=true" for name in facts.off)
+    what = f"off: {', '.join(facts.off)} (kubectl answers: no matches for kind); to have them: {how}"
+    return Finding("training jobs", what)
 
 
 def judge_definition(name: str, found: Json, wanted: Json) -> Finding | None:

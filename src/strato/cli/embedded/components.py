@@ -21,7 +21,7 @@ from strato.cli.servicenetwork import ANY_HOST, api_address
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
-from strato.controllers import EMBEDDED, ControllerManager, ControllerSettings
+from strato.controllers import EMBEDDED, ControllerManager, ControllerSettings, controllers_of
 from strato.controllers.localvolumes import LocalVolumes
 from strato.controllers.trainingoptions import PodOptions
 from strato.metrics import Registry
@@ -108,7 +108,8 @@ def build(
     from strato.scheduler.optimal.loading import load
     from strato.scheduler.options import SchedulerOptions
 
-    informers = Informers(client(bootstrap.ADMIN), clock, random)
+    off = options.training.off
+    informers = Informers(client(bootstrap.ADMIN), clock, random, absent=off)
     scheduler = Scheduler(
         client(bootstrap.SCHEDULER),
         informers,
@@ -125,7 +126,7 @@ def build(
         informers,
         clock,
         random,
-        enabled=enabled,
+        enabled=controllers_of(enabled, off),
         metrics=metrics,
         settings=ControllerSettings(
             local_volumes=_local_volumes(options),

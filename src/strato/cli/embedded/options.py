@@ -76,6 +76,7 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FLAGS = {
+    "kinds": "training-kinds",
     "init_image": "pytorch-init-container-image",
     "init_tries": "pytorch-init-container-max-tries",
     "enforces_schedule_timeout": "enforce-schedule-timeout",

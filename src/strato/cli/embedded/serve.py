@@ -78,6 +78,7 @@ async def _serve(
         data_dir=None if options.in_memory else Path(options.data_dir),
         storage=options.storage,
         audit=options.audit,
+        off=options.training.off,
         other_metrics=companion.metrics if companion is not None else None,
     )
 

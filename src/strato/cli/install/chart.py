@@ -45,6 +45,9 @@ class _Marks:
     def named(self, path: str) -> Any:
         return f"⟦empty {_value(path)} | ternary list (list (dict `name` {_value(path)}))⟧"
 
+    def unless(self, path: str, text: str) -> str:
+        return f"⟦{_value(path)} | ternary `` `{text}`⟧"
+
 
 def chart_files(scheduler_config: str) -> dict[str, str]:
     """Return the chart: path below its folder to content."""
@@ -53,7 +56,7 @@ def chart_files(scheduler_config: str) -> dict[str, str]:
     for part, group in groupby(found, key=lambda resource: resource.part):
         if part == "crds":
             # as Volcano's chart: upgrades replace them, uninstalling keeps them (helm.sh/resource-policy)
-            files["templates/crds.yaml"] = "".join(_escaped(resource) for resource in group)
+            files["templates/crds.yaml"] = "".join(map(_definition, group))
         else:
             files[f"templates/{part}.yaml"] = "".join(map(_template, group))
     return files
@@ -100,20 +103,26 @@ def _values() -> str:
 
 
 def _template(resource: Resource) -> str:
-    conditions = [f".Values.{path}" for path in resource.when]
+    services = []
     if resource.service:
-        conditions.append(f'(has "{resource.service}" (splitList "," .Values.custom.enabled_admissions))')
+        services.append(f'(has "{resource.service}" (splitList "," .Values.custom.enabled_admissions))')
     text = _WHOLE.sub(lambda m: f"{{{{ toJson {_parenthesized(m[2])} }}}}", _dump(resource.body))
     text = _INNER.sub(lambda m: f"{{{{ {_reference(m[1])} }}}}", text)
-    if not conditions:
-        return f"---\n{text}"
-    test = conditions[0] if len(conditions) == 1 else f"and {' '.join(conditions)}"
-    return f"{{{{- if {test} }}}}\n---\n{text}{{{{- end }}}}\n"
+    return _under(resource.when, f"---\n{text}", services)
 
 
-def _escaped(resource: Resource) -> str:
+def _definition(resource: Resource) -> str:
     """Return an object without marks; braces that are a template's own are written as text."""
-    return "---\n" + _dump(resource.body).replace("{{", '{{ "{{" }}')
+    return _under(resource.when, "---\n" + _dump(resource.body).replace("{{", '{{ "{{" }}'))
+
+
+def _under(paths: Sequence[str], text: str, more: Sequence[str] = ()) -> str:
+    """Return a template that is there when values, and further expressions, are true."""
+    conditions = [*(f".Values.{path}" for path in paths), *more]
+    if not conditions:
+        return text
+    test = conditions[0] if len(conditions) == 1 else f"and {' '.join(conditions)}"
+    return f"{{{{- if {test} }}}}\n{text}{{{{- end }}}}\n"
 
 
 def _parenthesized(path: str) -> str:

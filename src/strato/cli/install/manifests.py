@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from strato.api import trainingkinds
 from strato.api.meta import Json
 from strato.cli.install import nodeagent, roles
 from strato.cli.install.values import Values
@@ -40,7 +41,7 @@ def resources(values: Values, scheduler_config: str) -> list[Resource]:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": values.namespace}}
     return [
         Resource("namespace", namespace),
-        *(Resource("crds", body) for body in manifests()),
+        *(Resource("crds", body, _switched(body["metadata"]["name"])) for body in manifests()),
         *_rbac(values),
         *_admission(values),
         *_scheduler(values, scheduler_config),
@@ -60,6 +61,20 @@ def chosen(found: Sequence[Resource], values: Values, parts: Sequence[str]) -> l
         and all(values(path) for path in resource.when)
         and (not resource.service or resource.service in enabled)
     ]
+
+
+def _switched(resource: str) -> tuple[str, ...]:
+    """Return the path of the value that switches a kind of ours; none for most kinds."""
+    kinds = (kind for kinds in trainingkinds.SWITCHES.values() for kind in kinds)
+    names = dict.fromkeys(trainingkinds.switch_of(kind) for kind in kinds if kind.resource == resource)
+    return tuple(trainingkinds.value_of(name) for name in names)
+
+
+def _training_kinds(values: Values) -> str:
+    """Return the option that leaves out the kinds that are switched off."""
+    return "--training-kinds=*" + "".join(
+        values.unless(trainingkinds.value_of(name), f",-{name}") for name in trainingkinds.SWITCHES
+    )
 
 
 def _rbac(values: Values) -> list[Resource]:
@@ -108,6 +123,7 @@ def _admission(values: Values) -> list[Resource]:
         f"--webhook-namespace={values.namespace}",
         f"--webhook-secret={values('basic.admission_secret_name')}",
         f"--enabled-admission={values('custom.enabled_admissions')}",
+        _training_kinds(values),
         f"--failure-policy={values('custom.admission_failure_policy')}",
         f"--scheduler-name={values('custom.scheduler_name')}",
     ]
@@ -135,7 +151,7 @@ def _admission(values: Values) -> list[Resource]:
         Resource("admission", service, when),
         Resource("admission", deployment, when),
         *(
-            Resource("admission", body, when, hook.path)
+            Resource("admission", body, (*when, *_switched(hook.kind.resource)), hook.path)
             for hook, body in zip(hooks.services, configurations(hooks, endpoint), strict=True)
         ),
     ]
@@ -170,6 +186,7 @@ def _controllers(values: Values) -> list[Resource]:
         f"--smtp-server={values('custom.controller_smtp_server')}",
         f"--mail-from={values('custom.controller_mail_from')}",
         f"--history-file={values('custom.controller_history_file')}",
+        _training_kinds(values),
     ]
     deployment = _deployment(values, "controllers", "controllers", options)
     pod = deployment["spec"]["template"]["spec"]

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from strato import __version__
 from strato.admission.chain import ALL_WEBHOOKS
-from strato.api import yamltext
+from strato.api import trainingkinds, yamltext
 from strato.api.meta import Json
 from strato.errors import InvalidInput, Problem, one_line
 
@@ -57,6 +57,7 @@ DEFAULTS: dict[str, Json] = {
         "controller_history_file": "",
         "controller_history_volume": {},
         "enabled_admissions": ",".join(ALL_WEBHOOKS),
+        **{trainingkinds.value_of(name).partition(".")[2]: True for name in trainingkinds.SWITCHES},
         "admission_failure_policy": "Fail",
         "podmonitor_enable": False,
         "scheduler_metrics_enable": True,
@@ -110,6 +111,7 @@ COMMENTS: dict[str, str] = {
     "custom.controller_history_volume": "What is mounted at /history, such as {persistentVolumeClaim: {claimName: C}}.",
     "custom.enabled_admissions": "Which requests the API server sends to the webhook.",
     "custom.admission_failure_policy": "For our own kinds while no webhook answers; pods always pass. Fail or Ignore.",
+    "custom.tfjob_enable": "Kinds of training jobs: the definitions, controller and checks of each.",
     "custom.podmonitor_enable": "PodMonitors; needs the Prometheus operator.",
     "custom.scheduler_metrics_enable": "Serve /metrics, for Services with scrape annotations or PodMonitors.",
     "custom.scheduler_log_level": "From 5 on details are logged.",
@@ -210,6 +212,9 @@ class Values(Protocol):
     def named(self, path: str) -> Any:
         """Return the name at a path as a list of one reference, an empty one for no name, or a mark for it."""
 
+    def unless(self, path: str, text: str) -> str:
+        """Return a text if a switch is off, an empty one if it is on, or a mark for it."""
+
 
 class Chosen:
     """Values as chosen on a command line.
@@ -260,6 +265,10 @@ class Chosen:
     def named(self, path: str) -> Any:
         """Return the name at a path as a list of one reference, an empty one for no name."""
         return [{"name": self(path)}] if self(path) else []
+
+    def unless(self, path: str, text: str) -> str:
+        """Return a text if a switch is off, an empty one if it is on."""
+        return "" if self(path) else text
 
     def _merge_file(self, name: str, text: str, problems: list[Problem]) -> None:
         try:

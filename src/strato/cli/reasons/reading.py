@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.trainer import JOBSET_NAME
@@ -76,9 +78,28 @@ async def _missing(cluster: Cluster, word: str, namespace: str, name: str) -> st
         last_words = f"{last.get('reason', '')}: {last.get('message', '').strip()}"
         return f"the {word} {name!r} in namespace {namespace} was deleted{why}; the last event about it is {last_words}"
     known = [obj["metadata"]["name"] for kind in kinds for obj in await _list(cluster, kind, namespace)]
+    if not known and (why := await _off(cluster, kinds[0])):
+        return why
     hint = nearest(name, known)
     hint = hint if len(known) <= _MOST_NAMED or "did you mean" in hint else ""
     return f"there is no {word} {name!r} in namespace {namespace}{hint}"
+
+
+async def _off(cluster: Cluster, kind: Kind) -> str:
+    """Return that a kind of training job is off here, and what turns it on; empty when it is not."""
+    from strato.api import trainingkinds
+
+    switch = trainingkinds.switch_of(kind)
+    if not switch:
+        return ""
+    try:
+        served = msgspec.json.decode(await cluster.raw("GET", f"/apis/{kind.api_version}"))
+        if any(one.get("name") == kind.plural for one in served.get("resources") or ()):
+            return ""
+    except NotFound:
+        pass
+    how = f"--training-kinds of 'strato up', or 'strato install --set {trainingkinds.value_of(switch)}=true'"
+    return f"this cluster has no {switch}s: the kind is off, or was never installed; it is turned on by {how}"
 
 
 async def facts_about(cluster: Cluster, obj: Json) -> Facts:

@@ -13,6 +13,7 @@ from strato.cli.goflags import GoCommand
 from strato.cli.homelock import Interruption
 from strato.cli.serving import configure_logging, make_random, run_loop, stop_on_signals
 from strato.cli.storage import StorageOptions, storage_options
+from strato.cli.training import kinds_option
 from strato.clock import SystemClock
 from strato.metrics import Registry
 
@@ -24,6 +25,7 @@ from strato.metrics import Registry
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
 @storage_options
 @audit_options
+@kinds_option
 @click.option("-v", "--v", "level", type=int, default=3, metavar="LEVEL", help="5 and more logs details.")
 @click.option("--verbose", is_flag=True, help="Log details.")
 @click.pass_context
@@ -35,6 +37,7 @@ def apiserver(
     in_memory: bool,
     storage: StorageOptions,
     audit: AuditOptions,
+    kinds: str,
     level: int,
     verbose: bool,
 ) -> None:
@@ -49,13 +52,23 @@ def apiserver(
     configure_logging(verbose or level >= 5)
 
     async def main() -> None:
+        from strato.api.trainingkinds import kinds_off
         from strato.cli.apiserver import open_api
         from strato.cli.embedded.serve import reach_pods
 
         random, clock = make_random(), SystemClock()
         data = None if in_memory else data_dir or home.data
         api = await open_api(
-            home, clock, random, Registry(), host=host, port=port, data_dir=data, storage=storage, audit=audit
+            home,
+            clock,
+            random,
+            Registry(),
+            host=host,
+            port=port,
+            data_dir=data,
+            storage=storage,
+            audit=audit,
+            off=kinds_off(kinds),
         )
         reach_pods(api.server, home, clock)  # of a node of the same home, which 'run node --sandbox' is
         try:

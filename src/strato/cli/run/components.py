@@ -60,7 +60,7 @@ def controllers(
     async def main() -> None:
         clock, random, metrics = SystemClock(), make_random(), Registry()
         cluster = connect(ctx, retries_overload=False)
-        informers = Informers(cluster, clock, random)
+        informers = Informers(cluster, clock, random, absent=controllers.training.off)
         chosen = names or controlling.DEFAULT_NAMES
         member = controllers_member(cluster, informers, clock, random, common, metrics, controllers, chosen)
         await serve(cluster, random, common, [member], metrics, tls=tls, informers=informers)

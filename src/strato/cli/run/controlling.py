@@ -105,7 +105,7 @@ def controllers_member(
         UnknownController: A name is no controller's.
     """
     from strato.api.meta import Key
-    from strato.controllers import ControllerManager, ControllerSettings, choose_controllers
+    from strato.controllers import ControllerManager, ControllerSettings, choose_controllers, controllers_of
 
     defaults = ControllerSettings()
     here = common.lease_namespace
@@ -123,9 +123,8 @@ def controllers_member(
         mail_from=flags.mail.mail_from,
         training=flags.training.over(defaults.training),
     )
-    manager = ControllerManager(
-        cluster, informers, clock, random, enabled=choose_controllers(flags.chosen), metrics=metrics, settings=settings
-    )
+    enabled = controllers_of(choose_controllers(flags.chosen), flags.training.off)
+    manager = ControllerManager(cluster, informers, clock, random, enabled=enabled, metrics=metrics, settings=settings)
     work: Work = manager.run
     if flags.history_file:
         record = partial(history_member, Path(flags.history_file), cluster, informers, clock, metrics)

@@ -44,12 +44,12 @@ def run_all(
         clock, random, metrics = SystemClock(), make_random(), Registry()
         cluster = connect(ctx, retries_overload=False)
         # one set of informers: an event is decoded once
-        informers = Informers(cluster, clock, random)
+        informers = Informers(cluster, clock, random, absent=controllers.training.off)
         placed, grouped = names or scheduling.DEFAULT_NAMES, names or controlling.DEFAULT_NAMES
         members = [
             scheduler_member(cluster, informers, clock, random, metrics, scheduler, placed),
             controllers_member(cluster, informers, clock, random, common, metrics, controllers, grouped),
-            webhook_member(cluster, clock, common, metrics, webhook, grouped),
+            webhook_member(cluster, clock, common, metrics, webhook, grouped, controllers.training.off),
         ]
         # two parts lead here: one name cannot be both leases
         await serve(cluster, random, replace(common, lease_name=""), members, metrics, informers=informers)

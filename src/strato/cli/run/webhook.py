@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from strato.admission.chain import ALL_WEBHOOKS
+from strato.api.kinds import Kind
+from strato.api.trainingkinds import kinds_off
 from strato.cli.connect import connect
 from strato.cli.goflags import GoCommand, switch
 from strato.cli.monitoring import TlsFiles
@@ -18,6 +21,7 @@ from strato.cli.run.common import DURATION, Common, Member, component_options, e
 from strato.cli.run.controlling import DEFAULT_NAMES
 from strato.cli.run.tls import tls_options
 from strato.cli.serving import make_random, run_loop
+from strato.cli.training import kinds_option
 from strato.client.cluster import Cluster
 from strato.clock import Clock, SystemClock
 from strato.errors import UsageError
@@ -95,9 +99,14 @@ webhook_options = option_group("webhook", _webhook_flags, _OPTIONS, inner={"tls"
 
 
 def build_webhook(
-    cluster: Cluster, clock: Clock, metrics: Registry, flags: WebhookFlags, names: tuple[str, ...]
+    cluster: Cluster,
+    clock: Clock,
+    metrics: Registry,
+    flags: WebhookFlags,
+    names: tuple[str, ...],
+    off: Collection[Kind] = (),
 ) -> WebhookServer:
-    """Put the webhook together.
+    """Put the webhook together, without checks of kinds that are off: their objects are somebody else's.
 
     Raises:
         InvalidInput: The admission configuration is wrong.
@@ -118,17 +127,20 @@ def build_webhook(
 
     endpoint = Endpoint(namespace=flags.namespace, service=flags.service, port=flags.service_port, url=flags.url)
     groups = GroupsFile(flags.admission_conf) if flags.admission_conf is not None else None
+    own_namespaces = ("kube-system", flags.namespace)
     chain = ChainOptions(
         scheduler_names=names,
+        part_namespaces=own_namespaces,
         max_queue_depth=flags.max_queue_depth,
         protect_root_queue=flags.protect_root_queue,
         check_allocated_pods_on_delete=flags.check_allocated_pods,
         resource_groups=groups.first() if groups is not None else None,
     )
     hooks = Hooks(
-        services=parse_enabled([flags.enabled]),
+        services=tuple(one for one in parse_enabled([flags.enabled]) if one.kind not in off),
         scheduler_names=names,
-        excluded_namespaces=("kube-system", flags.namespace, *flags.excluded_namespaces),
+        excluded_namespaces=(*own_namespaces, *flags.excluded_namespaces),
+        part_namespaces=own_namespaces,
         failure_policy=flags.failure_policy,
         resource_groups=groups is not None,
     )
@@ -152,7 +164,13 @@ def build_webhook(
 
 
 def webhook_member(
-    cluster: Cluster, clock: Clock, common: Common, metrics: Registry, flags: WebhookFlags, names: tuple[str, ...]
+    cluster: Cluster,
+    clock: Clock,
+    common: Common,
+    metrics: Registry,
+    flags: WebhookFlags,
+    names: tuple[str, ...],
+    off: Collection[Kind] = (),
 ) -> Member:
     """Return the webhook as a part of this process; without a lease, since every replica answers.
 
@@ -160,7 +178,7 @@ def webhook_member(
         InvalidInput: The admission configuration is wrong.
         UsageError: An enabled service does not exist.
     """
-    part = build_webhook(cluster, clock, metrics, flags, names)
+    part = build_webhook(cluster, clock, metrics, flags, names, off)
 
     async def work() -> None:
         await ensure_namespace(cluster, clock, flags.namespace, common.timing.retry_seconds)
@@ -172,9 +190,10 @@ def webhook_member(
 @click.command(cls=GoCommand)
 @component_options(metrics_address=":8082")
 @webhook_options
+@kinds_option
 @click.option("--scheduler-name", "names", multiple=True, help="Value of schedulerName; may be repeated.")
 @click.pass_context
-def webhook(ctx: click.Context, common: Common, webhook: WebhookFlags, names: tuple[str, ...]) -> None:
+def webhook(ctx: click.Context, common: Common, webhook: WebhookFlags, kinds: str, names: tuple[str, ...]) -> None:
     """Run the admission webhook: it fills in and judges jobs, queues, pod groups and the rest.
 
     It makes its own certificates, keeps them in a Secret, renews them and writes them into the cluster's webhook
@@ -188,7 +207,7 @@ def webhook(ctx: click.Context, common: Common, webhook: WebhookFlags, names: tu
     async def main() -> None:
         clock, metrics = SystemClock(), Registry()
         cluster = connect(ctx)
-        member = webhook_member(cluster, clock, common, metrics, webhook, names or DEFAULT_NAMES)
+        member = webhook_member(cluster, clock, common, metrics, webhook, names or DEFAULT_NAMES, kinds_off(kinds))
         await serve(cluster, make_random(), common, [member], metrics)
 
     run_loop(main)

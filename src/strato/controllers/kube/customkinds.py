@@ -41,9 +41,14 @@ class CustomKinds:
             self._informers.drop(known[1])
             self._on_drop(*known)
         found = list(kinds_of(new)) if new is not None else []
-        if not found or any(catalog.find(kind.group, kind.version, kind.plural) is not None for kind in found):
+        if not found or any(self._is_read_anyhow(kind) for kind in found):
             return
         cache = self._informers.informer(found[0].view)
         self._known[name] = found, cache
         self._on_begin(found, cache)
         cache.start()
+
+    def _is_read_anyhow(self, kind: Kind) -> bool:
+        """Return whether a kind is of the catalogue; one that is off is custom like any other when somebody adds it."""
+        known = catalog.find(kind.group, kind.version, kind.plural)
+        return known is not None and known not in self._informers.absent

@@ -86,7 +86,8 @@ class GarbageCollector:
         self._absent: LruCache[str, bool] = LruCache(_ABSENT_BYTES, lambda uid, _: len(uid))
         self._caches: dict[Kind, Informer[Any]] = {}
         self._by_name: dict[tuple[str, str], tuple[Kind, Informer[Any]]] = {}
-        for kind in collectable(catalog.BUILTIN + catalog.CUSTOM):
+        absent = context.informers.absent  # definitions of others may add them
+        for kind in collectable(kind for kind in catalog.BUILTIN + catalog.CUSTOM if kind not in absent):
             cache = self._caches[kind] = context.informers.informer(kind.view)
             self._by_name[kind.api_version, kind.name] = kind, cache
             cache.add_batch_handler(self._handler(kind))
