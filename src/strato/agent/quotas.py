@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from strato.agent.containers import ContainerFacts, read_annotation, write_annotation
 from strato.agent.events import QUOTA_CONFLICT, RESTORED, SUPPRESSED, Action, ActionKind, Suppression
@@ -57,12 +57,23 @@ class QuotaWriter:
         cluster: Takes annotations and resizes.
         layout: Knows the groups.
         events: Reports on pods.
+        yielding: Lets containers give way; None: by the kernel.
+        offload: Awaits a function that may block. A simulation, whose time stands still meanwhile, calls it.
     """
 
-    def __init__(self, cluster: Cluster, layout: Layout, events: EventRecorder) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        layout: Layout,
+        events: EventRecorder,
+        *,
+        yielding: Yielding | None = None,
+        offload: Callable[..., Awaitable[Any]] = asyncio.to_thread,
+    ) -> None:
         self._cluster = cluster
         self._layout = layout
-        self._yielding = Yielding(layout)
+        self._yielding = yielding if yielding is not None else Yielding(layout)
+        self._offload = offload
         self._events = events
         self._expected: dict[str, _Expected] = {}
         self._annotations: dict[str, str | None] = {}
@@ -194,7 +205,7 @@ class QuotaWriter:
             elif action.reason == SUPPRESSED:
                 after.pop(facts.name, None)
         ended = {name: entry for name, entry in before.items() if name not in after}
-        await asyncio.to_thread(self._yielding.settle, running, after, ended)
+        await self._offload(self._yielding.settle, running, after, ended)
         if after != self._entries(pod):
             await self._annotate(pod, after)
         return done
@@ -257,17 +268,23 @@ class QuotaWriter:
                 return False
             self._expect(facts, milli)
             return True
-        uid = facts.pod.metadata.uid
-        group = self._layout.container(uid, facts.qos, facts.name, facts.id)
-        if group is None:
-            return False
-        try:
-            quota = await asyncio.to_thread(_write_both, group, self._layout.pod(uid, facts.qos), milli)
-        except (OSError, ValueError) as error:
-            _log.info("quota not written: pod=%s container=%s: %s", facts.pod.metadata.key, facts.name, one_line(error))
+        quota = await self._offload(self.write_group, facts, milli)
+        if quota is None:
             return False
         self._expect(facts, quota.milli)
         return True
+
+    def write_group(self, facts: ContainerFacts, milli: int | None) -> Quota | None:
+        """Have the kernel hold a container to a quota; return what is in force then, None where it refuses."""
+        uid = facts.pod.metadata.uid
+        group = self._layout.container(uid, facts.qos, facts.name, facts.id)
+        if group is None:
+            return None
+        try:
+            return _write_both(group, self._layout.pod(uid, facts.qos), milli)
+        except (OSError, ValueError) as error:
+            _log.info("quota not written: pod=%s container=%s: %s", facts.pod.metadata.key, facts.name, one_line(error))
+            return None
 
     def _expect(self, facts: ContainerFacts, milli: int | None) -> None:
         """Note what the kernel is to say of a container from now on."""

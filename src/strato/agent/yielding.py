@@ -51,11 +51,7 @@ class Yielding:
             entries: The pod's annotation, by container.
             ended: Entries that go now.
         """
-        yields = {
-            one.name
-            for one in running
-            if (entry := entries.get(one.name)) is not None and entry.id == one.id and entry.weight is not None
-        }
+        yields = who_gives_way(running, entries)
         for one in running:
             before = ended.get(one.name)
             group = self._layout.container(one.pod.metadata.uid, one.qos, one.name, one.id)
@@ -80,6 +76,15 @@ class Yielding:
             _attempt(first, group, give_way)
         else:
             _attempt(first, group, lambda it: take_part(it, weight))
+
+
+def who_gives_way(running: Iterable[ContainerFacts], entries: Mapping[str, Suppression]) -> set[str]:
+    """Return the names of a pod's containers that its annotation says give way."""
+    return {
+        one.name
+        for one in running
+        if (entry := entries.get(one.name)) is not None and entry.id == one.id and entry.weight is not None
+    }
 
 
 def _attempt(facts: ContainerFacts, group: Group, change: Callable[[Group], None]) -> None:
