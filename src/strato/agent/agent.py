@@ -13,13 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-import msgspec
-
 from strato.agent.agentmetrics import AgentMetrics
 from strato.agent.classquota import ClassQuota
 from strato.agent.containers import ContainerFacts
 from strato.agent.cordons import CONDITION, Cordons, report_condition
 from strato.agent.events import Action, ActionKind, HostEvent
+from strato.agent.evicting import evict
 from strato.agent.policy import KEY, Policy, read_policy
 from strato.agent.quotas import QuotaWriter, RoundState
 from strato.agent.registry import HandlerRegistry
@@ -235,15 +234,7 @@ class Agent:
         elif action.kind is ActionKind.EVICT:
             pod = next((one.pod for one in containers.values() if one.pod.metadata.uid == action.target), None)
             if pod is not None:
-                meta = pod.metadata
-                body = {
-                    "apiVersion": "policy/v1",
-                    "kind": "Eviction",
-                    "metadata": {"name": meta.name, "namespace": meta.namespace},
-                    "deleteOptions": {"preconditions": {"uid": meta.uid}},
-                }
-                path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/eviction"
-                await self._cluster.raw("POST", path, body=msgspec.json.encode(body))
+                await evict(self._cluster, pod)
                 self._events.event(pod, WARNING, action.reason or "Evicted", f"{node}: {action.message}")
 
     def _report(self, action: Action, containers: Mapping[str, ContainerFacts]) -> None:

@@ -139,6 +139,14 @@ class HandlerSet:
             found += own
         return merge(found)
 
+    def may_skip(self) -> bool:
+        """Return whether all handlers allow that rounds are left out which show what the last one showed."""
+        try:
+            return all(handler.may_skip() for handler in self.handlers.values())
+        except Exception as error:  # code of others
+            _log.warning("no round is left out: %s: %s", type(error).__name__, error)
+            return False
+
     def _count(self, name: str, error: Exception) -> None:
         self.errors += 1
         _log.warning("handler skipped: handler=%s: %s: %s", name, type(error).__name__, error)

@@ -42,6 +42,7 @@ class Burst(Handler):
         super().__init__(options, random)
         self._memories: dict[tuple[str, str], BurstMemory] = {}
         """By key and id: a container that was started again begins anew."""
+        self._has_bursts = False
 
     def on_host(self, event: HostEvent) -> Sequence[Action]:
         """Raise and lower quotas."""
@@ -53,6 +54,7 @@ class Burst(Handler):
         self._memories = kept
         pairs = [(one, kept[one.key, one.id]) for one in event.containers]
         bases = {one.key: one.base_milli for one in event.containers}
+        self._has_bursts = any((one.limit_milli or 0) > (one.base_milli or 0) for one in event.containers)
         quotas = choose_bursts(event.capacity_cores, event.cpu, pairs, self.options)
         return [
             Action(
@@ -64,6 +66,15 @@ class Burst(Handler):
             )
             for key, quota in quotas.items()
         ]
+
+    def may_skip(self) -> bool:
+        """Return whether nobody bursts or is held back, and no count is on its way to a decision."""
+        if self.options.token_period_seconds or self._has_bursts:
+            return False
+        return not any(
+            any(memory.held_back) or 0 < memory.idle_rounds < self.options.down_rounds
+            for memory in self._memories.values()
+        )
 
     def _new(self, one: ContainerEvent) -> BurstMemory:
         options, memory = self.options, BurstMemory()

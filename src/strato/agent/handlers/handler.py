@@ -44,3 +44,11 @@ class Handler:
     def on_host(self, event: HostEvent) -> Sequence[Action]:
         """Return what to do about the host; its containers are in the event."""
         return ()
+
+    def may_skip(self) -> bool:
+        """Return whether rounds may be left out that would show what the last one showed.
+
+        Only where they would ask for nothing and leave nothing behind that is decided upon later. A simulation asks
+        after each round; a node's agent leaves none out.
+        """
+        return False

@@ -78,6 +78,7 @@ class Suppress(Handler):
         self._hot_rounds = 0
         self._cool_rounds = 0
         self._rounds_to_wait = 0
+        self._has_cuts = False
         self._exhausted_at: float | None = None
         """Since when the host is overloaded with nothing left to cut."""
 
@@ -86,6 +87,7 @@ class Suppress(Handler):
         options = self.options
         self._hot_rounds = self._hot_rounds + 1 if event.cpu >= options.overload else 0
         self._cool_rounds = self._cool_rounds + 1 if event.cpu < options.warning else 0
+        self._has_cuts = any(one.suppression is not None for one in event.containers)
         if self._hot_rounds >= options.rounds:
             self._rounds_to_wait = 0
             return self._cut(event)
@@ -94,6 +96,10 @@ class Suppress(Handler):
             self._rounds_to_wait -= 1
             return ()
         return self._release(event)
+
+    def may_skip(self) -> bool:
+        """Return whether the host is not overloaded and nobody is cut: the first cut starts all counts anew."""
+        return self._hot_rounds == 0 and not self._has_cuts
 
     def _cut(self, event: HostEvent) -> list[Action]:
         cuts = choose_cuts(event.capacity_cores, event.cpu, event.containers, self.options)
