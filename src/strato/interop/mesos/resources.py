@@ -288,14 +288,15 @@ class Resources:
         """
         total, found = self, NOTHING
         for kind, amount in target:
-            missing = Resources({replace(kind, reservations=()): amount})
+            plain_kind = replace(kind, reservations=())
+            missing = Resources({plain_kind: amount})
             for allowed in (_reserved_as(kind), _is_unreserved, _any_kind):
                 for candidate, had in total.filter(allowed):
                     plain = Resources({replace(candidate, reservations=()): had})
                     if missing.contains(plain):
                         taken = Resources({candidate: had})
                     elif plain.contains(missing):
-                        taken = Resources({candidate: amount})
+                        taken = Resources({candidate: missing._items[plain_kind]})
                     else:
                         continue
                     total, found, missing = total - taken, found + taken, missing - taken.to_unreserved()

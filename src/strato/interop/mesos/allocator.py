@@ -1,0 +1,390 @@
+"""Mesos' hierarchical allocator: agents and frameworks in, offers out as values.
+
+It waits for nothing and reads no clock: instants are handed in, agents are shuffled by the generator handed in. A
+change that makes offers possible at once is noted; `allocate_pending` makes the run for all changes since the last one.
+`allocate` is the batch run over all agents, which is due every `AllocatorOptions.interval_seconds`.
+
+What is offered is held by the framework until it is recovered: the caller recovers what is declined or rescinded, and
+what tasks leave behind.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from strato.interop.mesos import filters, roles
+from strato.interop.mesos.books import AgentBook, Books, Holder, Order
+from strato.interop.mesos.filters import Moment, OfferFilters, Refusal
+from strato.interop.mesos.maintenance import InverseAllotment, InverseOfferStatus, Maintenance
+from strato.interop.mesos.quantities import Quantities
+from strato.interop.mesos.quota import Quota
+from strato.interop.mesos.resources import NOTHING, Resources
+from strato.interop.mesos.round import Allotment, Idle, OfferRules, Round, TermsTable
+from strato.interop.mesos.specs import AgentId, AgentSpec, Domain, FrameworkId, FrameworkSpec, Unavailability
+
+DEFAULT_MINIMUM: tuple[Quantities, ...] = ({"cpus": 10}, {"mem": 32_000})
+"""``--min_allocatable_resources=cpus:0.01|mem:32``."""
+RECOVERY_AGENTS_RATIO = 0.8
+RECOVERY_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatorOptions:
+    """Flags of the master that concern the allocator; the names in quotes are Mesos'."""
+
+    interval_seconds: float = 1.0
+    """``--allocation_interval``: time between batch runs, and the least that a refusal holds. More than 0."""
+    min_allocatable: tuple[Quantities, ...] = DEFAULT_MINIMUM
+    """``--min_allocatable_resources``: alternatives, of which an offer must hold one. None at all: no minimum."""
+    filter_gpus: bool = True
+    """``--filter_gpu_resources``: whether agents with GPUs are hidden from frameworks without GPU_RESOURCES."""
+    order: Order = field(default_factory=Order)
+    """Of roles and frameworks."""
+    domain: Domain | None = None
+    """The master's: agents of other regions are offered to frameworks that are REGION_AWARE."""
+    skip_idle: bool = True
+    """Whether a run passes over agents of which nothing can be offered. Offers are the same either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What one run gave away."""
+
+    offers: tuple[Allotment, ...] = ()
+    """One per framework, agent and role, in the order they were decided."""
+    inverse_offers: tuple[InverseAllotment, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.offers or self.inverse_offers)
+
+    def by_framework(self) -> dict[FrameworkId, list[Allotment]]:
+        """Return the offers of each framework: one OFFERS event each."""
+        found: dict[FrameworkId, list[Allotment]] = {}
+        for offer in self.offers:
+            found.setdefault(offer.framework, []).append(offer)
+        return found
+
+
+class Allocator:
+    """The allocator of one master.
+
+    Methods that name an unknown agent or framework, or one that is there already, do what is sensible for a late or
+    repeated call: they change nothing, but `add_agent` and `add_framework`, which replace.
+    """
+
+    def __init__(self, options: AllocatorOptions, rng: random.Random) -> None:
+        self._options, self._rng = options, rng
+        self._books = Books(options.order, rng)
+        self._filters, self._maintenance = OfferFilters(), Maintenance()
+        self._rules = OfferRules(filter_gpus=options.filter_gpus, domain=options.domain)
+        self._terms = TermsTable(self._books, options.min_allocatable)
+        is_drawn = options.order.random_roles or options.order.random_frameworks  # a visit passed over draws nothing
+        self._idle: Idle | None = {} if options.skip_idle and not is_drawn else None
+        self._whitelist: frozenset[str] | None = None
+        self._pending: set[AgentId] = set()
+        self._all_pending = False
+        self._batches = 0
+        self._paused_until: float | None = None
+        self._agents_awaited = 0
+
+    # --- agents
+
+    def add_agent(self, agent: AgentId, spec: AgentSpec, used: Mapping[Holder, Resources] | None = None) -> None:
+        """Add an agent, with what runs there by framework and role; its frameworks may become known later."""
+        self.remove_agent(agent)
+        self._books.add_agent(agent, spec, used or {})
+        self._pending.add(agent)
+        if self._paused_until is not None and len(self._books.agents) >= self._agents_awaited:
+            self.resume()
+
+    def update_agent(self, agent: AgentId, spec: AgentSpec) -> None:
+        """Replace what is known of an agent; changed attributes end what was refused of it."""
+        book = self._books.agents.get(agent)
+        if book is None or book.spec == spec:
+            return
+        if book.spec.attributes != spec.attributes:
+            self._filters.clear_agent(agent)
+        self._books.update_agent(agent, spec)
+        self._pending.add(agent)
+
+    def remove_agent(self, agent: AgentId) -> None:
+        """Remove an agent with all that is held of it, refused of it and asked about it."""
+        if agent in self._books.agents:
+            self._books.remove_agent(agent)
+        self._filters.clear_agent(agent)
+        self._maintenance.set(agent, None)
+        self._pending.discard(agent)
+        if self._idle is not None:
+            self._idle.pop(agent, None)
+
+    def activate_agent(self, agent: AgentId) -> None:
+        """Offer an agent again, from the next batch run on."""
+        self._set_active(agent, True)
+
+    def deactivate_agent(self, agent: AgentId) -> None:
+        """Offer an agent no more; outstanding offers are the caller's to rescind."""
+        self._set_active(agent, False)
+
+    def _set_active(self, agent: AgentId, is_active: bool) -> None:
+        if book := self._books.agents.get(agent):
+            book.is_active = is_active
+
+    def update_whitelist(self, hostnames: Collection[str] | None) -> None:
+        """Offer only agents of these host names, or, for None, all."""
+        self._whitelist = None if hostnames is None else frozenset(hostnames)
+
+    def update_unavailability(self, agent: AgentId, unavailability: Unavailability | None) -> None:
+        """Announce, move or cancel an agent's maintenance window; its frameworks are asked anew."""
+        if agent in self._books.agents and self._maintenance.unavailability(agent) != unavailability:
+            self._maintenance.set(agent, unavailability)
+            self._pending.add(agent)
+
+    # --- frameworks
+
+    def add_framework(self, framework: FrameworkId, spec: FrameworkSpec, active: bool = True) -> None:
+        """Add a framework; what agents run of it already is its own."""
+        if framework in self._books.frameworks:
+            self.update_framework(framework, spec)
+        else:
+            self._books.add_framework(framework, spec)
+        self._set_framework_active(framework, active)
+        self._all_pending |= active
+
+    def update_framework(self, framework: FrameworkId, spec: FrameworkSpec) -> None:
+        """Replace what is known of a framework, its suppressed roles, too; roles it left hold on to what they have.
+
+        Refusals end of roles it left and of those it no longer suppresses.
+        """
+        book = self._books.frameworks.get(framework)
+        if book is None:
+            return
+        revived = book.suppressed - spec.suppressed_roles
+        left = set(book.spec.roles) - set(spec.roles)
+        self._filters.clear(framework, sorted(revived | left))
+        book.spec, book.suppressed = spec, set(spec.suppressed_roles)
+        self._books.refresh_framework(framework)
+
+    def remove_framework(self, framework: FrameworkId) -> None:
+        """Remove a framework; all it held is free."""
+        if framework in self._books.frameworks:
+            self._drop_answers(framework)
+            self._books.remove_framework(framework)
+
+    def activate_framework(self, framework: FrameworkId) -> None:
+        """Make offers to a framework that has connected."""
+        if framework in self._books.frameworks:
+            self._set_framework_active(framework, True)
+            self._all_pending = True
+
+    def deactivate_framework(self, framework: FrameworkId) -> None:
+        """Make no more offers to a framework; what it refused is forgotten, what it holds still counts."""
+        if framework in self._books.frameworks:
+            self._set_framework_active(framework, False)
+            self._drop_answers(framework)
+
+    def suppress(self, framework: FrameworkId, suppressed: Iterable[str] = ()) -> None:
+        """Make no more offers for some roles of a framework, or for all; roles it does not have are passed over."""
+        if book := self._books.frameworks.get(framework):
+            book.suppressed.update(self._own_roles(framework, suppressed))
+            self._books.refresh_framework(framework)
+
+    def revive(self, framework: FrameworkId, revived: Iterable[str] = ()) -> None:
+        """Make offers for some roles of a framework again, or for all, whatever it has refused of them."""
+        if book := self._books.frameworks.get(framework):
+            own = self._own_roles(framework, revived)
+            book.suppressed.difference_update(own)
+            self._filters.clear(framework, own)
+            self._maintenance.clear_filters(framework)
+            self._books.refresh_framework(framework)
+            self._all_pending = True
+
+    def _own_roles(self, framework: FrameworkId, named: Iterable[str]) -> list[str]:
+        own, named = self._books.frameworks[framework].spec.roles, list(named)
+        return [role for role in own if not named or role in named]
+
+    def _set_framework_active(self, framework: FrameworkId, is_active: bool) -> None:
+        self._books.frameworks[framework].is_active = is_active
+        self._books.refresh_framework(framework)
+
+    def _drop_answers(self, framework: FrameworkId) -> None:
+        self._filters.clear(framework, self._filters.roles_of(framework))
+        self._maintenance.forget(framework)
+
+    # --- what is held
+
+    def recover_resources(
+        self,
+        framework: FrameworkId,
+        agent: AgentId,
+        role: str,
+        resources: Resources,
+        *,
+        now: float,
+        refuse_seconds: float | None = None,
+    ) -> None:
+        """Take back what a framework held: an offer it declined, the rest of one it accepted, what a task left.
+
+        Args:
+            framework: Who held it.
+            agent: Where it is.
+            role: The role it was allocated to.
+            resources: What comes back.
+            now: The instant.
+            refuse_seconds: How long the framework's role wants no offer of this agent that has nothing more or other;
+                None or 0 for no such filter. See `filters.refuse_seconds` for what a call's ``filters`` mean.
+
+        Raises:
+            InvariantError: The framework does not hold these resources.
+        """
+        resources = resources.allocated(None)
+        if not resources or agent not in self._books.agents:
+            return
+        self._books.release(agent, (framework, role), resources)
+        book = self._books.frameworks.get(framework)
+        if refuse_seconds and book is not None and book.is_active and role in book.spec.roles:
+            deadline = now + max(min(refuse_seconds, filters.LONGEST_SECONDS), self._options.interval_seconds)
+            self._filters.add(framework, role, agent, Refusal(resources, self._moment(now), deadline))
+
+    def convert_held(self, framework: FrameworkId, agent: AgentId, role: str, old: Resources, new: Resources) -> None:
+        """Turn what a framework holds of an agent into something else: reserve it, create a volume on it, or undo that.
+
+        Raises:
+            InvariantError: The framework does not hold ``old``.
+        """
+        self._books.convert(agent, (framework, role), old.allocated(None), new.allocated(None))
+
+    def convert_free(self, agent: AgentId, old: Resources, new: Resources) -> None:
+        """Turn what is free of an agent into something else, as an operator does.
+
+        Raises:
+            InvariantError: ``old`` is not free.
+        """
+        self._books.convert(agent, None, old, new)
+
+    def answer_inverse_offer(
+        self,
+        framework: FrameworkId,
+        agent: AgentId,
+        status: InverseOfferStatus | None,
+        *,
+        now: float,
+        refuse_seconds: float = filters.DEFAULT_SECONDS,
+    ) -> None:
+        """Note the answer to an inverse offer, or None when it was rescinded; the next one waits for the filter."""
+        seconds = max(refuse_seconds, self._options.interval_seconds) if refuse_seconds > 0 else 0.0
+        self._maintenance.answer(agent, framework, status, self._moment(now), seconds)
+
+    # --- quota, weights
+
+    def set_quota(self, role: str, quota: Quota) -> None:
+        """Set the quota of a top-level role; an empty one removes it. `quota.check` says whether it should be."""
+        self._books.quota.set(role, quota)
+
+    def set_weight(self, role: str, weight: float) -> None:
+        """Set a role's weight among its siblings. More than 0."""
+        if not weight > 0:
+            raise ValueError(f"weight {weight} of role {role!r} is not allowed: Weights must be positive")
+        self._books.role_sorter.set_weight(role, weight)
+
+    # --- runs
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether something has changed that makes a run at once worth it."""
+        return self._all_pending or bool(self._pending)
+
+    def allocate(self, now: float) -> Offered:
+        """Make a batch run over all agents."""
+        self._all_pending = True
+        offered = self.allocate_pending(now)
+        self._batches += 1
+        return offered
+
+    def allocate_pending(self, now: float) -> Offered:
+        """Make one run for all that has changed since the last one; while the allocator is paused, none."""
+        if self._paused_until is not None and now >= self._paused_until:
+            self.resume()
+        if self._paused_until is not None or not self.has_pending:
+            return Offered()
+        everything = self._books.agents
+        agents = list(everything.values()) if self._all_pending else [everything[a] for a in sorted(self._pending)]
+        self._all_pending, self._pending = False, set()
+        moment = self._moment(now)
+        self._filters.drop_ended(moment)
+        if self._idle is not None:
+            for agent in self._filters.opened:
+                self._idle.pop(agent, None)
+        self._filters.opened.clear()
+        run = Round(self._books, self._filters, self._rules, self._terms, self._idle)
+        made = run.run([agent for agent in agents if self._is_offered(agent)], self._rng)
+        return Offered(tuple(made), tuple(self._inverse_offers(agents, moment)))
+
+    def _is_offered(self, agent: AgentBook) -> bool:
+        return agent.is_active and (self._whitelist is None or agent.spec.hostname in self._whitelist)
+
+    def _inverse_offers(self, agents: Iterable[AgentBook], now: Moment) -> Iterable[InverseAllotment]:
+        for agent in agents:
+            if self._maintenance.unavailability(agent.id) is not None:
+                there = dict.fromkeys(framework for framework, _ in agent.held)
+                known = [name for name in there if name in self._books.frameworks]
+                active = [name for name in known if self._books.frameworks[name].is_active]
+                yield from self._maintenance.ask(agent.id, active, now)
+
+    def _moment(self, now: float) -> Moment:
+        return Moment(now, self._batches)
+
+    # --- recovery
+
+    def recover(self, agents: int, now: float) -> None:
+        """Begin after a master's failover: if there are quotas, pause until most of the agents have come back.
+
+        Args:
+            agents: How many there were.
+            now: The instant; after ten minutes nothing is waited for.
+        """
+        self._agents_awaited = int(agents * RECOVERY_AGENTS_RATIO)
+        if self._books.quota.quotas and len(self._books.agents) < self._agents_awaited:
+            self._paused_until = now + RECOVERY_SECONDS
+
+    def resume(self) -> None:
+        """End a pause; the next run is over all agents."""
+        self._paused_until = None
+        self._all_pending = True
+
+    # --- questions
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is offered until agents have come back."""
+        return self._paused_until is not None
+
+    def unavailability(self, agent: AgentId) -> Unavailability | None:
+        """Return an agent's maintenance window, which its offers show."""
+        return self._maintenance.unavailability(agent)
+
+    def inverse_offer_answers(self) -> dict[AgentId, dict[FrameworkId, InverseOfferStatus]]:
+        """Return by agent what frameworks answered to inverse offers, for the maintenance status."""
+        return self._maintenance.answers()
+
+    def free(self, agent: AgentId) -> Resources:
+        """Return what nobody holds of an agent, but for shared resources."""
+        book = self._books.agents.get(agent)
+        return NOTHING if book is None else book.free
+
+    def held(self, framework: FrameworkId) -> list[tuple[AgentId, str, Resources]]:
+        """Return what a framework holds, offered and used: agent, role, resources."""
+        return list(self._books.held_by(framework))
+
+    def quotas(self) -> Mapping[str, Quota]:
+        """Return the quotas by role."""
+        return dict(self._books.quota.quotas)
+
+    def quota_consumed(self, role: str) -> Quantities:
+        """Return what a role's subtree consumes of its top-level role's quota, in thousandths."""
+        return dict(self._books.quota.consumed(roles.top_level(role)))
+
+    def capacity(self) -> Quantities:
+        """Return the scalars of all agents, in thousandths."""
+        return self._books.capacity()

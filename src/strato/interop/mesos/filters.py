@@ -1,0 +1,148 @@
+"""Refusals: what a framework declined is not offered to it again for a while."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from strato.interop.mesos.resources import Resources
+from strato.interop.mesos.specs import AgentId, FrameworkId
+
+DEFAULT_SECONDS = 5.0
+LONGEST_SECONDS = 365 * 24 * 3600.0
+MOST_PER_AGENT = 64
+"""Refusals kept of one role of a framework on one agent; of more, those that would end first are dropped."""
+
+
+def refuse_seconds(filters: Mapping[str, Any] | None) -> float:
+    """Return how long a decline holds: ``filters.refuse_seconds``, or 5 where it is absent, negative or no number."""
+    seconds = (filters or {}).get("refuse_seconds", DEFAULT_SECONDS)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds) or seconds < 0:
+        return DEFAULT_SECONDS
+    return min(float(seconds), LONGEST_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something is decided: the instant, and how many batch runs were made before."""
+
+    seconds: float
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What was refused, and until when."""
+
+    resources: Resources
+    since: Moment
+    deadline: float
+
+    def has_ended(self, now: Moment) -> bool:
+        """Whether it holds no more: its time is over, and at least one batch run has been made with it."""
+        return now.seconds >= self.deadline and now.batches > self.since.batches
+
+    def outlasts(self, other: Refusal) -> bool:
+        """Whether it never ends before the other one."""
+        return self.deadline >= other.deadline and self.since.batches >= other.since.batches
+
+
+Refusals = Mapping[FrameworkId, list[Refusal]]
+_NONE: Refusals = {}
+
+
+class OfferFilters:
+    """Refusals by agent, role and framework. Those that have ended are dropped by `drop_ended`; the others hold."""
+
+    def __init__(self) -> None:
+        self._agents: dict[AgentId, dict[str, dict[FrameworkId, list[Refusal]]]] = {}
+        self._where: dict[tuple[FrameworkId, str], set[AgentId]] = {}
+        """Agents on which a role of a framework has refusals."""
+        self._ends: list[tuple[float, int, FrameworkId, str, AgentId, Refusal]] = []
+        """A heap by deadline; also of refusals that were dropped early, until these are more than the others."""
+        self._added = 0
+        self._live = 0
+        self.opened: set[AgentId] = set()
+        """Agents of which something may be offered again that was refused; its reader empties it."""
+
+    def __len__(self) -> int:
+        return self._live
+
+    def add(self, framework: FrameworkId, role: str, agent: AgentId, refusal: Refusal) -> None:
+        """Note a refusal; those that it makes superfluous are dropped."""
+        refusals = self._agents.setdefault(agent, {}).setdefault(role, {}).setdefault(framework, [])
+        self._where.setdefault((framework, role), set()).add(agent)
+        if any(old.outlasts(refusal) and old.resources.contains(refusal.resources) for old in refusals):
+            return
+        kept = [r for r in refusals if not (refusal.outlasts(r) and refusal.resources.contains(r.resources))]
+        if len(kept) >= MOST_PER_AGENT:
+            kept.remove(min(kept, key=lambda r: r.deadline))
+            self.opened.add(agent)
+        self._live += len(kept) + 1 - len(refusals)
+        refusals[:] = [*kept, refusal]
+        self._added += 1
+        heapq.heappush(self._ends, (refusal.deadline, self._added, framework, role, agent, refusal))
+        if len(self._ends) > 2 * self._live + 1000:
+            self._ends = [end for end in self._ends if self._is_live(end)]
+            heapq.heapify(self._ends)
+
+    def on(self, agent: AgentId, role: str) -> Refusals:
+        """Return the refusals of a role's frameworks on an agent."""
+        roles = self._agents.get(agent)
+        return _NONE if roles is None else roles.get(role, _NONE)
+
+    def roles_of(self, framework: FrameworkId) -> list[str]:
+        """Return the roles of a framework that have refused something."""
+        return [role for name, role in self._where if name == framework]
+
+    def drop_ended(self, now: Moment) -> None:
+        """Drop what has ended."""
+        early = []
+        while self._ends and self._ends[0][0] <= now.seconds:
+            end = heapq.heappop(self._ends)
+            _, _, framework, role, agent, refusal = end
+            if not self._is_live(end):
+                continue
+            if not refusal.has_ended(now):
+                early.append(end)
+                continue
+            refusals = self._agents[agent][role][framework]
+            refusals.remove(refusal)
+            self._live -= 1
+            self.opened.add(agent)
+            if not refusals:
+                self._forget(framework, role, agent)
+        for end in early:
+            heapq.heappush(self._ends, end)
+
+    def clear(self, framework: FrameworkId, roles: Iterable[str]) -> None:
+        """Drop all refusals of a framework's roles."""
+        for role in roles:
+            for agent in list(self._where.get((framework, role), ())):
+                self._forget(framework, role, agent)
+
+    def clear_agent(self, agent: AgentId) -> None:
+        """Drop all refusals on an agent."""
+        for role, frameworks in list(self._agents.get(agent, {}).items()):
+            for framework in list(frameworks):
+                self._forget(framework, role, agent)
+
+    def _is_live(self, end: tuple[float, int, FrameworkId, str, AgentId, Refusal]) -> bool:
+        _, _, framework, role, agent, refusal = end
+        return any(one is refusal for one in self.on(agent, role).get(framework, ()))
+
+    def _forget(self, framework: FrameworkId, role: str, agent: AgentId) -> None:
+        roles = self._agents[agent]
+        self._live -= len(roles[role].pop(framework))
+        self.opened.add(agent)
+        if not roles[role]:
+            del roles[role]
+        if not roles:
+            del self._agents[agent]
+        where = self._where[framework, role]
+        where.discard(agent)
+        if not where:
+            del self._where[framework, role]

@@ -1,0 +1,106 @@
+"""Maintenance in the allocator: who is asked to leave an agent that will be taken away, and what was answered."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from strato.interop.mesos.filters import Moment
+from strato.interop.mesos.specs import AgentId, FrameworkId, Unavailability
+
+
+class InverseOfferStatus(enum.Enum):
+    """What a framework answered; the wire's names."""
+
+    UNKNOWN = "UNKNOWN"
+    ACCEPT = "ACCEPT"
+    DECLINE = "DECLINE"
+
+
+@dataclass(frozen=True, slots=True)
+class InverseAllotment:
+    """A framework is asked to be off an agent while it is unavailable."""
+
+    framework: FrameworkId
+    agent: AgentId
+    unavailability: Unavailability
+
+
+@dataclass(slots=True)
+class _Window:
+    unavailability: Unavailability
+    outstanding: set[FrameworkId] = field(default_factory=set)
+    """Frameworks that were asked and have not answered."""
+    answers: dict[FrameworkId, InverseOfferStatus] = field(default_factory=dict)
+    waiting: dict[FrameworkId, tuple[Moment, float]] = field(default_factory=dict)
+    """After an answer: since when, and until which instant, a framework is not asked again."""
+
+
+class Maintenance:
+    """Inverse offers of all agents."""
+
+    def __init__(self) -> None:
+        self._windows: dict[AgentId, _Window] = {}
+
+    def set(self, agent: AgentId, unavailability: Unavailability | None) -> None:
+        """Announce, move or cancel an agent's window; all that was asked and answered about the old one is void."""
+        if unavailability is None:
+            self._windows.pop(agent, None)
+        else:
+            self._windows[agent] = _Window(unavailability)
+
+    def unavailability(self, agent: AgentId) -> Unavailability | None:
+        """Return when an agent will be unavailable, for its offers."""
+        window = self._windows.get(agent)
+        return None if window is None else window.unavailability
+
+    def ask(self, agent: AgentId, frameworks: Iterable[FrameworkId], now: Moment) -> list[InverseAllotment]:
+        """Ask those of an agent's frameworks that are not asked already and do not wait after an answer."""
+        window = self._windows.get(agent)
+        if window is None:
+            return []
+        asked = []
+        for framework in frameworks:
+            since, deadline = window.waiting.get(framework, (now, now.seconds))
+            if framework in window.outstanding or (framework in window.waiting and not _is_over(since, deadline, now)):
+                continue
+            window.waiting.pop(framework, None)
+            window.outstanding.add(framework)
+            asked.append(InverseAllotment(framework, agent, window.unavailability))
+        return asked
+
+    def answer(
+        self, agent: AgentId, framework: FrameworkId, status: InverseOfferStatus | None, now: Moment, seconds: float
+    ) -> None:
+        """Note an answer, or that the inverse offer was rescinded (None); it is asked again after ``seconds``."""
+        window = self._windows.get(agent)
+        if window is None or framework not in window.outstanding:
+            return
+        window.outstanding.discard(framework)
+        if status is not None:
+            window.answers[framework] = status
+        if seconds > 0:
+            window.waiting[framework] = (now, now.seconds + seconds)
+
+    def clear_filters(self, framework: FrameworkId) -> None:
+        """Ask a framework again without waiting, as when it revives offers."""
+        for window in self._windows.values():
+            window.waiting.pop(framework, None)
+
+    def forget(self, framework: FrameworkId) -> None:
+        """Drop all that concerns a framework that is gone or disconnected, but for its answers."""
+        for window in self._windows.values():
+            window.outstanding.discard(framework)
+            window.waiting.pop(framework, None)
+
+    def answers(self) -> dict[AgentId, dict[FrameworkId, InverseOfferStatus]]:
+        """Return by agent what was answered; UNKNOWN of those that were only asked."""
+        return {
+            agent: dict.fromkeys(sorted(window.outstanding), InverseOfferStatus.UNKNOWN) | window.answers
+            for agent, window in self._windows.items()
+        }
+
+
+def _is_over(since: Moment, deadline: float, now: Moment) -> bool:
+    return now.seconds >= deadline and now.batches > since.batches

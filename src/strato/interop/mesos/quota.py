@@ -1,0 +1,186 @@
+"""Quota of top-level roles: what is kept for them, what they may have at most, and what of both is used.
+
+A role's consumption is what it and the roles below it hold or are offered of unreserved resources, and all reservations
+for them, whether used or not. Revocable resources are never charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from strato.errors import InvalidInput, Problem
+from strato.interop.mesos import roles
+from strato.interop.mesos.quantities import Quantities, from_millis
+from strato.interop.mesos.resources import Kind, Resources
+
+_NONE: Quantities = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Of one top-level role, in thousandths by name of scalar."""
+
+    guarantees: Quantities = field(default_factory=lambda: _NONE)
+    """Room that others leave to the role; a name that is missing has none."""
+    limits: Quantities = field(default_factory=lambda: _NONE)
+    """The most the role may consume; a name that is missing has no limit."""
+
+    def __bool__(self) -> bool:
+        return bool(self.guarantees or self.limits)
+
+
+def is_chargeable(kind: Kind) -> bool:
+    """Whether a resource is charged when it is held: neither reserved nor revocable."""
+    return not kind.reservations and not kind.revocable
+
+
+def charge(resources: Resources) -> Quantities:
+    """Return the scalars of which holding these resources is charged."""
+    return resources.filter(is_chargeable).scalars()
+
+
+class QuotaSums:
+    """What roles consume, and what is free of unreserved scalars; kept current, so that a run reads sums."""
+
+    def __init__(self) -> None:
+        self.quotas: dict[str, Quota] = {}
+        """By top-level role; roles without guarantees and limits are not in it."""
+        self.free: dict[str, int] = {}
+        """Thousandths of unreserved, non-revocable scalars that nobody holds; below zero when agents have shrunk."""
+        self._consumed: dict[str, dict[str, int]] = {}
+
+    def set(self, role: str, quota: Quota) -> None:
+        """Set a role's quota; an empty one removes it."""
+        if quota:
+            self.quotas[role] = quota
+        else:
+            self.quotas.pop(role, None)
+
+    def consumed(self, role: str) -> Quantities:
+        """Return what a top-level role consumes."""
+        return self._consumed.get(role, _NONE)
+
+    def count_total(self, resources: Resources, sign: int) -> None:
+        """Count what an agent has (or, with -1, no more has)."""
+        add(self.free, charge(resources), sign)
+        for kind, amount in resources:
+            if kind.reservations and not kind.revocable:
+                self._consume(kind.role, Resources({kind: amount}).scalars(), sign)
+
+    def count_held(self, role: str, resources: Resources, sign: int) -> None:
+        """Count what a role holds (or, with -1, no more holds)."""
+        charged = charge(resources)
+        add(self.free, charged, -sign)
+        self._consume(role, charged, sign)
+
+    def _consume(self, role: str, scalars: Quantities, sign: int) -> None:
+        top = roles.top_level(role)
+        sums = self._consumed.setdefault(top, {})
+        add(sums, scalars, sign)
+        if not sums:
+            del self._consumed[top]
+
+
+def add(sums: dict[str, int], amounts: Quantities, sign: int) -> None:
+    """Add amounts to sums in place; names whose sum is zero go."""
+    for name, millis in amounts.items():
+        left = sums.get(name, 0) + sign * millis
+        if left:
+            sums[name] = left
+        else:
+            sums.pop(name, None)
+
+
+class Headroom:
+    """One run's account: what quotas still need, and what may be given without touching it."""
+
+    def __init__(self, sums: QuotaSums) -> None:
+        self._quotas = sums.quotas
+        self._consumed = {role: dict(sums.consumed(role)) for role in sums.quotas}
+        self._free = dict(sums.free)
+        self._required: dict[str, int] = {}
+        for role in sums.quotas:
+            add(self._required, self.unmet(role), 1)
+
+    def unmet(self, role: str) -> dict[str, int]:
+        """Return what a role's guarantees still need; only names of which something is missing."""
+        quota = self._quotas.get(role)
+        if quota is None:
+            return {}
+        consumed = self._consumed[role]
+        missing = {name: millis - consumed.get(name, 0) for name, millis in quota.guarantees.items()}
+        return {name: millis for name, millis in missing.items() if millis > 0}
+
+    def below_limit(self, role: str, besides: Quantities = _NONE) -> Quantities:
+        """Return what a role may still get of what it has limits of, after ``besides``.
+
+        The limits are the role's own: those of a role above it do not hold it back.
+        """
+        quota = self._quotas.get(role)
+        if quota is None:
+            return _NONE
+        consumed = self._consumed[role]
+        return {
+            name: max(millis - consumed.get(name, 0) - besides.get(name, 0), 0) for name, millis in quota.limits.items()
+        }
+
+    def surplus(self) -> Quantities:
+        """Return what is free beyond what guarantees need, by the names of which they need something."""
+        return {name: max(self._free.get(name, 0) - millis, 0) for name, millis in self._required.items()}
+
+    def give(self, role: str, charged: Quantities) -> None:
+        """Count what a role was given of unreserved scalars."""
+        add(self._free, charged, -1)
+        top = roles.top_level(role)
+        if top in self._quotas:
+            add(self._required, self.unmet(top), -1)
+            add(self._consumed[top], charged, 1)
+            add(self._required, self.unmet(top), 1)
+
+
+def check(role: str, quota: Quota, consumed: Quantities, others: Mapping[str, Quota], capacity: Quantities) -> None:
+    """Refuse a quota that cannot hold; not asked where the operator forces it.
+
+    Args:
+        role: For whom.
+        quota: What is asked for.
+        consumed: What the role consumes now.
+        others: The quotas of all other roles.
+        capacity: Scalars of all agents.
+
+    Raises:
+        InvalidInput: With every problem.
+    """
+    problems = problems_of(role, quota)
+    for name, millis in quota.guarantees.items():
+        together = millis + sum(other.guarantees.get(name, 0) for other in others.values())
+        if together > capacity.get(name, 0):
+            text = f"with other roles' guarantees {_unit(together)} are more than the cluster's"
+            problems.append(Problem(f"guarantees.{name}", f"{text} {_unit(capacity.get(name, 0))}; lower it, or force"))
+    for name, millis in quota.limits.items():
+        if consumed.get(name, 0) > millis:
+            text = f"{_unit(millis)} is less than the {_unit(consumed[name])} the role consumes"
+            problems.append(Problem(f"limits.{name}", f"{text}; raise it, or force"))
+    if problems:
+        raise InvalidInput(f"Quota of role {role!r}", problems)
+
+
+def problems_of(role: str, quota: Quota) -> list[Problem]:
+    """Return what is wrong with a quota in itself, whatever the cluster is."""
+    problems = []
+    if problem := roles.problem_of(role):
+        problems.append(Problem("role", problem))
+    elif "/" in role:
+        problems.append(Problem("role", f"Updating quota on nested role '{role}' is not supported"))
+    for name, millis in quota.guarantees.items():
+        limit = quota.limits.get(name)
+        if limit is not None and millis > limit:
+            text = f"guarantee {_unit(millis)} is more than the limit {_unit(limit)}"
+            problems.append(Problem(f"guarantees.{name}", text))
+    return problems
+
+
+def _unit(millis: int) -> str:
+    return str(from_millis(millis))
