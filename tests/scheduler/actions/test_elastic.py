@@ -9,6 +9,7 @@ import pytest
 from strato.api.volcano.scheduling import ELASTIC_ANNOTATION
 from strato.scheduler.model.plan import Plan
 from tests.scheduler import worlds
+from tests.scheduler.fabrics import fabric, gang
 
 Json = dict[str, Any]
 TIERS = """
@@ -129,3 +130,71 @@ def test_what_is_given_back_keeps_no_job_out_of_its_queue(mark: bool, phase: str
     world = worlds.world(*objects)
     worlds.cycle(world, 'actions: "enqueue, allocate"' + tiers)
     assert world.jobs["ns/want"].phase == phase
+
+
+def gang_tiers(action: str) -> str:
+    return f"""
+actions: "allocate, {action}"
+tiers:
+- plugins: [{{name: gang}}, {{name: priority}}]
+- plugins: [{{name: predicates}}, {{name: network-topology-aware}}]
+"""
+
+
+@pytest.mark.parametrize(("action", "elastic_queue"), [("gangpreempt", "default"), ("gangreclaim", "x")])
+@pytest.mark.parametrize(("mark", "victims"), [(True, {"e1", "e2"}), (False, {"r0", "r1"})])
+def test_a_gang_takes_what_is_given_back_in_whichever_domain(
+    action: str, elastic_queue: str, mark: bool, victims: set[str]
+) -> None:
+    """The first of two domains has as much that a gang without the mark can spare."""
+    group = elastic("e", 1, queue=elastic_queue, priorityClassName="low")
+    if not mark:
+        del group["metadata"]["annotations"]
+    objects = [
+        HIGH,
+        {"kind": "PriorityClass", "metadata": {"name": "low"}, "value": 1},
+        worlds.queue(),
+        worlds.queue("x"),
+        *fabric((2, 2, 1), cpu="3"),
+        worlds.group("r", 1, phase="Running", queue=elastic_queue, priorityClassName="low"),
+        *(running(f"r{index}", "r", "l0-0-n0", cpu="1", memory="") for index in range(3)),
+        running("f1", "", "l0-0-n1", cpu="3", memory=""),
+        group,
+        running("e0", "e", "l0-1-n0", cpu="1", memory="", annotations={"volcano.sh/preemptable": "false"}),
+        *(running(f"e{index}", "e", "l0-1-n0", cpu="1", memory="") for index in (1, 2)),
+        running("f2", "", "l0-1-n1", cpu="3", memory=""),
+        *gang("want", 2, 2, 1, priorityClassName="high"),
+    ]
+    assert evicted(worlds.cycle(worlds.world(*objects), gang_tiers(action))) == victims
+
+
+@pytest.mark.parametrize("mark", [True, False])
+def test_preemption_by_topology_takes_what_is_given_back_wherever_it_is(mark: bool) -> None:
+    objects = [
+        HIGH,
+        worlds.queue(),
+        *full("default", "default", mark=mark),
+        worlds.group("want", 1, priorityClassName="high"),
+        worlds.pod("want", "want", priority=9),
+    ]
+    for one in objects:  # by cost alone the other gang's pods would go
+        if one["kind"] == "Pod" and one["metadata"]["name"].startswith("e"):
+            one["spec"]["priority"] = 5
+    arguments = "{enableTopologyAwarePreemption: true, minCandidateNodesPercentage: 100}"
+    aware = f"configurations:\n- name: preempt\n  arguments: {arguments}\n"
+    plan = worlds.cycle(worlds.world(*objects), 'actions: "allocate, preempt"' + TIERS + aware)
+    assert len(evicted(plan)) == 1
+    assert (evicted(plan) == {"e1"}) == mark
+
+
+@pytest.mark.parametrize("mark", [True, False])
+def test_a_pod_without_a_group_takes_what_is_given_back_wherever_it_is(mark: bool) -> None:
+    objects = [worlds.queue(), *full("default", "default", mark=mark)]
+    for one in objects:
+        if one["kind"] == "Pod" and one["metadata"]["name"].startswith("e"):
+            one["spec"]["priority"] = 5
+    objects.append(worlds.pod("want", scheduler="default-scheduler", priority=9))
+    world = worlds.world(*objects, names=("volcano", "default-scheduler"))
+    plan = worlds.cycle(world, 'actions: "allocate, preempt"' + TIERS)
+    assert len(evicted(plan)) == 1
+    assert (evicted(plan) == {"e1"}) == mark

@@ -123,7 +123,10 @@ def choose(ssn: Session, evictor: Evictor, candidates: Iterable[Task], need: Vec
 
 
 def _ordered(ssn: Session, evictor: Evictor, bundles: Sequence[Bundle], need: Vector) -> list[Bundle]:
-    """Sort: what breaks no gang first, then whose turn it is to give, then what frees most for what it costs."""
+    """Sort: what breaks no gang first, then whose turn it is to give, then what frees most for what it costs.
+
+    Of what breaks no gang, that goes first which elastic jobs give back.
+    """
     rest = sorted(bundles, key=lambda b: (-return_of(b, need), b.job.uid, b.job.key, b.tasks[0].uid, len(b.tasks)))
     mine = evictor.job.queue
 
@@ -136,7 +139,7 @@ def _ordered(ssn: Session, evictor: Evictor, bundles: Sequence[Bundle], need: Ve
     rest.sort(key=turn, reverse=True)
     if evictor.kind != GANG_PREEMPT and mine is not None:
         rest.sort(key=lambda b: ssn.victim_queue_key(b.job.queue, mine) if b.job.queue is not None else ())
-    return sorted(rest, key=lambda bundle: bundle.whole)
+    return sorted(rest, key=lambda bundle: (bundle.whole, not bundle.job.has_surplus))
 
 
 def return_of(bundle: Bundle, need: Vector) -> float:

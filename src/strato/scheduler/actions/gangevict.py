@@ -18,6 +18,7 @@ from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.subjobqueue import SubJobQueue
+from strato.scheduler.actions.surplus import Surplus, given_back
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import EVICT, GANG_PREEMPT, GANG_RECLAIM
 from strato.scheduler.model.answers import Evictor
@@ -58,13 +59,13 @@ class GangEvict(Action):
 
     def execute(self, ssn: Session) -> None:
         """Serve the starving jobs of each queue in order."""
-        queues = starving_jobs(ssn, ssn.job_classes)
+        queues, surplus = starving_jobs(ssn, ssn.job_classes), Surplus(ssn)
         while (queue := queues.pop()) is not None:
             if not self.may_take(ssn, queue.queue):
                 continue
             for job in queue.visits():
                 with ssn.isolated(job):
-                    self._serve(ssn, queue.queue, job)
+                    self._serve(ssn, queue.queue, job, surplus)
 
     def may_take(self, ssn: Session, queue: Queue) -> bool:
         """Whether a queue's jobs are served at all."""
@@ -78,7 +79,7 @@ class GangEvict(Action):
         """Whether a task may have to go for a job."""
         raise NotImplementedError
 
-    def _serve(self, ssn: Session, queue: Queue, job: Job) -> None:
+    def _serve(self, ssn: Session, queue: Queue, job: Job, surplus: Surplus) -> None:
         if job.layout is not None and job.layout.topological and ssn.tree.problem:
             return
         parts = parts_of(ssn, job)
@@ -93,9 +94,10 @@ class GangEvict(Action):
         domains = self._domains(ssn, job)
         if any(self._fits_already(ssn, queue, job, parts, domain, need) for domain in domains):
             return
-        for domain in domains:
-            if self._take(ssn, queue, job, parts, domain, need):
-                return
+        for spares in (True, False) if surplus.is_there else (False,):
+            for domain in domains:
+                if self._take(ssn, queue, job, parts, domain, need, spares=spares):
+                    return
 
     def _domains(self, ssn: Session, job: Job) -> list[int]:
         limit = self.args.max_domains if self.args.max_domains > 0 else _MAX_DOMAINS
@@ -112,14 +114,20 @@ class GangEvict(Action):
         stmt.discard(remember=False)
         return found is not None
 
-    def _take(self, ssn: Session, queue: Queue, job: Job, parts: Sequence[Part], domain: int, need: Vector) -> bool:
-        """Evict the fewest bundles that let the job run within a domain; return whether that worked."""
+    def _take(
+        self, ssn: Session, queue: Queue, job: Job, parts: Sequence[Part], domain: int, need: Vector, *, spares: bool
+    ) -> bool:
+        """Evict the fewest bundles that let the job run within a domain; return whether that worked.
+
+        With ``spares`` only what elastic jobs give back may go.
+        """
         on_row = ssn.world.nodes.tasks
         rows = ssn.tree.rows[domain].tolist()
         candidates = [t for row in rows for t in on_row[row].values() if self.stands_in_the_way(ssn, job, queue, t)]
-        evictor = Evictor(self.kind, job, domain)
+        candidates = given_back(candidates) if spares else candidates
+        evictor, whole = Evictor(self.kind, job, domain), self.args.allow_whole and not spares
         free, chosen, spare = _free(ssn, domain), list[Task](), list[Task]()
-        for bundle in bundles.choose(ssn, evictor, candidates, need, whole=self.args.allow_whole):
+        for bundle in bundles.choose(ssn, evictor, candidates, need, whole=whole):
             chosen += bundle.tasks
             spare += () if bundle.whole else bundle.tasks
             free = free + bundle.request()

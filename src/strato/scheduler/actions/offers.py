@@ -7,15 +7,15 @@ ask the same again. What a row offered at most to one of them it offers to none 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
 import numpy as np
 
 from strato.lru import LruCache
+from strato.scheduler.actions.surplus import Surplus
 from strato.scheduler.framework.plugin import Plugin
-from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.resources import Vector
 from strato.scheduler.session import Session
 
@@ -49,16 +49,9 @@ class Offers:
     def __init__(self, ssn: Session, point: str) -> None:
         self._facts = _facts_of(plugin for tier in ssn.tiers[point] for plugin, _ in tier)
         self._world = ssn.world
+        self.surplus = Surplus(ssn)
+        """What elastic jobs give back."""
         self._rooms: LruCache[Hashable, Room] = LruCache(_BYTES, lambda _key, room: room.amounts.nbytes)
-
-    @cached_property
-    def _elastic(self) -> Sequence[Job]:
-        return [job for job in self._world.jobs.values() if job.gives_back]
-
-    def rows_given_back(self) -> set[int]:
-        """Return the rows of what elastic jobs run with beyond their minimum, which goes before the pods of others."""
-        tasks = (task for job in self._elastic if job.has_surplus for task in job.tasks.values())
-        return {task.row for task in tasks if task.row >= 0 and task.preemptable}
 
     def room(self, task: Task) -> Room | None:
         """Return what is known of the rows for a task; None when a plugin looks at more of it than it says."""

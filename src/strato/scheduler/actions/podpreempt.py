@@ -9,11 +9,13 @@ Source: kube-scheduler's plugin DefaultPreemption.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import numpy as np
 
 from strato.scheduler.actions import victims as choice
+from strato.scheduler.actions.surplus import given_back
 from strato.scheduler.cache.budgets import Budgets
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.queues import Queue
@@ -34,7 +36,7 @@ class _Choice(NamedTuple):
     violations: int
 
 
-def preempt_for_pod(ssn: Session, stmt: Statement, queue: Queue, task: Task) -> bool:
+def preempt_for_pod(ssn: Session, stmt: Statement, queue: Queue, task: Task, open_rows: AbstractSet[int]) -> bool:
     """Evict from the node where it costs least and promise the task its place; return whether there is one.
 
     Args:
@@ -42,20 +44,14 @@ def preempt_for_pod(ssn: Session, stmt: Statement, queue: Queue, task: Task) -> 
         stmt: Receives evictions and the promise.
         queue: The task's.
         task: The pod.
+        open_rows: Nodes of what elastic jobs give back, which goes before the pods of others.
     """
     budgets = Budgets(ssn.world)
-    most = max(_MIN_CANDIDATES, ssn.world.nodes.size // 10)
-    for rows in choice.by_shard(ssn, task, choice.candidate_rows(ssn, task)):
-        found: list[_Choice] = []
-        first = ssn.rng.randrange(len(rows)) if len(rows) else 0
-        for row in (*rows[first:].tolist(), *rows[:first].tolist()):
-            one = _on_row(ssn, queue, task, row, budgets)
-            if one is not None:
-                found.append(one)
-                if len(found) >= most:
-                    break
-        if found:
-            best = min(found, key=_cost)
+    groups = [group.tolist() for group in choice.by_shard(ssn, task, choice.candidate_rows(ssn, task))]
+    opened = [[row for row in group if row in open_rows] for group in groups] if open_rows else []
+    for rows, spares in (*((group, True) for group in opened), *((group, False) for group in groups)):
+        best = _best(ssn, queue, task, rows, budgets, spares=spares)
+        if best is not None:
             for victim in best.victims:
                 stmt.evict(victim, "preempt", task.key)
             stmt.pipeline(task, best.row, evicted=True)
@@ -63,13 +59,39 @@ def preempt_for_pod(ssn: Session, stmt: Statement, queue: Queue, task: Task) -> 
     return False
 
 
-def _on_row(ssn: Session, queue: Queue, task: Task, row: int, budgets: Budgets) -> _Choice | None:
+def _best(ssn: Session, queue: Queue, task: Task, rows: list[int], budgets: Budgets, *, spares: bool) -> _Choice | None:
+    """Return the cheapest choice of those rows that are compared, beginning at one of them; None when there is none.
+
+    Args:
+        ssn: The session.
+        queue: The task's.
+        task: The pod.
+        rows: Those to look at, in the nodes' order.
+        budgets: What may be disrupted.
+        spares: Whether only what elastic jobs give back may go.
+    """
+    most = max(_MIN_CANDIDATES, ssn.world.nodes.size // 10)
+    found: list[_Choice] = []
+    first = ssn.rng.randrange(len(rows)) if rows else 0
+    for row in (*rows[first:], *rows[:first]):
+        one = _on_row(ssn, queue, task, row, budgets, spares=spares)
+        if one is not None:
+            found.append(one)
+            if len(found) >= most:
+                break
+    return min(found, key=_cost, default=None)
+
+
+def _on_row(ssn: Session, queue: Queue, task: Task, row: int, budgets: Budgets, *, spares: bool) -> _Choice | None:
     """Return whose place the task would take on a row; None when nobody's would do."""
     nodes, mine = ssn.world.nodes, task.pod.spec.priority or 0
-    lower = [t for t in nodes.tasks[row].values() if _defers_low(ssn, t, queue) and _priority(t) < mine]
+    here_now = nodes.tasks[row].values()
+    lower = [t for t in here_now if _defers_low(ssn, t, queue) and _priority(t) < mine]
+    lower = given_back(lower) if spares else lower
     lower = ssn.movable(task, lower) if lower else []
     if not lower or not choice.suffices(task, nodes.free(row), lower):
         return None
+    first = {victim.key for victim in given_back(lower)}
     trial = ssn.statement()
     for victim in lower:
         trial.evict(victim, "preempt", task.key)
@@ -82,7 +104,7 @@ def _on_row(ssn: Session, queue: Queue, task: Task, row: int, budgets: Budgets) 
     try:
         if not works():
             return None
-        important = sorted(lower, key=lambda t: (-_priority(t), t.pod.status.start_time or "~"))
+        important = sorted(lower, key=lambda t: (t.key in first, -_priority(t), t.pod.status.start_time or "~"))
         violating = budgets.violated_by(ssn.world.evictions.unconfirmed.values(), important)
         victims, violations = list[Task](), 0
         for breaks in (True, False):

@@ -10,6 +10,7 @@ from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.offers import Offers
 from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.podpreempt import preempt_for_pod
+from strato.scheduler.actions.surplus import given_back, is_given_back
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.queues import Queue
@@ -106,26 +107,33 @@ class Preempt(Action):
                 return False
             return victim.cls.best_effort or not task.cls.best_effort
 
+        open_rows = offers.surplus.rows() if offers is not None else set()
         if task.job is not None and task.job.solo:
             if promise(ssn, queue, stmt, task):
                 return True
-            return preempt_for_pod(ssn, stmt, queue, task)
+            return preempt_for_pod(ssn, stmt, queue, task, open_rows)
         if self.args.topology_aware:
             job = task.job  # a member of a gang may have room without evictions while others have none
             if job is not None and 1 < job.min_available <= job.valid and promise(ssn, queue, stmt, task):
                 return True
             rows = choice.candidate_rows(ssn, task)
-            groups = choice.by_shard(ssn, task, rows if ssn.simulates else ssn.neighbours_allow(task, rows))
-            return any(self._cheapest_node(ssn, stmt, queue, task, group.tolist(), wanted) for group in groups)
+            rows = rows if ssn.simulates else ssn.neighbours_allow(task, rows)
+            groups = [group.tolist() for group in choice.by_shard(ssn, task, rows)]
+
+            def spare(victim: Task) -> bool:
+                return is_given_back(victim) and wanted(victim)
+
+            opened = ([row for row in group if row in open_rows] for group in groups if open_rows)
+            return any(self._cheapest_node(ssn, stmt, queue, task, group, spare) for group in opened) or any(
+                self._cheapest_node(ssn, stmt, queue, task, group, wanted) for group in groups
+            )
         attempts.turn_to(ssn, task, offers)
 
         def candidates_on(row: int) -> list[Task]:
             return [t for t in ssn.world.nodes.tasks[row].values() if t.status in _EVICTABLE and wanted(t)]
 
-        given_back = offers.rows_given_back() if offers is not None else set()
-
         def serves_with_surplus(row: int) -> bool:
-            surplus = choice.given_back(candidates_on(row)) if row in given_back else []
+            surplus = given_back(candidates_on(row)) if row in open_rows else []
             victims = ssn.preemptable(task, surplus) if surplus else []
             fits = bool(victims) and choice.suffices(task, ssn.world.nodes.free(row), victims)
             return fits and self._on_row(ssn, stmt, queue, task, row, victims)
@@ -139,7 +147,7 @@ class Preempt(Action):
                 return False
             return self._on_row(ssn, stmt, queue, task, row, victims)
 
-        if given_back and attempts.best_first(ssn, task, serves_with_surplus, neighbours=True):
+        if open_rows and attempts.best_first(ssn, task, serves_with_surplus, neighbours=True):
             return True
         return attempts.best_first(ssn, task, serves, neighbours=True)
 

@@ -9,6 +9,7 @@ from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.offers import Offers
 from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.preempt import pending_in_order
+from strato.scheduler.actions.surplus import given_back
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.tasks import RUNNING
@@ -62,10 +63,10 @@ class Reclaim(Action):
         A node where what elastic jobs give back is enough goes before all others.
         """
         nodes, exhausted = ssn.world.nodes, attempts.exhausted
-        given_back = offers.rows_given_back()
-        for row in attempts.rows(ssn, task) if given_back else ():
-            if row in given_back and row not in exhausted:
-                surplus = choice.given_back(_candidates(ssn, queue, row))
+        open_rows = offers.surplus.rows()
+        for row in attempts.rows(ssn, task) if open_rows else ():
+            if row in open_rows and row not in exhausted:
+                surplus = given_back(_candidates(ssn, queue, row))
                 if surplus and _take(ssn, stmt, task, row, ssn.reclaimable(task, surplus)):
                     return
         for row in attempts.rows(ssn, task):

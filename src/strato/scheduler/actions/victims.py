@@ -24,11 +24,6 @@ def may_go(ssn: Session, task: Task) -> bool:
     return task.preemptable and not (evictions.refusals and evictions.spares(task, ssn.now))
 
 
-def given_back(candidates: Sequence[Task]) -> list[Task]:
-    """Return those of elastic jobs that run with more than their minimum."""
-    return [task for task in candidates if task.job is not None and task.job.has_surplus]
-
-
 def may_be_reclaimed(ssn: Session, task: Task) -> bool:
     """Whether another queue may take a pod's place back; pods without a PodGroup have to say so."""
     job = task.job
