@@ -1,0 +1,101 @@
+"""A round of preemption: which containers are to go, when each was first chosen, and which are ended now.
+
+A round chooses containers by its selectors, in their order. What has been chosen for the first time is *marked* (its
+application is asked to give it up); what is still chosen after the wait is *killed*. Marks that were not renewed for
+twice the wait are forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from strato.interop.yarn.capacity.arithmetic import Arithmetic, scaled
+from strato.interop.yarn.capacity.idealassignment import Assignments, IdealRules
+from strato.interop.yarn.capacity.intraqueue import IntraQueueSelector, QueueReassignment
+from strato.interop.yarn.capacity.preemptionmodel import ClusterState, Container, PreemptionSettings
+from strato.interop.yarn.capacity.priorityreservations import PriorityReservationSelector
+from strato.interop.yarn.capacity.victims import QueueOrderSelector, ReservedSelector, Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A container that is to go, and how long its application has to give it up."""
+
+    container: Container
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round of preemption decided."""
+
+    choices: tuple[Choice, ...]
+    dropped_reservations: tuple[Container, ...]
+    assignments: Assignments
+    reassigned: Mapping[tuple[str, str], QueueReassignment]
+    """What applications should have, by queue and partition, of the queues that were looked into."""
+
+
+def decide(state: ClusterState, settings: PreemptionSettings, arithmetic: Arithmetic) -> Round:
+    """Choose the containers that are to go."""
+    assignments = Assignments(state, settings, arithmetic)
+    selection = Selection(scaled(state.total, settings.total_preemption_per_round))
+    waits: dict[str, int] = {}
+
+    def note(wait_ms: int) -> None:
+        for key in selection.chosen:
+            waits.setdefault(key, wait_ms)
+
+    if settings.priority_reservations:
+        PriorityReservationSelector(assignments).select(selection)
+    if settings.select_based_on_reserved_containers:
+        ReservedSelector(assignments).select(selection)
+    counts_reserved = settings.additional_res_balance_based_on_reserved_containers
+    QueueOrderSelector(assignments, IdealRules(counts_reserved=counts_reserved)).select(selection)
+    note(settings.max_wait_before_kill_ms)
+    if settings.balance_after_satisfied:
+        QueueOrderSelector(assignments, IdealRules(balances=True)).select(selection)
+        note(settings.balance_max_wait_before_kill_ms)
+    within = IntraQueueSelector(assignments)
+    if settings.intra_queue:
+        within.select(selection)
+        note(settings.max_wait_before_kill_ms)
+    choices = tuple(Choice(container, waits[key]) for key, container in selection.chosen.items())
+    dropped = tuple(selection.dropped_reservations.values())
+    return Round(choices, dropped, assignments, within.reassigned)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The containers that were chosen and still run, and since when."""
+
+    since_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What follows from a round: who is told for the first time, who is ended."""
+
+    marked: tuple[Container, ...]
+    killed: tuple[Container, ...]
+    marks: Marks
+
+
+def advance(marks: Marks, found: Round, settings: PreemptionSettings, now_ms: int) -> Step:
+    """Return what follows from a round's choices and the marks of earlier rounds."""
+    if settings.observe_only:
+        return Step((), (), marks)
+    since = dict(marks.since_ms)
+    marked: list[Container] = []
+    killed: list[Container] = []
+    for choice in found.choices:
+        key = choice.container.key
+        if key not in since:
+            since[key] = now_ms
+            marked.append(choice.container)
+        elif since[key] + choice.wait_ms <= now_ms:
+            killed.append(choice.container)
+            del since[key]
+    forget = 2 * settings.max_wait_before_kill_ms
+    return Step(tuple(marked), tuple(killed), Marks({key: at for key, at in since.items() if at + forget >= now_ms}))

@@ -1,0 +1,166 @@
+"""What the preemption policy is told: queues with their numbers per partition, applications, containers and settings.
+
+All of it is a snapshot; a round of preemption (`preemption.py`) reads it and answers with containers to take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from strato.interop.yarn.resources import Amounts
+
+DEFAULT_PARTITION = ""
+
+
+class IntraQueueOrder(StrEnum):
+    """Whose demand comes first within a queue."""
+
+    USER_LIMIT_FIRST = "userlimit_first"
+    PRIORITY_FIRST = "priority_first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionSettings:
+    """The policy's settings, under `yarn.resourcemanager.monitor.capacity.preemption.` unless said otherwise."""
+
+    observe_only: bool = False
+    monitoring_interval_ms: int = 3000
+    max_wait_before_kill_ms: int = 15000
+    total_preemption_per_round: float = 0.1
+    """Share of the cluster that one round may take."""
+    max_ignored_over_capacity: float = 0.1
+    """How far above its guarantee a queue is left alone, as a share of the guarantee."""
+    natural_termination_factor: float = 0.2
+    """Share of what is wanted that one round takes: containers end by themselves too."""
+    select_based_on_reserved_containers: bool = False
+    additional_res_balance_based_on_reserved_containers: bool = False
+    balance_after_satisfied: bool = False
+    balance_max_wait_before_kill_ms: int = 300_000
+    intra_queue: bool = False
+    intra_queue_order: IntraQueueOrder = IntraQueueOrder.USER_LIMIT_FIRST
+    intra_queue_minimum_threshold: float = 0.5
+    intra_queue_max_allowable_limit: float = 0.2
+    conservative_drf: bool = False
+    intra_queue_conservative_drf: bool = True
+    lazy: bool = False
+    """`yarn.scheduler.capacity.lazy-preemption-enabled`: after the wait, containers become killable, and are killed
+    only when somebody is allocated their room."""
+    priority_reservations: bool = False
+    """`…ordering-policy.priority-utilization.underutilized-preemption.enabled`"""
+    reserved_container_delay_ms: int = 60_000
+    allow_move_reservation: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueNumbers:
+    """One queue on one partition."""
+
+    guaranteed: Amounts
+    maximum: Amounts
+    used: Amounts
+    pending: Amounts
+    """What is asked for, each user's part up to the user limit."""
+    pending_without_reserved: Amounts
+    """The same, less what is reserved already."""
+    reserved: Amounts
+    killable: Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafNumbers:
+    """What is told of a leaf queue alone."""
+
+    absolute_capacity: float = 0.0
+    am_percent: float = 0.0
+    """Share of the guarantee that AMs keep when AMs have to go too."""
+    minimum_allocation: Amounts
+    used_capacity: Mapping[str, float] = field(default_factory=dict)
+    """Used share of the guarantee, per partition."""
+    orders_fairly: bool = False
+    intra_queue_disabled: bool = False
+    user_limits: Mapping[str, Mapping[str, Amounts]] = field(default_factory=dict)
+    """Limit for all users, by partition and user."""
+    user_used: Mapping[str, Mapping[str, Amounts]] = field(default_factory=dict)
+    """What users use, by partition and user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionQueue:
+    """A queue, on all partitions."""
+
+    path: str
+    numbers: Mapping[str, QueueNumbers]
+    children: tuple[PreemptionQueue, ...] = ()
+    leaf: LeafNumbers | None = None
+    priority: int = 0
+    """Its priority beside its siblings; 0 where the parent does not order by priority."""
+    disabled: bool = False
+    """Whether nothing may be taken from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """A container that runs, or a reservation of a node for one."""
+
+    key: str
+    sequence: int
+    """Order of creation over all containers: the larger, the newer."""
+    app: str
+    queue: str
+    node: str
+    partition: str
+    """The node's partition."""
+    amounts: Amounts
+    priority: int = 0
+    """Priority of the request; the larger number is the less important."""
+    is_am: bool = False
+    is_reserved: bool = False
+    is_killable: bool = False
+    ignores_exclusivity: bool = False
+    """Whether it runs on a shared partition that it did not ask for."""
+    created_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """An application, with its containers and reservations."""
+
+    key: str
+    sequence: int
+    """Order of submission."""
+    queue: str
+    user: str
+    priority: int = 0
+    """The larger, the more important."""
+    containers: tuple[Container, ...] = ()
+    pending: Mapping[str, Amounts] = field(default_factory=dict)
+    """What it asks for, by partition."""
+    used: Mapping[str, Amounts] = field(default_factory=dict)
+    am_used: Mapping[str, Amounts] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeNumbers:
+    """A node of the cluster."""
+
+    name: str
+    partition: str
+    total: Amounts
+    used: Amounts
+    killable: Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """All that one round looks at."""
+
+    total: Amounts
+    """What all nodes have."""
+    partitions: Mapping[str, Amounts]
+    root: PreemptionQueue
+    applications: Mapping[str, tuple[Application, ...]]
+    """By leaf queue, in the queue's order: who is served first comes first."""
+    nodes: tuple[NodeNumbers, ...] = ()
+    now_ms: int = 0
