@@ -1,13 +1,14 @@
 """Amounts of resources as YARN's schedulers count them: whole numbers, one per resource type, in the types' order.
 
-An amount is a plain tuple, so it is immutable, hashable and cheap; what the numbers are of is in `ResourceTypes`. Memory
-is in MB and comes first, vcores are second, others follow in the order they were declared. Numbers are those of a signed
-64-bit integer and saturate where YARN's do.
+An amount is a plain tuple, so it is immutable, hashable and cheap; what the numbers are of is in `ResourceTypes`.
+Memory is in MB and comes first, vcores are second, others follow in the order they were declared. Numbers are those of
+a signed 64-bit integer and saturate where YARN's do.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -124,6 +125,14 @@ def truncated(number: float) -> int:
     if math.isinf(number):
         return MOST if number > 0 else -MOST - 1
     return saturated(int(number))
+
+
+def float32(number: float) -> float:
+    """Return a number as 32-bit floating point holds it, in which YARN keeps weights and shares of a setting."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
 
 
 def raised(amounts: Amounts, step: Amounts) -> Amounts:

@@ -1,0 +1,164 @@
+"""What an allocation file says, as values: the settings of every queue, of users, and what holds where nothing is said.
+
+`allocationfile` reads them; queues that no file declares have settings too, made of the defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from strato.interop.yarn.fair.notation import Limit, unlimited
+from strato.interop.yarn.fair.placement import Rule
+from strato.interop.yarn.fair.policies import Policy
+from strato.interop.yarn.resources import MOST, MOST_INT, Amounts, ResourceTypes
+
+ROOT = "root"
+NEVER_MS = MOST
+"""A timeout that does not end."""
+NO_AM_CHECK = -1.0
+"""A ``maxAMShare`` that limits nothing."""
+
+EVERYBODY = "*"
+NOBODY = " "
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something a person should know about a line of a file that YARN itself accepts."""
+
+    line: int
+    where: str
+    """Queue and element: ``root.a: minResources``."""
+    text: str
+    refuses: bool = False
+    """Whether an importer must not carry it over: what was written is not what would happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One queue as the file declares it; None where it says nothing."""
+
+    name: str
+    """Full name, from the root: ``root.a.b``."""
+    line: int = 0
+    is_parent: bool = False
+    min_share: Amounts | None = None
+    max_share: Limit | None = None
+    max_child: Limit | None = None
+    """``maxChildResources``: the maximum of children that are not declared."""
+    max_container: Limit | None = None
+    max_apps: int | None = None
+    max_am_share: float | None = None
+    weight: float | None = None
+    policy: Policy | None = None
+    min_timeout_ms: int | None = None
+    fair_timeout_ms: int | None = None
+    fair_threshold: float | None = None
+    preemptable: bool = True
+    reservable: bool = False
+    acls: Mapping[str, str] = field(default_factory=dict)
+    """Access lists by action, as `acl_text` writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """The settings of a queue with every default filled in; what the parent decides is still -1."""
+
+    name: str
+    min_share: Amounts
+    max_share: Limit
+    max_child: Limit | None
+    max_container: Amounts
+    max_apps: int
+    max_am_share: float
+    weight: float
+    policy: Policy
+    min_timeout_ms: int
+    """-1 means the parent's."""
+    fair_timeout_ms: int
+    """-1 means the parent's."""
+    fair_threshold: float
+    """-1 means the parent's."""
+    preemptable: bool
+    reservable: bool
+    acls: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What holds for queues and users that say nothing themselves."""
+
+    user_max_apps: int = MOST_INT
+    queue_max_apps: int = MOST_INT
+    queue_max: Limit | None = None
+    max_am_share: float = 0.5
+    policy: Policy = Policy.FAIR
+    min_timeout_ms: int = NEVER_MS
+    """Root's; every other queue has its parent's."""
+    fair_timeout_ms: int = NEVER_MS
+    fair_threshold: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocations:
+    """An allocation file that YARN accepts."""
+
+    types: ResourceTypes = field(default_factory=ResourceTypes)
+    queues: Mapping[str, Declared] = field(default_factory=dict)
+    """By full name, in the order of the file."""
+    user_max_apps: Mapping[str, int] = field(default_factory=dict)
+    defaults: Defaults = field(default_factory=Defaults)
+    placement: tuple[Rule, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+    def max_apps_of_user(self, user: str) -> int:
+        """Return how many applications of a user may run at a time."""
+        return self.user_max_apps.get(user, self.defaults.user_max_apps)
+
+    def settings_of(self, name: str) -> QueueSettings:
+        """Return the settings of a queue, declared or not, by its full name."""
+        one = self.queues.get(name) or Declared(name)
+        given, root = self.defaults, name == ROOT
+        return QueueSettings(
+            name=name,
+            min_share=one.min_share if one.min_share is not None else self.types.filled(0),
+            max_share=one.max_share or given.queue_max or unlimited(self.types),
+            max_child=one.max_child,
+            max_container=(one.max_container.amounts if one.max_container else ()) or self.types.filled(MOST),
+            max_apps=one.max_apps if one.max_apps is not None else given.queue_max_apps,
+            max_am_share=one.max_am_share if one.max_am_share is not None else given.max_am_share,
+            weight=one.weight if one.weight is not None else 1.0,
+            policy=one.policy or given.policy,
+            min_timeout_ms=_timeout(one.min_timeout_ms, given.min_timeout_ms, root),
+            fair_timeout_ms=_timeout(one.fair_timeout_ms, given.fair_timeout_ms, root),
+            fair_threshold=(
+                one.fair_threshold if one.fair_threshold is not None else given.fair_threshold if root else -1.0
+            ),
+            preemptable=one.preemptable,
+            reservable=one.reservable,
+            acls=one.acls,
+        )
+
+
+def _timeout(own: int | None, of_root: int, root: bool) -> int:
+    if own is not None:
+        return own
+    return of_root if root else -1
+
+
+def parent_of(name: str) -> str:
+    """Return the full name of the parent; empty for the root."""
+    return name.rpartition(".")[0]
+
+
+def acl_text(text: str) -> str:
+    """Return an access list as YARN writes it: users, a blank, groups; ``*`` for everybody, a blank for nobody."""
+    if EVERYBODY in text:
+        return EVERYBODY
+    users, _, groups = text.partition(" ")
+    return f"{_names(users)} {_names(groups)}"
+
+
+def _names(text: str) -> str:
+    return ",".join(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
