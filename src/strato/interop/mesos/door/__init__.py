@@ -1,0 +1,6 @@
+"""The master's HTTP: the scheduler, executor and operator APIs and the old JSON pages.
+
+- `streams`: event streams; `negotiation`: types of bodies
+- `scheduler`, `executor`, `operator`, `oldpages`: the endpoints
+- `service`: which path is whose, who leads, who may
+"""

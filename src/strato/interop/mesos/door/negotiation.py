@@ -1,0 +1,64 @@
+"""Types of bodies: what a request is, and what its answer may be."""
+
+from __future__ import annotations
+
+from strato.api.meta import Json
+from strato.api.wire import Request, Response
+from strato.http.plain import text
+from strato.interop.mesos.wire import JSON, PROTOBUF, MalformedMessage, Message, NotJson
+
+WRONG_TYPE = "Expecting 'Content-Type' of application/json or application/x-protobuf"
+
+
+class Refused(Exception):
+    """A request that is answered with this."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
+
+
+def refused(status: int, message: str) -> Refused:
+    """Return a refusal with a text."""
+    return Refused(text(message, status))
+
+
+def read(request: Request, kind: Message, name: str = "Call") -> tuple[Json, str]:
+    """Return a request's message and its type.
+
+    Raises:
+        Refused: It has no type, another one, or is no such message.
+    """
+    content_type = request.headers.get("content-type")
+    if content_type is None:
+        raise refused(400, "Expecting 'Content-Type' to be present")
+    if content_type not in (JSON, PROTOBUF):
+        raise refused(415, WRONG_TYPE)
+    try:
+        return kind.decode(request.body, content_type), content_type
+    except NotJson as error:
+        raise refused(400, f"Failed to parse body into JSON: {error}") from error
+    except MalformedMessage as error:
+        if content_type == PROTOBUF:
+            raise refused(400, f"Failed to parse body into {name} protobuf") from error
+        raise refused(400, f"Failed to convert JSON into {name} protobuf: {error}") from error
+
+
+def answer_type(request: Request) -> str | None:
+    """Return the type that an answer is of: JSON where it may be, else protobuf; None where neither may."""
+    accept = request.headers.get("accept", "*/*") or "*/*"
+    return next((wanted for wanted in (JSON, PROTOBUF) if _allows(accept, wanted)), None)
+
+
+def _allows(accept: str, wanted: str) -> bool:
+    for part in accept.split(","):
+        media, *parameters = (item.strip() for item in part.split(";"))
+        weight = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+        if media in ("*/*", "application/*", wanted) and weight.strip("0.") != "":
+            return True
+    return False
+
+
+def not_acceptable() -> Refused:
+    """Return the refusal of a request that accepts neither type."""
+    return refused(406, f"Expecting 'Accept' to allow '{JSON}' or '{PROTOBUF}'")

@@ -1,0 +1,62 @@
+"""``POST /api/v1``: what operators read, change and watch."""
+
+from __future__ import annotations
+
+from strato.api.meta import Json
+from strato.api.wire import Request, Response
+from strato.interop.mesos.door.negotiation import answer_type, not_acceptable, read, refused
+from strato.interop.mesos.door.serving import Serving
+from strato.interop.mesos.door.streams import EventStream
+from strato.interop.mesos.master import views
+from strato.interop.mesos.master.operators import OperatorRefused
+from strato.interop.mesos.master.state import HEARTBEAT_SECONDS
+from strato.interop.mesos.wire import MissingFields, message
+
+
+async def handle(serving: Serving, request: Request, principal: str) -> Response:
+    """Answer an operator.
+
+    Raises:
+        Refused: With the answer.
+    """
+    del principal
+    call, _ = read(request, message("master.Call"))
+    _check(call)
+    content_type = answer_type(request)
+    if content_type is None:
+        raise not_acceptable()
+    master = serving.master
+    if call["type"] == "SUBSCRIBE":
+        return _subscribe(serving, content_type)
+    shown = views.answer(master.state, call, serving.now())
+    if shown is not None:
+        return Response(200, message("master.Response").encode(shown, content_type), content_type)
+    try:
+        master.operators.call(call, serving.now())
+    except OperatorRefused as error:
+        raise refused(error.status, str(error)) from error
+    await serving.flush()
+    return Response(202 if call["type"].endswith(("RESOURCES", "VOLUMES")) else 200, content_type=content_type)
+
+
+def _check(call: Json) -> None:
+    try:
+        message("master.Call").check_required(call)
+    except MissingFields as error:
+        raise refused(400, f"Failed to validate master::Call: Not initialized: {error}") from error
+    kind = call.get("type")
+    if kind is None:
+        raise refused(400, "Failed to validate master::Call: Expecting 'type' to be present")
+    reads = kind.startswith("GET_") or kind in ("SUBSCRIBE", "UNKNOWN", "LIST_FILES", "READ_FILE")
+    if not reads and kind.lower() not in call:
+        raise refused(400, f"Failed to validate master::Call: Expecting '{kind.lower()}' to be present")
+
+
+def _subscribe(serving: Serving, content_type: str) -> Response:
+    state = serving.master.state
+    stream = EventStream(message("master.Event"), content_type, serving.closed)
+    subscribed = {"get_state": views.state_view(state), "heartbeat_interval_seconds": HEARTBEAT_SECONDS}
+    stream.send({"type": "SUBSCRIBED", "subscribed": subscribed})
+    stream.send({"type": "HEARTBEAT"})
+    state.listeners[stream] = None
+    return Response(200, content_type=content_type, stream=stream)

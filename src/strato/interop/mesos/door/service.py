@@ -1,0 +1,119 @@
+"""Which path is whose; who leads; who may."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from strato.api.wire import Request, Response
+from strato.http.plain import text
+from strato.interop.mesos.door import executor, oldpages, operator, scheduler
+from strato.interop.mesos.door.negotiation import Refused
+from strato.interop.mesos.door.serving import Serving
+from strato.interop.mesos.master.state import VERSION
+
+_log = logging.getLogger(__name__)
+Endpoint = Callable[[Serving, Request, str], Awaitable[Response]]
+_CALLS: dict[str, tuple[Endpoint, str]] = {
+    "/api/v1/scheduler": (scheduler.handle, "mesos-master-scheduler"),
+    "/api/v1/executor": (executor.handle, ""),
+    "/api/v1": (operator.handle, "mesos-master-readwrite"),
+}
+"""Path to endpoint and realm; executors come without credentials, as they come to an agent."""
+_OPEN = ("/version", "/health")
+_READABLE = "mesos-master-readonly"
+
+
+class Door:
+    """Answers the requests of a master's port, whether it leads or not.
+
+    Args:
+        credentials: Secrets by principal; empty asks nobody who he is.
+    """
+
+    def __init__(self, credentials: Mapping[str, str]) -> None:
+        self._credentials = dict(credentials)
+        self.serving: Serving | None = None
+        """The master, while it leads and knows what there is."""
+        self.leads = False
+        """Whether this is the leader, though it may still be recovering."""
+        self.leader = ""
+        """``host:port`` of the leader as far as that is known."""
+
+    async def handle(self, request: Request) -> Response:
+        """Answer a request."""
+        try:
+            return await self._route(request)
+        except Refused as refusal:
+            return refusal.response
+
+    async def _route(self, request: Request) -> Response:
+        path = _known(request.path)
+        if path == "":
+            return text(f"There is nothing at {request.path[:200]}", 404)
+        if path == "/version":
+            return oldpages.json_response({"version": VERSION, "build_user": "strato"})
+        if path == "/health":
+            return Response(200, content_type="text/plain")
+        endpoint, realm = _CALLS.get(path, (None, _READABLE))
+        principal = self._principal(request, realm) if realm else ""
+        if path == "/redirect":
+            return self._redirect("") if self.leader else text("No leader elected", 503)
+        if not self.leads:
+            return self._redirect(request.path) if self.leader else text("No leader elected", 503)
+        serving = self.serving
+        if serving is None:
+            return text("Master has not finished recovery", 503)
+        if endpoint is None:
+            return await oldpages.handle(serving, path, request)
+        if request.method != "POST":
+            refusal = text(f"Expecting one of {{ 'POST' }}, but received '{request.method}'", 405)
+            refusal.headers = {"Allow": "POST"}
+            return refusal
+        return await endpoint(serving, request, principal)
+
+    def _redirect(self, path: str) -> Response:
+        return Response(307, content_type="text/plain", headers={"Location": f"//{self.leader}{path}"})
+
+    def _principal(self, request: Request, realm: str) -> str:
+        """Return who asks, empty where nobody is asked.
+
+        Raises:
+            Refused: The credentials are missing or wrong.
+        """
+        if not self._credentials:
+            return ""
+        principal, secret = _basic(request.headers.get("authorization", ""))
+        expected = self._credentials.get(principal)
+        if expected is None or not hmac.compare_digest(expected.encode(), secret.encode()):
+            refusal = text("", 401)
+            refusal.headers = {"WWW-Authenticate": f'Basic realm="{realm}"'}
+            raise Refused(refusal)
+        return principal
+
+
+def _basic(header: str) -> tuple[str, str]:
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        principal, _, secret = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return "", ""
+    return principal, secret
+
+
+def _known(path: str) -> str:
+    """Return the path that is served, dropping last components until one is; empty for none."""
+    path = path.rstrip("/")
+    if path.startswith("/slave("):  # an agent's endpoint, which is the master's here
+        path = "/" + path.partition("/")[2].partition("/")[2]
+    path = path.removeprefix("/master") if path.startswith("/master/") else path
+    while path:
+        if path in _CALLS or path in _OPEN or path == "/redirect" or path in oldpages.PAGES or path in oldpages.WRITES:
+            return path
+        path = path.rpartition("/")[0]
+    return ""

@@ -1,0 +1,236 @@
+"""`Master`: calls and observations in, events and effects out."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+
+from strato.api.meta import Json
+from strato.interop.mesos.allocator import Allocator
+from strato.interop.mesos.master import records
+from strato.interop.mesos.master.agents import Agents, UnitFacts
+from strato.interop.mesos.master.effects import Kill, Outbox
+from strato.interop.mesos.master.executors import Executors
+from strato.interop.mesos.master.frameworks import Frameworks
+from strato.interop.mesos.master.launching import Launching
+from strato.interop.mesos.master.model import AgentFacts, Framework, Stream, Task, value_of
+from strato.interop.mesos.master.offers import Offers
+from strato.interop.mesos.master.operators import Operators
+from strato.interop.mesos.master.state import MasterIdentity, MasterOptions, State, Unit
+from strato.interop.mesos.master.updates import Updates
+from strato.interop.mesos.resources import Resources
+from strato.interop.mesos.specs import FrameworkId
+
+DEFAULT_KILL_SECONDS = 3.0
+
+
+class Master:
+    """The state machine. Every method that changes something leaves what is to be written in the outbox.
+
+    Args:
+        identity: Who it is.
+        options: How it behaves.
+        allocator: Who gets which offers.
+        new_uuid: Makes ids of streams and pods.
+    """
+
+    def __init__(
+        self, identity: MasterIdentity, options: MasterOptions, allocator: Allocator, new_uuid: Callable[[], uuid.UUID]
+    ) -> None:
+        self.state = State(identity, options, allocator, new_uuid)
+        self.offers = Offers(self.state)
+        self.updates = Updates(self.state, self.offers)
+        self.executors = Executors(self.state, self.updates)
+        self.frameworks = Frameworks(self.state, self.offers, self.updates, self.executors)
+        self.launching = Launching(self.state, self.offers, self.updates, self.executors)
+        self.agents = Agents(self.state, self.offers, self.updates, self.executors)
+        self.operators = Operators(self.state, self.offers, self.agents, self.frameworks, self.kill_all_on)
+
+    def take_effects(self) -> Outbox:
+        """Return what is to be written since this was last asked."""
+        return self.state.outbox.take()
+
+    # -- frameworks' calls ---------------------------------------------------------------------------------------------
+
+    def call(self, framework: Framework, call: Json, now: float) -> None:
+        """Carry out a call of a framework that is subscribed; it has been checked."""
+        kind = call["type"]
+        body: Json = call.get(kind.lower(), {})
+        identifier = FrameworkId(framework.id)
+        match kind:
+            case "TEARDOWN":
+                self.frameworks.remove(framework, now)
+            case "ACCEPT":
+                self.launching.accept(framework, body, now)
+            case "DECLINE":
+                self.offers.decline(framework, body.get("offer_ids", ()), body.get("filters"), now)
+            case "REVIVE":
+                roles = _own(framework, body.get("roles", ()))
+                if roles is not None:
+                    framework.suppressed -= frozenset(roles or framework.roles)
+                    self.state.allocator.revive(identifier, roles)
+                    self.state.outbox.saved_frameworks[framework.id] = None
+            case "SUPPRESS":
+                roles = _own(framework, body.get("roles", ()))
+                if roles is not None:
+                    framework.suppressed |= frozenset(roles or framework.roles)
+                    self.state.allocator.suppress(identifier, roles)
+                    self.state.outbox.saved_frameworks[framework.id] = None
+            case "KILL":
+                self._kill(framework, body, now)
+            case "SHUTDOWN":
+                agent = self.state.agents.get(value_of(body, "agent_id"))
+                executor = agent and agent.executors.get((framework.id, value_of(body, "executor_id")))
+                if executor:
+                    self.executors.shut_down(executor)
+            case "ACKNOWLEDGE":
+                self.updates.acknowledge(framework, body, now)
+            case "RECONCILE":
+                self.updates.reconcile(framework, body.get("tasks", ()), now)
+            case "RECONCILE_OPERATIONS":
+                self._reconcile_operations(framework, body.get("operations", ()))
+            case "MESSAGE":
+                agent = self.state.agents.get(value_of(body, "agent_id"))
+                executor = agent and agent.executors.get((framework.id, value_of(body, "executor_id")))
+                if executor:
+                    self.executors.message(executor, body["data"])
+            case "ACCEPT_INVERSE_OFFERS" | "DECLINE_INVERSE_OFFERS":
+                self.operators.inverse_offers_answered(framework, body, now, accepted=kind.startswith("ACCEPT"))
+            case _:  # REQUEST and ACKNOWLEDGE_OPERATION_STATUS change nothing
+                pass
+
+    def _reconcile_operations(self, framework: Framework, asked: Iterable[Json]) -> None:
+        for item in asked:
+            status: Json = {"operation_id": item["operation_id"], "state": "OPERATION_UNKNOWN"}
+            framework.send({"type": "UPDATE_OPERATION_STATUS", "update_operation_status": {"status": status}})
+
+    def _kill(self, framework: Framework, body: Json, now: float) -> None:
+        task = framework.tasks.get(value_of(body, "task_id"))
+        if task is None:
+            self.updates.reconcile(framework, [body], now)
+            return
+        agent_id = value_of(body, "agent_id")
+        if agent_id and agent_id != task.agent_id:
+            return
+        self._kill_task(framework, task, body.get("kill_policy"), now)
+
+    def _kill_task(self, framework: Framework, task: Task, policy: Json | None, now: float, reason: str = "") -> None:
+        if task.is_terminal:
+            return
+        unit = self.state.units.get(task.unit)
+        if unit is None:
+            return
+        for other in unit.tasks if unit.executor is None else [task]:
+            other.kill_wanted = True
+            other.killing_reason = other.killing_reason or reason
+        self.state.outbox.saved_units[unit.name] = None
+        if unit.executor is not None:
+            self.executors.kill(unit.executor, task, policy, now)
+            return
+        if framework.has("TASK_KILLING_STATE"):
+            for other in unit.tasks:
+                self.updates.post(other, now, state="TASK_KILLING", message="Task is being killed")
+        grace = (
+            _grace(policy) if policy is not None and "grace_period" in policy else _grace(task.info.get("kill_policy"))
+        )
+        if unit.grace_seconds is None or grace < unit.grace_seconds:
+            unit.grace_seconds = grace
+            self.state.outbox.kills.append(Kill(unit.name, grace))
+
+    def kill_all_on(self, agent_id: str, longest_seconds: float | None, now: float) -> None:
+        """Kill all tasks on an agent that is drained."""
+        for framework in list(self.state.frameworks.values()):
+            for task in [task for task in framework.tasks.values() if task.agent_id == agent_id]:
+                grace = _grace(task.info.get("kill_policy"))
+                grace = grace if longest_seconds is None else min(grace, longest_seconds)
+                policy = {"grace_period": {"nanoseconds": int(grace * 1e9)}}
+                self._kill_task(framework, task, policy, now, "REASON_AGENT_DRAINING")
+
+    # -- the cluster's observations ------------------------------------------------------------------------------------
+
+    def set_agent(self, facts: AgentFacts, now: float) -> None:
+        """Take a node as it is now."""
+        self.agents.set_agent(facts, now)
+
+    def remove_agent(self, agent_id: str, now: float) -> None:
+        """Forget a node that is no more."""
+        self.agents.remove_agent(agent_id, now)
+
+    def observe(self, name: str, facts: UnitFacts, now: float) -> None:
+        """Take a pod of ours as it is now."""
+        unit = self.state.units.get(name)
+        if unit is not None:
+            self.agents.observe(unit, facts, now)
+
+    def unit_gone(self, name: str, now: float) -> None:
+        """Take notice that a pod of ours is no more."""
+        unit = self.state.units.get(name)
+        if unit is not None:
+            self.agents.unit_gone(unit, now)
+
+    def launch_failed(self, name: str, message: str, now: float) -> None:
+        """Take notice that a pod could not be created."""
+        unit = self.state.units.get(name)
+        if unit is not None:
+            self.agents.launch_failed(unit, message, now)
+
+    def restore_unit(self, name: str, record: records.UnitRecord, pod_resources: Resources) -> Unit | None:
+        """Take a pod as it was kept; None where its framework is gone, and the pod is nobody's."""
+        framework = self.state.frameworks.get(record.framework_id)
+        if framework is None:
+            return None
+        unit = records.restored_unit(name, record, pod_resources)
+        self.state.units[name] = unit
+        for task in unit.tasks:
+            if task.is_terminal and not task.pending:
+                framework.completed.append(task)
+            else:
+                framework.tasks[task.id] = task
+        executor = unit.executor
+        agent = self.state.agents.get(unit.agent_id)
+        if executor is not None and agent is not None:
+            agent.executors[executor.framework_id, executor.id] = executor
+        return unit
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def allocate(self, now: float, *, batch: bool) -> None:
+        """Make offers of what is free: the run over all agents, or one for what has changed."""
+        self.offers.expire(now)
+        self.offers.allocate(now, batch=batch)
+
+    def tick(self, now: float) -> None:
+        """Do what is due: removals of frameworks that did not come back, updates again, maintenance."""
+        self.frameworks.expire(now)
+        self.updates.retry(now)
+        self.operators.tick(now)
+
+    def heartbeat(self) -> None:
+        """Let frameworks and operators see that the master is there."""
+        for framework in self.state.frameworks.values():
+            framework.send({"type": "HEARTBEAT"})
+        self.state.notify({"type": "HEARTBEAT"})
+
+    def disconnect(self, stream: Stream, now: float) -> None:
+        """Take notice that somebody's stream has ended."""
+        self.state.listeners.pop(stream, None)
+        for framework in list(self.state.frameworks.values()):
+            if framework.stream is stream:
+                self.frameworks.disconnect(framework, stream, now)
+                return
+        for agent in self.state.agents.values():
+            for executor in agent.executors.values():
+                self.executors.disconnect(executor, stream)
+
+
+def _own(framework: Framework, roles: Iterable[str]) -> tuple[str, ...] | None:
+    """Return those of some roles that are a framework's; empty is all, None: none of those asked for is."""
+    asked = tuple(roles)
+    own = tuple(role for role in asked if role in framework.roles)
+    return None if asked and not own else own
+
+
+def _grace(policy: Json | None) -> float:
+    if policy is None or "grace_period" not in policy:
+        return DEFAULT_KILL_SECONDS
+    return max(0.0, float(policy["grace_period"]["nanoseconds"]) / 1e9)
