@@ -193,6 +193,29 @@ FLOWS: list[tuple[Kind, Json, str]] = [
         "is not DAG: vertex b is not defined",
     ),
     (catalog.JOBFLOW, {"flows": [{"name": "a", "dependsOn": {"targets": ["a"]}}]}, "is not DAG"),
+    (
+        catalog.JOBFLOW,
+        {
+            "flows": [
+                {
+                    "name": "a",
+                    "dependsOn": {
+                        "probe": {
+                            "httpGetList": [{"serviceName": "s", "taskName": "t"}],
+                            "objectList": [
+                                {"kind": "Secret", "name": "s", "for": "jsonpath={.data.password}=x"},
+                                {"kind": "Pod/../x", "name": "p", "for": "Ready"},
+                            ],
+                            "claimPathList": [{"claimName": "c", "path": "../etc"}, {"claimName": "", "path": "/"}],
+                        }
+                    },
+                }
+            ]
+        },
+        r"(?s)httpGetList\[0\]: it names a task and a service.*httpGetList\[0\].port: required"
+        r".*objectList\[0\].for: of a Secret only.*objectList\[1\].kind: .*objectList\[1\].for: 'Ready' is none of"
+        r".*claimPathList\[0\].path: '../etc'.*claimPathList\[1\].claimName.*claimPathList\[1\].path",
+    ),
     (catalog.HYPERNODE, {"tier": 1}, "at least one member"),
     (catalog.HYPERNODE, {"members": [{"selector": {"regexMatch": {"pattern": "("}}}]}, "error parsing regexp"),
     (
@@ -222,6 +245,13 @@ def test_flows_cron_jobs_and_hyper_nodes_are_refused(kind: Kind, spec: Json, wan
 
 def test_good_flows_cron_jobs_and_hyper_nodes_pass() -> None:
     flows = [{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a", "a"]}}]
+    admit(catalog.JOBFLOW, {"metadata": {"name": "x"}, "spec": {"flows": flows}}, FakeWorld())
+    probe = {
+        "objectList": [{"kind": "Secret", "name": "s"}, {"kind": "ConfigMap", "name": "c", "for": "delete"}],
+        "claimPathList": [{"claimName": "c", "path": "/in/_SUCCESS"}],
+        "httpGetList": [{"serviceName": "s", "port": 80}, {"taskName": "t"}],
+    }
+    flows = [{"name": "a", "dependsOn": {"probe": probe}}]
     admit(catalog.JOBFLOW, {"metadata": {"name": "x"}, "spec": {"flows": flows}}, FakeWorld())
     spec = {"schedule": "*/5 0-3 * * 1", "timeZone": "Europe/Berlin"}
     admit(catalog.VCCRONJOB, {"metadata": {"name": "x"}, "spec": spec}, FakeWorld())

@@ -492,6 +492,12 @@ OTHERS: list[Any] = [
         id="a flow that cannot make its jobs",
     ),
     pytest.param(
+        {**FLOW, "status": {"waitingSteps": [{"name": "b", "message": "ConfigMap data does not exist"}]}},
+        Facts(),
+        "jobflow default/flow (Pending): step b waits: ConfigMap data does not exist",
+        id="a flow whose step waits for an object",
+    ),
+    pytest.param(
         FLOW,
         Facts(pods(1, container=ended(3)), jobs=[STEP]),
         "jobflow default/flow (Failed): job default/train is Failed: container main exited with code 3",

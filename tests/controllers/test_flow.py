@@ -12,11 +12,12 @@ import pytest
 
 from strato.api import catalog
 from strato.api.core import Event
-from strato.api.volcano.batch import Job
-from strato.api.volcano.flow import JobFlow, JobTemplate
+from strato.api.meta import ObjectMeta
+from strato.api.volcano.batch import Job, JobState, JobStatus
+from strato.api.volcano.flow import JobFlow, JobFlowState, JobFlowStatus, JobTemplate
 from strato.controllers.flow import NetworkProber
 from strato.controllers.flow.build import merged
-from strato.controllers.flow.status import next_phase
+from strato.controllers.flow.status import flow_status, next_phase
 from tests.controllers.world import World, play, task, vcjob
 
 ENABLED = ("jobflow-controller", "jobtemplate-controller", "job-controller", "queue-controller", "gc-controller")
@@ -124,6 +125,12 @@ def test_steps_run_in_the_order_of_their_dependencies() -> None:
         assert listed.status.job_depends_on_list == ("f-a",)
 
     play(scenario, enabled=ENABLED)
+
+
+def test_a_flow_whose_only_job_ends_between_two_passes_succeeds() -> None:
+    job = Job(metadata=ObjectMeta(name="f-a"), status=JobStatus(state=JobState(phase="Completed")))
+    seen = JobFlow(metadata=ObjectMeta(name="f"), status=JobFlowStatus(state=JobFlowState(phase="Pending")))
+    assert flow_status(seen, [job], ["f-a"], 0.0)["state"] == {"phase": "Succeed"}
 
 
 def test_a_failed_step_ends_the_flow() -> None:

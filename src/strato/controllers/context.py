@@ -56,6 +56,8 @@ class ControllerSettings:
     recommender_names: tuple[str, ...] = ("strato",)
     """Names of recommenders that vertical autoscalers ask for and ours answers to; ``default`` is of those that name
     none."""
+    flow_probe_image: str = "busybox:stable"
+    """Image of the pods that look into claims for steps of JobFlows; it needs a shell."""
     training: PodOptions = field(default_factory=PodOptions)
     """Of the pods of training jobs."""
 

@@ -20,6 +20,7 @@ from strato.api.crds.schema import (
     text,
     time,
 )
+from strato.api.waitfor import MAX_TEXT
 
 EVENTS = (
     "*",
@@ -212,6 +213,7 @@ CRON_ROOT = (
 
 MAX_FLOWS = 250
 MAX_TARGETS = 128
+MAX_CONDITIONS = 16
 _FLOWS = (
     Rule(
         "[self.map(f, f.name)].all(names, self.all(f, !has(f.dependsOn) || !has(f.dependsOn.targets) || "
@@ -261,13 +263,34 @@ def _probe() -> Schema:
     task_name = text("Task to probe.", max_length=253)
     header = obj({"name": text(), "value": text()}, required=["name", "value"])
     port = integer(minimum=0, maximum=65535, bits=0)
+    service_name = text("Service to ask instead of a task; then it must hold besides.", max_length=253)
+    http_get = {"taskName": task_name, "serviceName": service_name, "path": text(), "port": port, "httpHeader": header}
+    an_object = {
+        "apiVersion": text("Group and version; v1 if empty.", max_length=317),
+        "kind": text("Kind, as in ConfigMap.", max_length=63),
+        "name": text("Name, in the flow's namespace.", max_length=253),
+        "resource": text("Plural of the kind, where it is not the usual one.", max_length=63),
+        "for": text("What is waited for, as kubectl wait --for says it; create if empty.", max_length=MAX_TEXT),
+    }
+    claim_path = {
+        "claimName": text("Claim, in the flow's namespace.", max_length=253),
+        "path": text("File or directory in the claim that must be there.", max_length=1024),
+        "image": text("Of the pod that looks; it needs a shell.", max_length=1024),
+    }
     return obj(
         {
-            "httpGetList": array(obj({"taskName": task_name, "path": text(), "port": port, "httpHeader": header})),
+            "httpGetList": array(obj(http_get)),
             "tcpSocketList": array(obj({"taskName": task_name, "port": port}, required=["port"])),
             "taskStatusList": array(obj({"taskName": task_name, "phase": text(max_length=63)})),
+            "objectList": array(
+                obj(an_object, required=["kind", "name"]), "Objects to wait for.", max_items=MAX_CONDITIONS
+            ),
+            "claimPathList": array(
+                obj(claim_path, required=["claimName", "path"]), "Files to wait for.", max_items=MAX_CONDITIONS
+            ),
         },
-        "What the targets must show instead of being completed; it is asked of the targets that have the task.",
+        "What the targets must show instead of being completed, asked of the targets that have the task; and what "
+        "must hold besides: services, objects and paths in claims.",
     )
 
 
@@ -322,6 +345,7 @@ def job_flow() -> dict[str, Schema]:
             **{name: array(text()) for name in lists},
             "jobStatusList": array(job_entry, "Each job's history."),
             "conditions": mapping(condition, "State of each job."),
+            "waitingSteps": array(obj({"name": text(), "message": text()}), "Steps that probes hold back, and why."),
             "state": obj(
                 {"phase": text(enum=["Succeed", "Terminating", "Failed", "Running", "Pending"])}, "Where the flow is."
             ),

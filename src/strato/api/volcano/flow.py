@@ -19,9 +19,11 @@ class HttpHeader(View, frozen=True, kw_only=True):
 
 
 class HttpGetProbe(View, frozen=True, kw_only=True):
-    """Pods of a task that answer a GET with a status from 200 to 399."""
+    """Pods of a task, or of a service, that answer a GET with a status from 200 to 399."""
 
     task_name: str = ""
+    service_name: str = ""
+    """A service of the flow's namespace, one of whose pods has to answer; then no target is asked."""
     path: str = ""
     port: int = 0
     http_header: HttpHeader | None = None
@@ -41,12 +43,34 @@ class TaskStatusProbe(View, frozen=True, kw_only=True):
     phase: str = ""
 
 
+class ObjectProbe(View, frozen=True, kw_only=True):
+    """An object of the flow's namespace, and what it is waited for, as ``kubectl wait --for`` says it."""
+
+    api_version: str = "v1"
+    kind: str = ""
+    name: str = ""
+    resource: str = ""
+    """The plural in the API's paths, of kinds whose plural is not the usual one."""
+    condition: str = msgspec.field(default="create", name="for")
+
+
+class ClaimPathProbe(View, frozen=True, kw_only=True):
+    """A file or directory in a claim of the flow's namespace."""
+
+    claim_name: str = ""
+    path: str = ""
+    image: str = ""
+    """Of the pod that looks; it needs a shell."""
+
+
 class FlowProbe(View, frozen=True, kw_only=True):
-    """What a target must show instead of being completed."""
+    """What a target must show instead of being completed, and what must hold besides."""
 
     http_get_list: tuple[HttpGetProbe, ...] = ()
     tcp_socket_list: tuple[TcpSocketProbe, ...] = ()
     task_status_list: tuple[TaskStatusProbe, ...] = ()
+    object_list: tuple[ObjectProbe, ...] = ()
+    claim_path_list: tuple[ClaimPathProbe, ...] = ()
 
 
 class FlowDependsOn(View, frozen=True, kw_only=True):
@@ -109,6 +133,13 @@ class JobFlowState(View, frozen=True, kw_only=True):
     phase: str = ""
 
 
+class WaitingStep(View, frozen=True, kw_only=True):
+    """A step that probes hold back, and why."""
+
+    name: str = ""
+    message: str = ""
+
+
 class JobFlowStatus(View, frozen=True, kw_only=True):
     """``status``."""
 
@@ -121,6 +152,7 @@ class JobFlowStatus(View, frozen=True, kw_only=True):
     job_status_list: tuple[FlowJobStatus, ...] = ()
     conditions: Mapping[str, FlowCondition] = EMPTY
     state: JobFlowState = JobFlowState()
+    waiting_steps: tuple[WaitingStep, ...] = ()
 
 
 class JobFlow(Object, frozen=True, kw_only=True):

@@ -134,6 +134,7 @@ def build(
             smtp_server=options.mail.smtp_server,
             mail_from=options.mail.mail_from,
             recommender_names=("strato", "default"),
+            flow_probe_image=HOST_IMAGE,
             training=options.training.over(
                 PodOptions(
                     init_image=HOST_IMAGE,

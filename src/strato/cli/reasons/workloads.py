@@ -139,9 +139,11 @@ def flow_report(flow: Json, facts: Facts) -> Report:
     reports = {job["metadata"]["name"]: job_report(job, facts) for job in jobs}
     bad = {name: report for name, report in reports.items() if report.code}
     notes = [f"{report.key} ({report.state}): {report.summary}" for report in bad.values()]
+    held = {step.get("name"): step.get("message", "") for step in status.get("waitingSteps") or ()}
+    notes += [f"step {name} waits: {message}" for name, message in held.items()]
     for step in (flow.get("spec") or {}).get("flows") or ():
         after = ((step.get("dependsOn") or {}).get("targets")) or ()
-        if after and f"{flow['metadata']['name']}-{step.get('name')}" not in reports:
+        if after and step.get("name") not in held and f"{flow['metadata']['name']}-{step.get('name')}" not in reports:
             notes.append(f"step {step.get('name')} has no job yet; it starts after {', '.join(after)}")
     hints = list(dict.fromkeys(hint for report in bad.values() for hint in report.hints))
     failures = [event for event in warnings(facts.events_of(flow)) if phase not in ("Succeed", "Failed")]
@@ -150,6 +152,8 @@ def flow_report(flow: Json, facts: Facts) -> Report:
         return Report(_key(flow), phase, event.get("reason", ""), event.get("message", "").strip(), notes=notes)
     if not bad:
         text = f"nothing is wrong with its {len(jobs)} jobs" if jobs else "it has no jobs"
+        if held and all(report.state == "Completed" for report in reports.values()):
+            return Report(_key(flow), phase, "", notes[0], notes=notes[1:])
         return Report(_key(flow), phase, "", text, notes=notes)
     first = next(iter(bad.values()))
     more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""

@@ -47,6 +47,7 @@ class ControllerFlags:
     """Empty is the namespace of the leases."""
     history_file: str
     """Where runs of jobs and what they use are recorded; empty is nowhere."""
+    flow_probe_image: str
     mail: MailOptions
     training: TrainingOptions
 
@@ -77,6 +78,8 @@ _OPTIONS = (
                  help="Configuration of the sharding controller."),
     click.option("--history-file", default="", metavar="FILE",
                  help="Record runs of jobs and what they use, for 'strato advise' and 'strato report'."),
+    click.option("--flow-probe-image", default="busybox:stable", show_default=True,
+                 help="Image of pods that look into claims for steps of JobFlows; it needs a shell."),
     click.option("--sharding-configmap-namespace", default="", help="Its namespace; that of the leases without."),
 )  # fmt: skip
 _GROUP = option_group(
@@ -121,6 +124,7 @@ def controllers_member(
         inherit_owner_annotations=flags.inherit_owner_annotations,
         smtp_server=flags.mail.smtp_server,
         mail_from=flags.mail.mail_from,
+        flow_probe_image=flags.flow_probe_image,
         training=flags.training.over(defaults.training),
     )
     enabled = controllers_of(choose_controllers(flags.chosen), flags.training.off)

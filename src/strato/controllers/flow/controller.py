@@ -13,18 +13,20 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.meta import Key
 from strato.api.volcano.batch import Job, TaskSpec
-from strato.api.volcano.flow import Flow, JobFlow, JobTemplate
+from strato.api.volcano.flow import Flow, JobFlow, JobTemplate, WaitingStep
 from strato.client.informer import Change, Informer
 from strato.client.retry import is_server_error
 from strato.controllers.context import ControllerContext
-from strato.controllers.flow import build, probes
+from strato.controllers.flow import build, conditions, probes
 from strato.controllers.flow import status as statuses
+from strato.controllers.flow.heldsteps import HeldSteps
 from strato.controllers.flow.probes import NetworkProber, Target
 from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
 from strato.errors import AlreadyExists, Conflict, NotFound, StratoError
 
 SYNC_JOB_FLOW: Final = "SyncJobFlow"
+STEP_WAITING: Final = "StepWaiting"
 _DELETE: Final = "delete"
 
 DEBOUNCE_SECONDS: Final = 0.02
@@ -70,18 +72,30 @@ class JobFlowController(KeyedController):
         self._templates = context.informers.informer(JobTemplate)
         self._jobs = context.informers.informer(Job)
         self._pods = context.informers.informer(Pod)
+        self._conditions = conditions.Conditions(
+            self._cluster, self._prober, self._pods.get, context.settings.flow_probe_image
+        )
+        self._held = HeldSteps()
         self._by_flow = index_created_by(self._jobs, build.CREATED_BY_FLOW)
         self._flows.add_index("template", _templates_of)
         self._flows.add_handler(self._on_flow)
         self._templates.add_handler(self._on_template)
         self._jobs.add_handler(self._on_job, among=lambda changes: changes if len(self._flows) else ())
+        self._pods.add_owned_handler(catalog.JOBFLOW, self._on_pod)
 
     # Events
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        """Look at the flow again when a pod of it has ended: it looked into a claim."""
+        owner = change.object.metadata.controller
+        if owner is not None and (change.new is None or change.new.is_finished):
+            self.queue.add(Key(change.key.namespace, owner.name))
 
     def _on_flow(self, change: Change[JobFlow]) -> None:
         old, new = change.old, change.new
         if new is None:
             self._written.forget(change.key)
+            self._held.forget(change.key)
         elif (
             old is None
             or old.metadata.generation != new.metadata.generation
@@ -123,15 +137,23 @@ class JobFlowController(KeyedController):
         if flow.status.state.phase == statuses.SUCCEED and flow.spec.job_retain_policy == _DELETE:
             await self._delete_all(jobs)
             return None
-        waits_for_probe, failure = False, None
+        waits_for_probe, failure, waiting = False, None, list[WaitingStep]()
         try:
-            waits_for_probe = await self._deploy(flow, jobs)
+            waits_for_probe = await self._deploy(flow, jobs, waiting)
         except StratoError as error:  # the status is written even when a step's job cannot be created
             failure = error
-        await self._write_status(flow, self._jobs_of(flow))
+        self._report(flow, waiting)
+        await self._write_status(flow, self._jobs_of(flow), waiting)
         if failure is not None:
             raise failure
-        return probes.PROBE_PERIOD_SECONDS if waits_for_probe else None
+        delays = [self._held.wait_seconds(flow.key, step.name, self.clock.now()) for step in waiting]
+        return min([*delays, *((probes.PROBE_PERIOD_SECONDS,) if waits_for_probe else ())], default=None)
+
+    def _report(self, flow: JobFlow, waiting: Sequence[WaitingStep]) -> None:
+        """Write an event for each step that begins to wait, or waits for something else."""
+        for step in waiting:
+            if step not in flow.status.waiting_steps:
+                self._recorder.event(flow, "Normal", STEP_WAITING, f"step {step.name} waits: {step.message}")
 
     def _jobs_of(self, flow: JobFlow) -> list[Job]:
         """Return the flow's jobs, not those of a flow of that name before it."""
@@ -151,8 +173,11 @@ class JobFlowController(KeyedController):
                     Job, job.metadata.name, job.metadata.namespace, uid=job.metadata.uid, propagation="Background"
                 )
 
-    async def _deploy(self, flow: JobFlow, jobs: Sequence[Job]) -> bool:
-        """Make the jobs whose dependencies are met; returns whether some wait for the answer of a pod."""
+    async def _deploy(self, flow: JobFlow, jobs: Sequence[Job], waiting: list[WaitingStep]) -> bool:
+        """Make the jobs whose dependencies are met; returns whether some wait for the answer of a pod.
+
+        Steps whose targets are ready and whose other conditions do not hold are added to ``waiting``.
+        """
         by_name = {job.metadata.name: job for job in jobs}
         completed = statuses.remembered_completed(flow.status) | {
             job.metadata.name for job in jobs if statuses.is_completed(job)
@@ -162,11 +187,30 @@ class JobFlowController(KeyedController):
             name = build.step_job_name(flow.metadata.name, step.name)
             if name in by_name or name in completed:
                 continue
-            if await self._may_start(flow, step, by_name, completed):
-                await self._create(flow, step)
-            else:
+            if not await self._may_start(flow, step, by_name, completed):
                 waits_for_probe = waits_for_probe or _asks_pods(step)
+            elif unmet := await self._unmet(flow, step):
+                waiting.append(WaitingStep(name=step.name, message=unmet))
+            else:
+                await self._create(flow, step)
+                await self._clear(flow, step)
         return waits_for_probe
+
+    async def _unmet(self, flow: JobFlow, step: Flow) -> str:
+        """Return what a step still waits for besides its targets."""
+        probe = step.depends_on.probe if step.depends_on is not None else None
+        if probe is None or not conditions.has_conditions(probe):
+            return ""
+        due = self._held.is_due(flow.key, step.name, self.clock.now())
+        unmet = await self._conditions.unmet(flow, step.name, probe, look_again=due)
+        if unmet and due:
+            self._held.note(flow.key, step.name, self.clock.now())
+        return "; ".join(unmet)
+
+    async def _clear(self, flow: JobFlow, step: Flow) -> None:
+        self._held.forget(flow.key, step.name)
+        if step.depends_on is not None and step.depends_on.probe is not None:
+            await self._conditions.clear(flow, step.name, step.depends_on.probe)
 
     async def _may_start(self, flow: JobFlow, step: Flow, jobs: dict[str, Job], completed: frozenset[str]) -> bool:
         depends = step.depends_on
@@ -217,9 +261,9 @@ class JobFlowController(KeyedController):
                 return patch
         return None
 
-    async def _write_status(self, flow: JobFlow, jobs: Sequence[Job]) -> None:
+    async def _write_status(self, flow: JobFlow, jobs: Sequence[Job], waiting: Sequence[WaitingStep]) -> None:
         names = [build.step_job_name(flow.metadata.name, step.name) for step in flow.spec.flows]
-        status = statuses.flow_status(flow, jobs, names, self.clock.now())
+        status = statuses.flow_status(flow, jobs, names, self.clock.now(), waiting)
         if statuses.same_status(flow.status, status):
             return
         meta, phase = flow.metadata, status["state"]["phase"]
@@ -238,9 +282,11 @@ class JobFlowController(KeyedController):
 
 
 def _asks_pods(step: Flow) -> bool:
-    """Return whether a step's probes need the network: nothing else tells when their answer changes."""
+    """Return whether a step's targets are asked by network: nothing else tells when their answer changes."""
     probe = step.depends_on.probe if step.depends_on is not None else None
-    return probe is not None and bool(probe.http_get_list or probe.tcp_socket_list)
+    if probe is None:
+        return False
+    return bool(probe.tcp_socket_list) or any(not entry.service_name for entry in probe.http_get_list)
 
 
 def _templates_of(flow: JobFlow) -> list[str]:

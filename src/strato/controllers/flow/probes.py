@@ -67,7 +67,8 @@ class Target:
 async def is_ready(target: Target, probe: FlowProbe, prober: NetworkProber) -> bool:
     """Return whether all entries about the target hold, and there is one."""
     asked = False
-    entries: list[Entry] = [*probe.task_status_list, *probe.tcp_socket_list, *probe.http_get_list]
+    of_pods = [entry for entry in probe.http_get_list if not entry.service_name]
+    entries: list[Entry] = [*probe.task_status_list, *probe.tcp_socket_list, *of_pods]
     for entry in entries:
         for task in target.job.spec.tasks:
             if entry.task_name not in ("", task.name):
@@ -95,8 +96,12 @@ def _ask(entry: TcpSocketProbe | HttpGetProbe, prober: NetworkProber) -> Callabl
     def ask(pod: Pod) -> Awaitable[bool]:
         if isinstance(entry, TcpSocketProbe):
             return prober.connects(pod.status.pod_ip, entry.port)
-        header = entry.http_header
-        pair = (header.name, header.value) if header is not None and header.name else None
-        return prober.answers(pod.status.pod_ip, entry.port, entry.path, pair)
+        return prober.answers(pod.status.pod_ip, entry.port, entry.path, header_of(entry))
 
     return ask
+
+
+def header_of(entry: HttpGetProbe) -> tuple[str, str] | None:
+    """Return the header that a request is to have."""
+    header = entry.http_header
+    return (header.name, header.value) if header is not None and header.name else None

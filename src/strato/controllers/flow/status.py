@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from strato.api.volcano.batch import Job
-from strato.api.volcano.flow import FlowJobStatus, JobFlow, JobFlowStatus
+from strato.api.volcano.flow import FlowJobStatus, JobFlow, JobFlowStatus, WaitingStep
 from strato.clock import format_time, parse_time
 from strato.units import duration_seconds
 
@@ -30,6 +30,7 @@ _LISTS: Final = {
 }
 _UNLISTED: Final = frozenset({"Completing", "Terminating"})
 _UNKNOWN_LIST: Final = "unKnowJobs"
+_WAITING_LIST: Final = "waitingSteps"
 
 
 def remembered_completed(status: JobFlowStatus) -> frozenset[str]:
@@ -56,7 +57,9 @@ def next_phase(phase: str, *, flows: int, running: int, completed: int, failed: 
     return phase
 
 
-def flow_status(flow: JobFlow, jobs: Sequence[Job], names: Sequence[str], now: float) -> dict[str, Any]:
+def flow_status(
+    flow: JobFlow, jobs: Sequence[Job], names: Sequence[str], now: float, waiting: Sequence[WaitingStep] = ()
+) -> dict[str, Any]:
     """Return the flow's status as JSON.
 
     Args:
@@ -64,6 +67,7 @@ def flow_status(flow: JobFlow, jobs: Sequence[Job], names: Sequence[str], now: f
         jobs: Its jobs that exist.
         names: Names of the jobs of all its steps, in order.
         now: The present.
+        waiting: Steps that probes hold back.
     """
     order = {name: position for position, name in enumerate(names)}
     present = sorted(jobs, key=lambda job: (order.get(job.metadata.name, len(order)), job.metadata.name))
@@ -76,17 +80,21 @@ def flow_status(flow: JobFlow, jobs: Sequence[Job], names: Sequence[str], now: f
     gone = [name for name in names if name not in alive and name in remembered_completed(flow.status)]
     if gone:
         lists[_LISTS[_COMPLETED]] = sorted([*lists.get(_LISTS[_COMPLETED], ()), *gone], key=lambda n: order.get(n, -1))
+    listed = {_WAITING_LIST: [msgspec.to_builtins(step) for step in waiting]} if waiting else {}
     numbers = {name: len(lists.get(name, ())) for name in _LISTS.values()}
-    phase = next_phase(
-        flow.status.state.phase,
-        flows=len(set(names)),
-        running=numbers["runningJobs"],
-        completed=numbers["completedJobs"],
-        failed=numbers["failedJobs"],
-        terminated=numbers["terminatedJobs"],
-    )
+    phase = flow.status.state.phase
+    for _ in range(2):  # of a job that ran and completed between two passes only the end is seen
+        phase = next_phase(
+            phase,
+            flows=len(set(names)),
+            running=numbers["runningJobs"],
+            completed=numbers["completedJobs"],
+            failed=numbers["failedJobs"],
+            terminated=numbers["terminatedJobs"],
+        )
     return {
         **lists,
+        **listed,
         "jobStatusList": _histories(flow.status.job_status_list, present, now),
         "conditions": {job.metadata.name: _condition(job) for job in present},
         "state": {"phase": phase},
@@ -149,6 +157,6 @@ def same_status(old: JobFlowStatus, new: Mapping[str, Any]) -> bool:
 
 def as_changes(old: JobFlowStatus, new: Mapping[str, Any]) -> dict[str, Any]:
     """Return a status as a merge patch of the old one: what is no longer there is removed."""
-    emptied = dict.fromkeys((*_LISTS.values(), _UNKNOWN_LIST))
+    emptied = dict.fromkeys((*_LISTS.values(), _UNKNOWN_LIST, _WAITING_LIST))
     conditions = {**dict.fromkeys(old.conditions), **new["conditions"]}
     return {**emptied, **new, "conditions": conditions}
