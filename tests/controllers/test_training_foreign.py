@@ -11,6 +11,7 @@ import pytest
 
 from strato.api import catalog, trainer
 from strato.api.frameworks import FRAMEWORKS, MPI_OPERATOR, OPERATOR
+from strato.client.events import EventRecorder
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.training.foreign import LOOK_SECONDS, SELECTORS, ForeignOperator
 from strato.errors import ApiError, Forbidden, Unavailable
@@ -53,7 +54,7 @@ def test_an_operator_is_noticed_whenever_it_comes_and_goes(found: Any, manager: 
         cluster = World(clock).cluster
         if found is not None:
             await cluster.create(catalog.DEPLOYMENT, found, "default")
-        operator = ForeignOperator(cluster, clock, "ours", manager)
+        operator = ForeignOperator(cluster, clock, "ours", manager, EventRecorder(cluster, clock, "test"))
         begun = asyncio.Event()
         watching = asyncio.ensure_future(operator.run_beside(partial(work_on, begun)))
         await begun.wait()
@@ -82,7 +83,7 @@ def test_a_controller_that_cannot_ask_does_not_begin_unless_it_never_may(error: 
     async def story(clock: VirtualClock) -> None:
         cluster = FaultyCluster(World(clock).server, ADMIN, clock, Random(1), faults=Faults())
         cluster.rules.append(lambda _: error)
-        operator = ForeignOperator(cluster, clock, "ours", OPERATOR)
+        operator = ForeignOperator(cluster, clock, "ours", OPERATOR, EventRecorder(cluster, clock, "test"))
         begun = asyncio.Event()
         watching = asyncio.ensure_future(operator.run_beside(partial(work_on, begun)))
         await clock.sleep(100)
@@ -107,6 +108,15 @@ def test_a_controller_stops_when_an_operator_comes_and_goes_on_when_it_goes() ->
         await world.cluster.patch(catalog.PYTORCHJOB, "p", "default", {"spec": {"replicas": 2}}, subresource="scale")
         await world.settle(3 * LOOK_SECONDS)
         assert set(await world.pods()) == {"p-worker-0"}, "who runs it now has not done it"
+        events = [one for one in (await world.cluster.list(catalog.EVENT)).items if one["reason"] == "LeftToOperator"]
+        assert [(one["involvedObject"]["name"], one["message"], one.get("count", 1)) for one in events] == [
+            (
+                "p",
+                "default/o runs kubeflow.org/training-operator: the job is left to it; pytorchjob-controller goes on when "
+                "it is gone",
+                1,
+            )
+        ]
         await world.cluster.delete(catalog.DEPLOYMENT, "o", "default")
         await world.settle(3 * LOOK_SECONDS)
         assert set(await world.pods()) == {"p-worker-0", "p-worker-1"}

@@ -30,7 +30,7 @@ from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.training import bodies, gang
 from strato.controllers.training.adapters import Adapter
 from strato.controllers.training.companions import CompanionOfOthers, Companions
-from strato.controllers.training.foreign import LOOK_SECONDS, ForeignOperator
+from strato.controllers.training.foreign import ForeignOperator
 from strato.controllers.training.mpi.launcher import Launchers
 from strato.controllers.training.record import Gang, Launch, Replica, TrainingPlan, TrainingRecord
 from strato.controllers.training.services import OwnedServices
@@ -71,7 +71,9 @@ class TrainingController:
             enforces_timeout=options.enforces_schedule_timeout,
         )
         self._gang = gangs if options.scheduler else None
-        self._operator = ForeignOperator(context.cluster, context.clock, self.name, self._framework.manager)
+        self._operator = ForeignOperator(
+            context.cluster, context.clock, self.name, self._framework.manager, self._recorder
+        )
         self._metrics = TrainingMetrics(context.metrics, adapter.framework)
         kind, informers = adapter.framework.kind, context.informers
         self._queue: WorkQueue[Key] = WorkQueue(context.clock)
@@ -103,7 +105,10 @@ class TrainingController:
         )
 
     async def _reconcile_ours(self, key: Key) -> float | None:
-        return LOOK_SECONDS if self._operator.is_running else await self.reconcile(key)
+        if not self._operator.is_running:
+            return await self.reconcile(key)
+        job: Any = self._jobs.get(key)
+        return self._operator.leave(job if job is not None and self._is_ours(job) else None)
 
     def _on_job(self, change: Change[Any]) -> None:
         if change.new is not None:
@@ -115,6 +120,7 @@ class TrainingController:
         self._decided.pop(change.key, None)
         self._reported.pop(uid, None)
         self._services.forget(uid)
+        self._operator.forget(uid)
         self._companions.forget(uid)
         if self._launchers is not None:
             self._launchers.forget(uid)

@@ -9,7 +9,9 @@ from typing import Final
 
 from strato.api import catalog, trainer
 from strato.api.frameworks import MPI_OPERATOR, OPERATOR
+from strato.api.meta import Object
 from strato.client.cluster import Cluster
+from strato.client.events import EventRecorder
 from strato.clock import Clock
 from strato.errors import ApiError, Forbidden
 
@@ -48,10 +50,14 @@ class ForeignOperator:
         clock: Times the looks.
         name: Of the controller that stands aside, for the log.
         manager: Whose operator it is.
+        recorder: Tells users who runs their jobs instead.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, name: str, manager: str) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, name: str, manager: str, recorder: EventRecorder) -> None:
         self._cluster, self._clock, self._name, self._manager = cluster, clock, name, manager
+        self._recorder = recorder
+        self._told: set[str] = set()
+        """Uids of jobs that have an event about the operator that runs now."""
         self._found = ""
         self._is_known = asyncio.Event()
 
@@ -59,6 +65,18 @@ class ForeignOperator:
     def is_running(self) -> bool:
         """Whether it ran when it was looked for last."""
         return bool(self._found)
+
+    def leave(self, job: Object | None) -> float:
+        """Report on a job, once, who runs it instead; returns in how many seconds to look at it again."""
+        if job is not None and job.metadata.uid not in self._told:
+            self._told.add(job.metadata.uid)
+            text = f"{self._found} runs {self._manager}: the job is left to it; {self._name} goes on when it is gone"
+            self._recorder.event(job, "Normal", "LeftToOperator", text)
+        return LOOK_SECONDS
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered of a job that is gone."""
+        self._told.discard(uid)
 
     async def run_beside(self, work: Callable[[], Awaitable[None]]) -> None:
         """Work until cancelled, and look for it all the while.
@@ -95,5 +113,7 @@ class ForeignOperator:
             _log.warning("%s runs as %s: %s stands aside until it goes", self._manager, found, self._name)
         elif self._found and not found:
             _log.info("%s is gone: %s begins", self._manager, self._name)
+        if found != self._found:
+            self._told.clear()
         self._found = found
         self._is_known.set()

@@ -22,7 +22,7 @@ from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.training.companions import CompanionOfOthers, Companions
 from strato.controllers.training.controller import GroupOfOthers
-from strato.controllers.training.foreign import LOOK_SECONDS, ForeignOperator
+from strato.controllers.training.foreign import ForeignOperator
 from strato.controllers.training.trainer.plan import Restarts, TrainJobPlan, TrainJobRecord, plan
 from strato.controllers.training.trainer.rendering import PlannedJob, Rendering, group_body, render
 from strato.controllers.training.trainer.runtimes import Runtimes
@@ -44,7 +44,9 @@ class TrainJobController(KeyedController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._scheduler = context.settings.training.scheduler
-        self._operator = ForeignOperator(context.cluster, context.clock, self.name, trainer.CONTROLLER)
+        self._operator = ForeignOperator(
+            context.cluster, context.clock, self.name, trainer.CONTROLLER, context.recorder
+        )
         self._train_jobs = context.informers.informer(TrainJob)
         self._jobs = context.informers.informer(Job)
         self._groups = context.informers.informer(PodGroup)
@@ -65,7 +67,10 @@ class TrainJobController(KeyedController):
         await self._operator.run_beside(work)
 
     async def _reconcile_ours(self, key: Key) -> float | None:
-        return LOOK_SECONDS if self._operator.is_running else await self.reconcile(key)
+        if not self._operator.is_running:
+            return await self.reconcile(key)
+        job = self._train_jobs.get(key)
+        return self._operator.leave(job if job is not None and trainer.is_ours(job.spec.managed_by) else None)
 
     def _on_train_job(self, change: Change[TrainJob]) -> None:
         if change.new is not None:
@@ -77,6 +82,7 @@ class TrainJobController(KeyedController):
         self._companions.forget(uid)
         self._rendered.pop(uid, None)
         self._owned.pop(uid, None)
+        self._operator.forget(uid)
 
     def _on_job(self, change: Change[Job]) -> None:
         owner = change.object.metadata.controller
