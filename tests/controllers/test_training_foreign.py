@@ -112,8 +112,8 @@ def test_a_controller_stops_when_an_operator_comes_and_goes_on_when_it_goes() ->
         assert [(one["involvedObject"]["name"], one["message"], one.get("count", 1)) for one in events] == [
             (
                 "p",
-                "default/o runs kubeflow.org/training-operator: the job is left to it; pytorchjob-controller goes on when "
-                "it is gone",
+                "default/o runs kubeflow.org/training-operator: the job is left to it; pytorchjob-controller goes on "
+                "when it is gone",
                 1,
             )
         ]
