@@ -21,7 +21,7 @@ from strato.interop.mesos.maintenance import InverseAllotment, InverseOfferStatu
 from strato.interop.mesos.quantities import Quantities
 from strato.interop.mesos.quota import Quota
 from strato.interop.mesos.resources import NOTHING, Resources
-from strato.interop.mesos.round import Allotment, Idle, OfferRules, Round, TermsTable
+from strato.interop.mesos.round import Allotment, ClosedRoles, OfferRules, Round, TermsTable
 from strato.interop.mesos.specs import AgentId, AgentSpec, Domain, FrameworkId, FrameworkSpec, Unavailability
 
 DEFAULT_MINIMUM: tuple[Quantities, ...] = ({"cpus": 10}, {"mem": 32_000})
@@ -44,8 +44,8 @@ class AllocatorOptions:
     """Of roles and frameworks."""
     domain: Domain | None = None
     """The master's: agents of other regions are offered to frameworks that are REGION_AWARE."""
-    skip_idle: bool = True
-    """Whether a run passes over agents of which nothing can be offered. Offers are the same either way."""
+    skip_closed: bool = True
+    """Whether a run remembers which roles can be offered nothing of an agent. Offers are the same either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Allocator:
         self._rules = OfferRules(filter_gpus=options.filter_gpus, domain=options.domain)
         self._terms = TermsTable(self._books, options.min_allocatable)
         is_drawn = options.order.random_roles or options.order.random_frameworks  # a visit passed over draws nothing
-        self._idle: Idle | None = {} if options.skip_idle and not is_drawn else None
+        self._closed: ClosedRoles | None = {} if options.skip_closed and not is_drawn else None
         self._whitelist: frozenset[str] | None = None
         self._pending: set[AgentId] = set()
         self._all_pending = False
@@ -116,8 +116,8 @@ class Allocator:
         self._filters.clear_agent(agent)
         self._maintenance.set(agent, None)
         self._pending.discard(agent)
-        if self._idle is not None:
-            self._idle.pop(agent, None)
+        if self._closed is not None:
+            self._closed.pop(agent, None)
 
     def activate_agent(self, agent: AgentId) -> None:
         """Offer an agent again, from the next batch run on."""
@@ -313,11 +313,7 @@ class Allocator:
         self._all_pending, self._pending = False, set()
         moment = self._moment(now)
         self._filters.drop_ended(moment)
-        if self._idle is not None:
-            for agent in self._filters.opened:
-                self._idle.pop(agent, None)
-        self._filters.opened.clear()
-        run = Round(self._books, self._filters, self._rules, self._terms, self._idle)
+        run = Round(self._books, self._filters, self._rules, self._terms, self._closed)
         made = run.run([agent for agent in agents if self._is_offered(agent)], self._rng)
         return Offered(tuple(made), tuple(self._inverse_offers(agents, moment)))
 

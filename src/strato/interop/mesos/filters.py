@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,39 +50,80 @@ class Refusal:
         return self.deadline >= other.deadline and self.since.batches >= other.since.batches
 
 
-Refusals = Mapping[FrameworkId, list[Refusal]]
-_NONE: Refusals = {}
+class Refusals:
+    """What the frameworks of one role have refused of one agent."""
+
+    def __init__(self) -> None:
+        self.by_framework: dict[FrameworkId, list[Refusal]] = {}
+        """No list is empty."""
+        self._refusing: dict[Resources, set[FrameworkId]] = {}
+        """Of resources that were asked about, who refuses them; kept current."""
+
+    def refusing(self, resources: Resources) -> Collection[FrameworkId]:
+        """Return the frameworks that have refused these resources, or more."""
+        refusing = self._refusing.get(resources)
+        if refusing is None:
+            if len(self._refusing) >= _MOST_REMEMBERED:
+                self._refusing.clear()
+            refusing = self._refusing[resources] = {
+                name for name, refusals in self.by_framework.items() if _cover(refusals, resources)
+            }
+        return refusing
+
+    def replace(self, framework: FrameworkId, refusals: list[Refusal]) -> None:
+        """Set what a framework has refused; an empty list forgets it."""
+        if refusals:
+            self.by_framework[framework] = refusals
+        else:
+            self.by_framework.pop(framework, None)
+        for resources, refusing in self._refusing.items():
+            if _cover(refusals, resources):
+                refusing.add(framework)
+            else:
+                refusing.discard(framework)
+
+
+def _cover(refusals: Iterable[Refusal], resources: Resources) -> bool:
+    for refusal in refusals:  # noqa: SIM110 - the loop takes half the time of any()
+        if refusal.resources.contains(resources):
+            return True
+    return False
+
+
+_NOBODY = Refusals()
+_MOST_REMEMBERED = 8
 
 
 class OfferFilters:
     """Refusals by agent, role and framework. Those that have ended are dropped by `drop_ended`; the others hold."""
 
     def __init__(self) -> None:
-        self._agents: dict[AgentId, dict[str, dict[FrameworkId, list[Refusal]]]] = {}
+        self._agents: dict[AgentId, dict[str, Refusals]] = {}
         self._where: dict[tuple[FrameworkId, str], set[AgentId]] = {}
         """Agents on which a role of a framework has refusals."""
         self._ends: list[tuple[float, int, FrameworkId, str, AgentId, Refusal]] = []
         """A heap by deadline; also of refusals that were dropped early, until these are more than the others."""
         self._added = 0
         self._live = 0
-        self.opened: set[AgentId] = set()
-        """Agents of which something may be offered again that was refused; its reader empties it."""
+        self.opened: set[tuple[AgentId, str]] = set()
+        """Agents of which a role may be offered again what was refused; its reader empties it."""
 
     def __len__(self) -> int:
         return self._live
 
     def add(self, framework: FrameworkId, role: str, agent: AgentId, refusal: Refusal) -> None:
         """Note a refusal; those that it makes superfluous are dropped."""
-        refusals = self._agents.setdefault(agent, {}).setdefault(role, {}).setdefault(framework, [])
+        there = self._agents.setdefault(agent, {}).setdefault(role, Refusals())
+        refusals = there.by_framework.get(framework, [])
         self._where.setdefault((framework, role), set()).add(agent)
         if any(old.outlasts(refusal) and old.resources.contains(refusal.resources) for old in refusals):
             return
         kept = [r for r in refusals if not (refusal.outlasts(r) and refusal.resources.contains(r.resources))]
         if len(kept) >= MOST_PER_AGENT:
             kept.remove(min(kept, key=lambda r: r.deadline))
-            self.opened.add(agent)
+            self.opened.add((agent, role))
         self._live += len(kept) + 1 - len(refusals)
-        refusals[:] = [*kept, refusal]
+        there.replace(framework, [*kept, refusal])
         self._added += 1
         heapq.heappush(self._ends, (refusal.deadline, self._added, framework, role, agent, refusal))
         if len(self._ends) > 2 * self._live + 1000:
@@ -92,7 +133,7 @@ class OfferFilters:
     def on(self, agent: AgentId, role: str) -> Refusals:
         """Return the refusals of a role's frameworks on an agent."""
         roles = self._agents.get(agent)
-        return _NONE if roles is None else roles.get(role, _NONE)
+        return _NOBODY if roles is None else roles.get(role, _NOBODY)
 
     def roles_of(self, framework: FrameworkId) -> list[str]:
         """Return the roles of a framework that have refused something."""
@@ -109,11 +150,12 @@ class OfferFilters:
             if not refusal.has_ended(now):
                 early.append(end)
                 continue
-            refusals = self._agents[agent][role][framework]
-            refusals.remove(refusal)
+            there = self._agents[agent][role]
+            left = [one for one in there.by_framework[framework] if one is not refusal]
             self._live -= 1
-            self.opened.add(agent)
-            if not refusals:
+            self.opened.add((agent, role))
+            there.replace(framework, left)
+            if not left:
                 self._forget(framework, role, agent)
         for end in early:
             heapq.heappush(self._ends, end)
@@ -127,18 +169,19 @@ class OfferFilters:
     def clear_agent(self, agent: AgentId) -> None:
         """Drop all refusals on an agent."""
         for role, frameworks in list(self._agents.get(agent, {}).items()):
-            for framework in list(frameworks):
+            for framework in list(frameworks.by_framework):
                 self._forget(framework, role, agent)
 
     def _is_live(self, end: tuple[float, int, FrameworkId, str, AgentId, Refusal]) -> bool:
         _, _, framework, role, agent, refusal = end
-        return any(one is refusal for one in self.on(agent, role).get(framework, ()))
+        return any(one is refusal for one in self.on(agent, role).by_framework.get(framework, ()))
 
     def _forget(self, framework: FrameworkId, role: str, agent: AgentId) -> None:
         roles = self._agents[agent]
-        self._live -= len(roles[role].pop(framework))
-        self.opened.add(agent)
-        if not roles[role]:
+        self._live -= len(roles[role].by_framework.get(framework, ()))
+        roles[role].replace(framework, [])
+        self.opened.add((agent, role))
+        if not roles[role].by_framework:
             del roles[role]
         if not roles:
             del self._agents[agent]

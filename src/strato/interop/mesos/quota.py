@@ -38,7 +38,7 @@ def is_chargeable(kind: Kind) -> bool:
 
 def charge(resources: Resources) -> Quantities:
     """Return the scalars of which holding these resources is charged."""
-    return resources.filter(is_chargeable).scalars()
+    return (resources if resources.is_plain else resources.filter(is_chargeable)).scalars()
 
 
 class QuotaSums:
@@ -101,17 +101,23 @@ class Headroom:
         self._consumed = {role: dict(sums.consumed(role)) for role in sums.quotas}
         self._free = dict(sums.free)
         self._required: dict[str, int] = {}
+        self._unmet: dict[str, dict[str, int]] = {}
         for role in sums.quotas:
-            add(self._required, self.unmet(role), 1)
+            self._renew(role)
 
-    def unmet(self, role: str) -> dict[str, int]:
-        """Return what a role's guarantees still need; only names of which something is missing."""
-        quota = self._quotas.get(role)
-        if quota is None:
-            return {}
+    @property
+    def unmet(self) -> Mapping[str, Quantities]:
+        """By role what its guarantees still need; only roles and names of which something is missing."""
+        return self._unmet
+
+    def _renew(self, role: str) -> None:
+        add(self._required, self._unmet.pop(role, _NONE), -1)
         consumed = self._consumed[role]
-        missing = {name: millis - consumed.get(name, 0) for name, millis in quota.guarantees.items()}
-        return {name: millis for name, millis in missing.items() if millis > 0}
+        missing = {name: millis - consumed.get(name, 0) for name, millis in self._quotas[role].guarantees.items()}
+        unmet = {name: millis for name, millis in missing.items() if millis > 0}
+        if unmet:
+            self._unmet[role] = unmet
+            add(self._required, unmet, 1)
 
     def below_limit(self, role: str, besides: Quantities = _NONE) -> Quantities:
         """Return what a role may still get of what it has limits of, after ``besides``.
@@ -135,9 +141,8 @@ class Headroom:
         add(self._free, charged, -1)
         top = roles.top_level(role)
         if top in self._quotas:
-            add(self._required, self.unmet(top), -1)
             add(self._consumed[top], charged, 1)
-            add(self._required, self.unmet(top), 1)
+            self._renew(top)
 
 
 def check(role: str, quota: Quota, consumed: Quantities, others: Mapping[str, Quota], capacity: Quantities) -> None:

@@ -108,7 +108,7 @@ class Kind:
 class Resources:
     """An immutable bag of resources. Nothing in it is zero or negative."""
 
-    __slots__ = ("_hash", "_items", "_quantities", "_scalars")
+    __slots__ = ("_hash", "_items", "_plain", "_quantities", "_scalars")
 
     def __init__(self, items: Mapping[Kind, Amount] | None = None) -> None:
         """Keep ``items``, which the caller gives away; use `of` for amounts that may be zero or must be joined."""
@@ -116,6 +116,7 @@ class Resources:
         self._quantities: Quantities | None = None
         self._scalars: Quantities | None = None
         self._hash: int | None = None
+        self._plain: bool | None = None
 
     @classmethod
     def of(cls, items: Iterable[tuple[Kind, Amount]]) -> Resources:
@@ -150,6 +151,13 @@ class Resources:
     def amount(self, kind: Kind) -> Amount | None:
         """Return how much there is of one kind."""
         return self._items.get(kind)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing of it is reserved, revocable or shared, as most resources are."""
+        if self._plain is None:
+            self._plain = not any(kind.reservations or kind.revocable or kind.shared for kind in self._items)
+        return self._plain
 
     @property
     def names(self) -> frozenset[str]:
@@ -231,27 +239,27 @@ class Resources:
 
     def unreserved(self) -> Resources:
         """Return what is reserved for nobody."""
-        return self.filter(lambda kind: not kind.reservations)
+        return self if self.is_plain else self.filter(lambda kind: not kind.reservations)
 
     def allocatable_to(self, role: str) -> Resources:
         """Return what offers for a role may contain."""
-        return self.filter(lambda kind: kind.is_allocatable_to(role))
+        return self if self.is_plain else self.filter(lambda kind: kind.is_allocatable_to(role))
 
     def revocable(self) -> Resources:
         """Return what may be taken back at any time."""
-        return self.filter(lambda kind: kind.revocable)
+        return NOTHING if self.is_plain else self.filter(lambda kind: kind.revocable)
 
     def non_revocable(self) -> Resources:
         """Return what is not revocable."""
-        return self.filter(lambda kind: not kind.revocable)
+        return self if self.is_plain else self.filter(lambda kind: not kind.revocable)
 
     def shared(self) -> Resources:
         """Return what several tasks may hold at once."""
-        return self.filter(lambda kind: kind.shared)
+        return NOTHING if self.is_plain else self.filter(lambda kind: kind.shared)
 
     def non_shared(self) -> Resources:
         """Return what one task holds at a time."""
-        return self.filter(lambda kind: not kind.shared)
+        return self if self.is_plain else self.filter(lambda kind: not kind.shared)
 
     def persistent_volumes(self) -> Resources:
         """Return the persistent volumes."""

@@ -5,19 +5,19 @@ away. A framework takes all that may be given of an agent, so that most agents a
 frameworks are those at the begin of an agent's visit; shares change as soon as it ends.
 
 What a visit reads is looked up once: frameworks of a role that may have the same (`Terms`) have equal proposals, and an
-agent of which nothing could be offered, whatever quotas leave, is passed over until something has changed that its
-visit read (`idle`). With and without these the offers are equal.
+agent is not visited again for a role that could be offered nothing of it, whatever quotas leave, until something has
+changed that the visit read (`Closed`). With and without these the offers are equal.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from strato.interop.mesos import quantities
 from strato.interop.mesos.books import AgentBook, Books, FrameworkBook
-from strato.interop.mesos.filters import OfferFilters, Refusal
+from strato.interop.mesos.filters import OfferFilters, Refusals
 from strato.interop.mesos.quantities import Quantities
 from strato.interop.mesos.quota import Headroom, charge, is_chargeable
 from strato.interop.mesos.resources import NOTHING, Kind, Resources, ValueType
@@ -30,6 +30,7 @@ from strato.interop.mesos.specs import (
     REVOCABLE_RESOURCES,
     SHARED_RESOURCES,
     AgentId,
+    AgentSpec,
     Domain,
     FrameworkId,
 )
@@ -56,12 +57,9 @@ class OfferRules:
     """Where the master is: agents of other regions are for frameworks that are REGION_AWARE."""
 
 
-Idle = dict[AgentId, tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """What decides, of a framework and one of its roles, which resources it may be offered."""
+    """What decides which resources a framework may be offered for one of its roles. Equal ones are one object."""
 
     shared: bool
     revocable: bool
@@ -78,32 +76,51 @@ class Terms:
 
 
 class TermsTable:
-    """Terms of frameworks and roles; equal ones are the same number, so that looking one up costs little."""
+    """Terms of frameworks and roles, kept from run to run."""
 
     def __init__(self, books: Books, default_minimum: tuple[Quantities, ...]) -> None:
         self._books, self._default = books, default_minimum
         self._generation = -1
-        self._numbers: dict[tuple[FrameworkId, str], int] = {}
-        self._terms: list[Terms] = []
-        self._known: dict[object, int] = {}
+        self._known: dict[object, Terms] = {}
+        self._roles: dict[str, dict[str, Terms]] = {}
 
-    def number(self, framework: FrameworkBook, role: str) -> int:
-        """Return the number of a framework's terms for a role."""
+    def of_role(self, role: str) -> dict[str, Terms]:
+        """Return the terms of a role's frameworks."""
         if self._generation != self._books.generation:
-            self._generation, self._numbers, self._terms, self._known = self._books.generation, {}, [], {}
-        number = self._numbers.get((framework.id, role))
-        if number is None:
-            has, minimum = framework.spec.capabilities, framework.spec.min_allocatable.get(role, self._default)
-            terms = Terms(SHARED_RESOURCES in has, REVOCABLE_RESOURCES in has, RESERVATION_REFINEMENT in has, minimum)
-            key = (terms.shared, terms.revocable, terms.refined, tuple(tuple(sorted(one.items())) for one in minimum))
-            number = self._known.setdefault(key, len(self._terms))
-            if number == len(self._terms):
-                self._terms.append(terms)
-            self._numbers[framework.id, role] = number
-        return number
+            self._generation, self._known, self._roles = self._books.generation, {}, {}
+        if role not in self._roles:
+            active = self._books.framework_sorters[role].order()
+            self._roles[role] = {name: self._make(self._books.frameworks[FrameworkId(name)], role) for name in active}
+        return self._roles[role]
 
-    def __getitem__(self, number: int) -> Terms:
-        return self._terms[number]
+    def _make(self, framework: FrameworkBook, role: str) -> Terms:
+        has, minimum = framework.spec.capabilities, framework.spec.min_allocatable.get(role, self._default)
+        flags = (SHARED_RESOURCES in has, REVOCABLE_RESOURCES in has, RESERVATION_REFINEMENT in has)
+        key = (flags, tuple(tuple(sorted(one.items())) for one in minimum))
+        return self._known.setdefault(key, Terms(*flags, minimum))
+
+
+@dataclass(slots=True)
+class Closed:
+    """Roles that are offered nothing of an agent, whatever quotas leave, while it has no more free than it had.
+
+    Only changes of the agent, of frameworks, and refusals that end can open a role again.
+    """
+
+    free: Resources
+    spec: AgentSpec
+    generation: int
+    """Of the books: frameworks and their roles."""
+    roles: set[str]
+    is_complete: bool = False
+    """Whether all roles are closed."""
+
+    def holds(self, agent: AgentBook, generation: int) -> bool:
+        """Whether its roles are closed still."""
+        return self.generation == generation and self.spec is agent.spec and self.free.contains(agent.free)
+
+
+ClosedRoles = dict[AgentId, Closed]
 
 
 class Round:
@@ -114,29 +131,36 @@ class Round:
         filters: What was refused; those that have ended are dropped already.
         rules: What may be offered at all.
         terms: Of all frameworks, kept from run to run.
-        idle: Agents of which nothing can be offered, with the generations of agent and frameworks that makes sure of;
-            kept from run to run. None: every agent is visited.
+        closed: By agent what cannot be offered, kept from run to run. None: every agent is visited for every role.
     """
 
     def __init__(
-        self, books: Books, filters: OfferFilters, rules: OfferRules, terms: TermsTable, idle: Idle | None
+        self, books: Books, filters: OfferFilters, rules: OfferRules, terms: TermsTable, closed: ClosedRoles | None
     ) -> None:
-        self._books, self._filters, self._rules, self._terms, self._idle = books, filters, rules, terms, idle
+        self._books, self._filters, self._rules, self._terms, self._closed = books, filters, rules, terms, closed
         self._headroom = Headroom(books.quota)
-        self._guaranteed = [role for role, quota in books.quota.quotas.items() if quota.guarantees]
         self._shared_offered: dict[AgentId, Resources] = {}
         self._made: list[Allotment] = []
-        self._held_back = False
-        """Whether something of the agent visited was kept from a framework by quotas alone."""
+        self._open_roles()
+
+    def _open_roles(self) -> None:
+        """Open the roles whose refusals have ended since the last run."""
+        for agent, role in self._filters.opened:
+            closed = self._closed and self._closed.get(agent)
+            if closed:
+                closed.roles.discard(role)
+                closed.is_complete = False
+        self._filters.opened.clear()
 
     def run(self, agents: Iterable[AgentBook], rng: random.Random) -> list[Allotment]:
         """Give away what is free of some agents, and return what was given to whom."""
         order = list(agents)
-        if self._guaranteed:
+        if any(quota.guarantees for quota in self._books.quota.quotas.values()):
             rng.shuffle(order)
             for agent in order:
-                if any(map(self._headroom.unmet, self._guaranteed)):
-                    self._visit(agent, to_guarantees=True)
+                if not self._headroom.unmet:
+                    break
+                self._visit(agent, to_guarantees=True)
         rng.shuffle(order)
         for agent in order:
             self._visit(agent, to_guarantees=False)
@@ -146,54 +170,70 @@ class Round:
         """Offer what is free of an agent in the order of fairness until nothing is left."""
         if not agent.is_offerable:
             return
-        state = (agent.generation, self._books.generation)
-        if self._idle is not None and self._idle.get(agent.id) == state:
+        closed = self._closed_roles(agent)
+        if closed.is_complete:
             return
-        made, self._held_back = len(self._made), False
+        made, is_open = len(self._made), to_guarantees
         for role in self._books.role_sorter:
-            if to_guarantees and not self._headroom.unmet(role):
+            if role in closed.roles or (to_guarantees and role not in self._headroom.unmet):
                 continue
             if "/" in role and HIERARCHICAL_ROLE not in agent.spec.capabilities:
                 continue
-            self._serve(agent, role, to_guarantees)
-            if not agent.is_offerable:
-                break
+            if self._serve(agent, role, to_guarantees):
+                is_open = True
+                if not agent.is_offerable:
+                    break
+            elif made == len(self._made):  # of what is free after an offer less is known
+                closed.roles.add(role)
+        closed.is_complete = not is_open
         for one in self._made[made:]:
             self._books.count(agent, (one.framework, one.role), one.resources)
-        if (
-            self._idle is not None
-            and not (to_guarantees or self._held_back or agent.shared)
-            and made == len(self._made)
-        ):
-            self._idle[agent.id] = state
 
-    def _serve(self, agent: AgentBook, role: str, to_guarantees: bool) -> None:
-        """Offer what is left of an agent to a role's frameworks in the order of fairness."""
-        frameworks, terms = self._books.frameworks, self._terms
+    def _closed_roles(self, agent: AgentBook) -> Closed:
+        """Return what is known to be closed of an agent as it is now; the visit adds to it."""
+        known = None if self._closed is None else self._closed.get(agent.id)
+        generation = self._books.generation
+        roles: set[str] = set()
+        if known is not None and known.holds(agent, generation):
+            if known.is_complete or known.free == agent.free:
+                return known
+            roles = set(known.roles)
+        closed = Closed(agent.free, agent.spec, generation, roles)
+        if self._closed is not None and not agent.shared:  # shared resources are free while they are held
+            self._closed[agent.id] = closed
+        return closed
+
+    def _serve(self, agent: AgentBook, role: str, to_guarantees: bool) -> bool:
+        """Offer what is left of an agent to a role's frameworks in the order of fairness.
+
+        Returns:
+            Whether the role is open: something was given, or was not because of quotas.
+        """
+        frameworks, terms = self._books.frameworks, self._terms.of_role(role)
         refusals = self._filters.on(agent.id, role)
-        parts: dict[int, tuple[Resources, Resources]] = {}
-        """By terms what is available, and what of it may be given; nothing where that is too little."""
+        parts: dict[Terms, tuple[Resources, Resources, Collection[FrameworkId]]] = {}
+        """What is available under terms, what of it may be given, and who refuses even all of it."""
+        is_open = False
         for name in self._books.framework_sorters[role]:
-            framework = frameworks[FrameworkId(name)]
-            number = terms.number(framework, role)
-            if number not in parts:
-                parts[number] = self._parts(agent, role, terms[number], to_guarantees)
-            available, proposed = parts[number]
-            if not available:
-                continue
-            refused = refusals.get(framework.id, ())
+            own = terms[name]
+            part = parts.get(own)
+            if part is None:
+                part = parts[own] = self._parts(agent, role, own, to_guarantees, refusals)
+            available, proposed, refusing = part
             # what is refused whole is refused however little of it quotas leave
-            if refused and _is_refused(available, refused):
+            if not available or name in refusing:
                 continue
+            framework = frameworks[FrameworkId(name)]
             if not self._is_capable(framework, agent, role):
                 continue
-            if not proposed or (proposed is not available and _is_refused(proposed, refused)):
-                self._held_back = True
+            is_open = True
+            if not proposed or (proposed is not available and framework.id in refusals.refusing(proposed)):
                 continue
             self._give(agent, framework.id, role, proposed)
             if not agent.is_offerable:
-                return
+                break
             parts.clear()
+        return is_open
 
     def _give(self, agent: AgentBook, framework: FrameworkId, role: str, resources: Resources) -> None:
         """Give resources away; the sorters count them when the visit of the agent ends."""
@@ -204,12 +244,16 @@ class Round:
             self._shared_offered[agent.id] = offered + resources.shared()
         self._made.append(Allotment(framework, role, agent.id, resources))
 
-    def _parts(self, agent: AgentBook, role: str, terms: Terms, to_guarantees: bool) -> tuple[Resources, Resources]:
+    def _parts(
+        self, agent: AgentBook, role: str, terms: Terms, to_guarantees: bool, refusals: Refusals
+    ) -> tuple[Resources, Resources, Collection[FrameworkId]]:
         available = self._available(agent, role, terms)
         if not _is_enough(available, terms.minimum):
-            return NOTHING, NOTHING
+            return NOTHING, NOTHING, ()
         proposed = self._within_quotas(available, role, to_guarantees)
-        return available, proposed if _is_enough(proposed, terms.minimum) else NOTHING
+        if proposed is not available and not _is_enough(proposed, terms.minimum):
+            proposed = NOTHING
+        return available, proposed, refusals.refusing(available) if refusals.by_framework else ()
 
     def _available(self, agent: AgentBook, role: str, terms: Terms) -> Resources:
         """Return what is free of an agent and may be offered for a role under some terms."""
@@ -217,7 +261,7 @@ class Round:
         if terms.shared and agent.shared:  # one copy, however many are held, and once a run
             copies = Resources({kind: 1 for kind, _ in agent.shared})
             free = free + (copies - self._shared_offered.get(agent.id, NOTHING))
-        return free.filter(lambda kind: kind.is_allocatable_to(role) and terms.allow(kind))
+        return free if free.is_plain else free.filter(lambda k: k.is_allocatable_to(role) and terms.allow(k))
 
     def _within_quotas(self, available: Resources, role: str, to_guarantees: bool) -> Resources:
         """Return the part of what is available that quotas let a role have."""
@@ -227,7 +271,7 @@ class Round:
         helpful = NOTHING
         rest = metered
         if to_guarantees:
-            helpful = metered.shrunk(self._headroom.unmet(role), unlimited=False)
+            helpful = metered.shrunk(self._headroom.unmet[role], unlimited=False)
             if not helpful:
                 return NOTHING
             rest = metered - helpful
@@ -258,10 +302,6 @@ def _is_enough(resources: Resources, minimum: tuple[Quantities, ...]) -> bool:
         return True
     have = resources.quantities()
     return any(quantities.covers(have, one) for one in minimum)
-
-
-def _is_refused(resources: Resources, refused: Sequence[Refusal]) -> bool:
-    return any(refusal.resources.contains(resources) for refusal in refused)
 
 
 def _is_metered(kind: Kind) -> bool:

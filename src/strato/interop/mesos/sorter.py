@@ -226,14 +226,13 @@ class Sorter:
         return list(self)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the active clients, the fairest choice first; the sorter must not change meanwhile."""
+        """Iterate over the active clients, the fairest choice first; the sorter must not change meanwhile."""
         if self._rng is not None:
-            yield from self._shuffled(self._rng)
-            return
+            return iter(self._shuffled(self._rng))
         if self._generation != self._totals.generation:
             self._rebuild(self._root)
             self._generation = self._totals.generation
-        yield from self._listed(self._root)
+        return self._listed(self._root)
 
     def _listed(self, node: _Node) -> Iterator[str]:
         if node.dirty:
