@@ -161,8 +161,11 @@ class _DominantArithmetic(Arithmetic):
         return max(quotients, default=0.0)
 
     def norm_up(self, amounts: Amounts, factor: float | Sequence[float], step: Amounts) -> Amounts:
-        factors = (factor,) * len(amounts) if isinstance(factor, int | float) else factor
-        products = (math.ceil(single(n * by)) for n, by in zip(amounts, factors, strict=True))
+        # One factor is multiplied in 32 bits, a factor per type in 64: a product just above a whole number is raised.
+        if isinstance(factor, int | float):
+            products = [math.ceil(single(n * factor)) for n in amounts]
+        else:
+            products = [math.ceil(n * by) for n, by in zip(amounts, factor, strict=True)]
         return tuple(_raised(truncated(n), by) for n, by in zip(products, step, strict=True))
 
     def norm_down(self, amounts: Amounts, factor: float, step: Amounts) -> Amounts:
