@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from strato.api.core import Pod
 from strato.api.cpudemand import CPU_DEMAND
 from strato.clock import VirtualClock, run_virtual
-from strato.node.hollowcpu import SETS_PACE, WAITS_FOR, CpuRun, HollowCpu
+from strato.node.cpuruns import CpuRun
+from strato.node.hollowcpu import SETS_PACE, WAITS_FOR, HollowCpu
 
 
 class World:
@@ -151,6 +152,22 @@ def test_a_quota_is_written_and_taken_back() -> None:
         assert not world.cpu.set_quota("uid-a", "main", 500), "it has ended"
 
     assert play(story).ended == {"a": pytest.approx(160)}
+
+
+def test_who_gives_way_gets_what_others_leave() -> None:
+    async def story(world: World, clock: VirtualClock) -> None:
+        world.start("train", "4", request="3")
+        world.start("web", "phases 10s=1 10s=3.9", request="1")
+        world.cpu.give_way("uid-train", "main", does=True)
+        await clock.sleep(5)
+        assert (world.run("train").given, world.run("web").given) == (pytest.approx(3), pytest.approx(1))
+        await clock.sleep(10)
+        assert world.run("web").given == pytest.approx(3.9)
+        world.cpu.give_way("uid-train", "main", does=False)
+        await clock.sleep(1)
+        assert world.run("web").given == pytest.approx(1), "its weight is a quarter of both"
+
+    play(story)
 
 
 def test_a_gang_begins_when_all_its_pods_run() -> None:

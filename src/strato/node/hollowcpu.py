@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from strato.api.core import Container, Pod
-from strato.api.cpudemand import CPU_DEMAND, Demand, Traces, demand_problem, read_quietly
+from strato.api.cpudemand import CPU_DEMAND, Traces, demand_problem, read_quietly
 from strato.api.quantity import InvalidQuantity, milli
 from strato.clock import Clock
 from strato.errors import InvariantError
+from strato.node.cpuruns import HOT_RATIO, NEXT_TO_NOTHING, CpuGroup, CpuRun
 from strato.node.cpushare import fair_shares
 from strato.node.timers import Timers
 
@@ -27,162 +28,8 @@ WAITS_FOR: Final = "strato.dev/waits-for-pods"
 """Pod annotation: its containers want and do nothing while fewer than so many pods of its owner run or have ended."""
 SETS_PACE: Final = "strato.dev/sets-pace"
 """Pod annotation ``true``: a CPU limit below its demand slows all other pods of its owner by the same factor."""
-HOT_RATIO: Final = 0.9
-"""From this use of a node on, its containers count as on an overloaded node."""
-_NEXT_TO_NOTHING: Final = 1e-6
-"""Seconds and cores below it come from floating point arithmetic."""
 _LEAST_WEIGHT: Final = 2.0
 """Of a container that requests nothing, in millicores: the kernel's least."""
-
-
-@dataclass(slots=True)
-class CpuAccount:
-    """What was counted of one run of a container, or of a node."""
-
-    used_core_seconds: float = 0.0
-    unserved_core_seconds: float = 0.0
-    """What it wanted and did not get."""
-    seconds: float = 0.0
-    short_seconds: float = 0.0
-    """In which it did not get all that it wanted."""
-    limited_seconds: float = 0.0
-    """In which its quota was less than what it wanted."""
-    overloaded_seconds: float = 0.0
-    """In which its node's use was at least `HOT_RATIO`."""
-    waiting_seconds: float = 0.0
-    """In which it waited for other pods of its owner."""
-
-
-@dataclass(slots=True)
-class CpuRun:
-    """One run of a container."""
-
-    pod: Pod
-    container: str
-    node: str
-    demand: Demand
-    weight: float
-    quota: float
-    """Cores; infinite: none."""
-    left_seconds: float
-    """Of its work, at full CPU; infinite: it ends with its pod only."""
-    group: _Group | None = None
-    sets_pace: bool = False
-    account: CpuAccount = field(default_factory=CpuAccount)
-    given: float = 0.0
-    """Cores that it gets now."""
-    own_seconds: float = 0.0
-    """Of its work that are done."""
-    _on_end: Callable[[], None] = lambda: None
-    _cores: float = 0.0
-    _change_at: float = -math.inf
-    _wanted: float = 0.0
-    _rate: float = 0.0
-    _is_waiting: bool = False
-    is_limited: bool = False
-    """Whether its quota is less than what it wants."""
-
-    @property
-    def key(self) -> str:
-        """Name it as the agent does."""
-        return f"{self.pod.metadata.uid}/{self.container}"
-
-    @property
-    def quota_milli(self) -> int | None:
-        """Its quota in millicores; None: it has none."""
-        return None if math.isinf(self.quota) else round(self.quota * 1000)
-
-    def end(self) -> None:
-        """Notify whoever started it that its work is done."""
-        self._on_end()
-
-    def settle(self, seconds: float, *, is_overloaded: bool) -> None:
-        """Count a time in which all rates were what they are."""
-        account, missing = self.account, self._wanted - self.given
-        account.seconds += seconds
-        account.used_core_seconds += self.given * seconds
-        self.own_seconds += self._rate * seconds
-        self.left_seconds -= self._rate * seconds
-        if missing > _NEXT_TO_NOTHING:
-            account.unserved_core_seconds += missing * seconds
-            account.short_seconds += seconds
-            if self.is_limited:
-                account.limited_seconds += seconds
-        if is_overloaded:
-            account.overloaded_seconds += seconds
-        if self._is_waiting:
-            account.waiting_seconds += seconds
-
-    def want(self, wall: float) -> float:
-        """Return the cores that it wants from now on; `pace_ratio` is current after it."""
-        at = wall if self.demand.follows_clock else self.own_seconds
-        if at >= self._change_at - _NEXT_TO_NOTHING:
-            at = max(at, self._change_at)
-            self._cores, self._change_at = self.demand.cores_at(at), self.demand.next_change(at)
-        self._wanted = self._cores * self._pace
-        return self._wanted
-
-    @property
-    def usable(self) -> float:
-        """Return the cores that it could use now."""
-        return min(self._wanted, self.quota)
-
-    @property
-    def pace_ratio(self) -> float:
-        """Return the part of its demand that its quota leaves."""
-        return 1.0 if self._cores <= self.quota else self.quota / self._cores
-
-    @property
-    def _pace(self) -> float:
-        group = self.group
-        if group is None:
-            return 1.0
-        if not group.is_complete:
-            return 0.0
-        return 1.0 if self.sets_pace else group.pace
-
-    def give(self, cores: float, wall: float) -> float:
-        """Take the cores that it gets; return in how many seconds its rates change by themselves."""
-        self.given = cores
-        self.is_limited = self.quota < self._wanted - _NEXT_TO_NOTHING
-        self._is_waiting = self.group is not None and not self.group.is_complete
-        self._rate = rate = self._pace * (cores / self._wanted if self._wanted > _NEXT_TO_NOTHING else 1.0)
-        soonest = self._change_at - wall if self.demand.follows_clock else math.inf
-        if rate > 0:
-            soonest = min(soonest, self.left_seconds / rate)
-            if not self.demand.follows_clock:
-                soonest = min(soonest, (self._change_at - self.own_seconds) / rate)
-        return max(soonest, 0.0)
-
-
-class _Group:
-    """The pods of one owner that are one training.
-
-    Args:
-        needed: Pods that must run or have ended.
-    """
-
-    __slots__ = ("finished", "is_complete", "needed", "pace", "runs")
-
-    def __init__(self, needed: int) -> None:
-        self.needed = needed
-        self.runs: dict[str, CpuRun] = {}
-        """By key."""
-        self.finished: set[str] = set()
-        """Uids of pods."""
-        self.pace = 1.0
-        """The part of their demands that the others want while those that set the pace are limited."""
-        self.is_complete = not needed
-        """Whether all are there."""
-
-    def slowest(self) -> float:
-        """Return the pace that its runs set now."""
-        return min((run.pace_ratio for run in self.runs.values() if run.sets_pace), default=1.0)
-
-    def refresh(self) -> None:
-        """Bring pace and completeness up to date."""
-        self.pace = self.slowest()
-        self.is_complete = len({run.pod.metadata.uid for run in self.runs.values()} | self.finished) >= self.needed
 
 
 @dataclass(slots=True)
@@ -219,9 +66,9 @@ class HollowCpu:
         self._nodes: dict[str, _Node] = {}
         self._pods: dict[str, dict[str, CpuRun]] = {}
         """By uid, then by the container's name."""
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, CpuGroup] = {}
         """By the owner's uid."""
-        self._ended: dict[str, _Group] = {}
+        self._ended: dict[str, CpuGroup] = {}
         """By the uids of pods that have done their work."""
         self._dirty: dict[str, None] = {}
         self._before_change: dict[str, Callable[[float], None]] = {}
@@ -275,7 +122,7 @@ class HollowCpu:
             container=container.name,
             node=node,
             demand=demand,
-            weight=max(_LEAST_WEIGHT, _milli(container.resources.requests) or limit or 0),
+            request_weight=max(_LEAST_WEIGHT, _milli(container.resources.requests) or limit or 0),
             quota=limit / 1000 if limit else math.inf,
             left_seconds=seconds,
             sets_pace=(pod.metadata.annotations or {}).get(SETS_PACE) == "true",
@@ -314,6 +161,13 @@ class HollowCpu:
         self._mark(run.node)
         return True
 
+    def give_way(self, uid: str, container: str, *, does: bool) -> None:
+        """Let a container run only when no other of its node wants to, or end that."""
+        run = self._pods.get(uid, {}).get(container)
+        if run is not None and run.gives_way != does:
+            run.gives_way = does
+            self._mark(run.node)
+
     def resize(self, pod: Pod) -> None:
         """Take new limits and requests of a pod that runs."""
         for container in pod.spec.containers:
@@ -321,7 +175,7 @@ class HollowCpu:
             if run is not None:
                 run.pod = pod
                 limit = _milli(container.resources.limits)
-                run.weight = max(_LEAST_WEIGHT, _milli(container.resources.requests) or limit or 0)
+                run.request_weight = max(_LEAST_WEIGHT, _milli(container.resources.requests) or limit or 0)
                 self.set_quota(pod.metadata.uid, container.name, limit)
 
     def runs_of(self, node: str) -> Mapping[str, CpuRun]:
@@ -340,7 +194,7 @@ class HollowCpu:
         """Return what a node's containers get now."""
         return self._nodes[node].given
 
-    def _group_of(self, pod: Pod) -> _Group | None:
+    def _group_of(self, pod: Pod) -> CpuGroup | None:
         owner = pod.metadata.controller
         if owner is None:
             return None
@@ -348,7 +202,7 @@ class HollowCpu:
         needed = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
         group = self._groups.get(owner.uid)
         if group is None:
-            group = self._groups[owner.uid] = _Group(needed)
+            group = self._groups[owner.uid] = CpuGroup(needed)
         group.needed = max(group.needed, needed)
         return group
 
@@ -371,7 +225,7 @@ class HollowCpu:
         self._mark(run.node)
         self._on_closed(run)
 
-    def _mark_group(self, group: _Group) -> None:
+    def _mark_group(self, group: CpuGroup) -> None:
         group.refresh()
         for run in group.runs.values():
             self._mark(run.node)
@@ -391,7 +245,7 @@ class HollowCpu:
                 raise InvariantError(f"the CPU of hollow node {name} comes to no rest")
             node = self._nodes[name]
             self._settle(node)
-            for run in [run for run in node.runs.values() if run.left_seconds <= _NEXT_TO_NOTHING]:
+            for run in [run for run in node.runs.values() if run.left_seconds <= NEXT_TO_NOTHING]:
                 self._close(run, is_done=True)
                 run.end()
             self._evaluate(name, node)

@@ -22,6 +22,7 @@ from strato.clock import Clock
 from strato.controllers.manager import DEFAULT, ControllerManager
 from strato.errors import AlreadyExists, InvariantError, StratoError
 from strato.node.hollow import HollowNodes, HollowOffer
+from strato.node.hollowcpu import HollowCpu
 from strato.scheduler.cache.shards import NONE
 from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions
@@ -57,9 +58,13 @@ class ClusterOptions:
 
 
 class SimulatedCluster:
-    """See the module. Use on a running loop; `start` first, `stop` last."""
+    """See the module. Use on a running loop; `start` first, `stop` last.
 
-    def __init__(self, clock: Clock, random: Random, options: ClusterOptions) -> None:
+    Args:
+        cpu: Shares the CPU of all nodes among pods that say what they want; None: each shape's nodes have their own.
+    """
+
+    def __init__(self, clock: Clock, random: Random, options: ClusterOptions, cpu: HollowCpu | None = None) -> None:
         self.clock = clock
         self.options = options
         self.server: ApiServer = in_memory_server(clock, _child(random))
@@ -69,6 +74,7 @@ class SimulatedCluster:
         self.scheduler: Scheduler | None = None
         self.nodes: tuple[HollowNodes, ...] = ()
         self._random = random
+        self._cpu = cpu
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._bugs: list[BaseException] = []
 
@@ -102,9 +108,12 @@ class SimulatedCluster:
                 names=[f"{'node' if number == 0 else f'node-{_letter(number)}'}-{i}" for i in range(shape.count)],
                 offer=HollowOffer(capacity=shape.resources, cpu_overcommit_factor=shape.cpu_overcommit_factor),
                 max_lease_rate=self.options.max_lease_rate,
+                cpu=self._cpu,
             )
             for number, shape in enumerate(self.options.nodes)
         )
+        if self._cpu is not None:
+            self._run("nodes' CPU", self._cpu.run())
         for nodes in self.nodes:
             self._run("hollow nodes", nodes.run())
         if self.options.controllers:
@@ -134,6 +143,10 @@ class SimulatedCluster:
         if self.scheduler is not None:
             await self.guard(self.scheduler.ready.wait())
         await self.guard(self.informers.wait_synced())
+
+    def run_beside(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the cluster's own parts, as one of them."""
+        self._run(name, work)
 
     async def guard(self, work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
         """Wait for ``work``, unless a part of the cluster fails first.

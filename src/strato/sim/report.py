@@ -120,7 +120,7 @@ class Report(msgspec.Struct, frozen=True):
         rows = [_row(name, queue) for name, queue in self.queues.items()]
         if len(rows) > 1:
             rows.append(_row("all", self))
-        return "\n".join([*lines, *_aligned([header, *rows]), *self._reasons()]) + "\n"
+        return "\n".join([*lines, *aligned([header, *rows]), *self._reasons()]) + "\n"
 
     def _reasons(self) -> list[str]:
         """Return a line for each reason why jobs never started, with the first job it held back."""
@@ -289,7 +289,8 @@ def _short(seconds: float) -> str:
     return format_duration(round(seconds) if seconds >= 60 else round(seconds, 2))
 
 
-def _aligned(rows: Sequence[Sequence[Any]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Return the lines of a table: the first column to the left, the others to the right."""
     widths = [max(len(str(row[at])) for row in rows) for at in range(len(rows[0]))]
     return [
         "  ".join(

@@ -66,7 +66,7 @@ def read_trace(path: Path, *, queue_by: str = "", limit: int = 0) -> Trace:
         UsageError: The file cannot be read.
         InvalidInput: What is wrong with its lines.
     """
-    text = _text_of(path)
+    text = trace_text(path)
     suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
     if suffixes and suffixes[-1].lower() == ".swf":
         trace = parse_swf(text, str(path), queue_by=queue_by)
@@ -77,7 +77,12 @@ def read_trace(path: Path, *, queue_by: str = "", limit: int = 0) -> Trace:
     return replace(trace, jobs=trace.jobs[:limit]) if limit else trace
 
 
-def _text_of(path: Path) -> str:
+def trace_text(path: Path) -> str:
+    """Return a trace file as text, compressed with gzip or not.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
     try:
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":

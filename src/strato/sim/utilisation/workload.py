@@ -1,0 +1,146 @@
+"""What an experiment submits: services, and trainings as TFJobs at drawn instants. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from strato.agent.containers import WORKLOAD_LABEL
+from strato.agent.events import Workload
+from strato.api import catalog
+from strato.api.cpudemand import CPU_DEMAND
+from strato.client.cluster import Json
+from strato.node.hollowcpu import SETS_PACE, WAITS_FOR
+from strato.node.runplan import RUN_SECONDS
+from strato.sim.utilisation.options import WORKING, Arrivals, Experiment, Kind, PodOptions, Service
+
+NAMESPACE: Final = "default"
+_DAY_SECONDS: Final = 86400.0
+_REPLICA_TYPES: Final = {"chief": "Chief", "ps": "PS", "worker": "Worker", "evaluator": "Evaluator"}
+_KEPT_SECONDS: Final = 300
+"""Ended jobs are kept for so long, so that a long experiment does not hold all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One training."""
+
+    at: float
+    """Seconds after the start."""
+    name: str
+    kind: Kind
+    run_seconds: float
+    """With all the CPU that it wants."""
+
+
+def draw_trainings(kinds: Sequence[Kind], arrivals: Arrivals, seconds: float, random: Random) -> list[Submission]:
+    """Return the trainings of so many seconds from midnight on, by instant: always the same number in a day."""
+    if not kinds:
+        return []
+    count = round(arrivals.per_day * seconds / _DAY_SECONDS)
+    found = []
+    for number in range(count):
+        at = _instant(arrivals, seconds, random)
+        kind = random.choices(kinds, [one.share for one in kinds])[0]
+        minutes = random.lognormvariate(math.log(kind.median_minutes), kind.spread)
+        found.append(Submission(at, f"{kind.name}-{number}", kind, 60 * min(minutes, kind.most_minutes)))
+    return sorted(found, key=lambda one: (one.at, one.name))
+
+
+def _instant(arrivals: Arrivals, seconds: float, random: Random) -> float:
+    """Draw an instant by the day's rate; what is above it is drawn again."""
+    while True:
+        at = random.uniform(0, seconds)
+        angle = 2 * math.pi * (at / 3600 - arrivals.peak_hour) / 24
+        if random.uniform(0, 1 + arrivals.peak_ratio) <= 1 + arrivals.peak_ratio * math.cos(angle):
+            return at
+
+
+def priority_classes(experiment: Experiment) -> list[Json]:
+    """Return the priority classes that services and trainings name."""
+    values = {one.priority for one in experiment.services} | {one.priority for one in experiment.kinds}
+    return [
+        {
+            "apiVersion": catalog.PRIORITYCLASS.api_version,
+            "kind": catalog.PRIORITYCLASS.name,
+            "metadata": {"name": _priority_name(value)},
+            "value": value,
+        }
+        for value in sorted(values)
+    ]
+
+
+def service_pods(service: Service) -> list[Json]:
+    """Return the pods of a service; each runs until the end."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{service.name}-{number}",
+                "namespace": NAMESPACE,
+                "labels": {WORKLOAD_LABEL: Workload.ONLINE.value, "app": service.name},
+                "annotations": {CPU_DEMAND: service.demand},
+            },
+            "spec": {**_pod_spec(service, service.priority, "main"), "restartPolicy": "Always"},
+        }
+        for number in range(service.replicas)
+    ]
+
+
+def training_job(one: Submission, *, gang: bool) -> Json:
+    """Return a training's TFJob. Without ``gang`` its pods are placed one by one, and still wait for each other."""
+    kind = one.kind
+    policy: Json = {"priorityClass": _priority_name(kind.priority)}
+    if not gang:
+        policy["minAvailable"] = 1
+    spec: Json = {
+        "runPolicy": {
+            "cleanPodPolicy": "Running",
+            "ttlSecondsAfterFinished": _KEPT_SECONDS,
+            "schedulingPolicy": policy,
+        },
+        "tfReplicaSpecs": {
+            _REPLICA_TYPES[role]: {
+                "replicas": options.replicas,
+                "restartPolicy": "OnFailure",
+                "template": _template(one, role, options),
+            }
+            for role, options in kind.roles.items()
+        },
+    }
+    if "chief" not in kind.roles:
+        spec["successPolicy"] = "AllWorkers"
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": one.name, "namespace": NAMESPACE},
+        "spec": spec,
+    }
+
+
+def _template(one: Submission, role: str, options: PodOptions) -> Json:
+    annotations = {CPU_DEMAND: options.demand, WAITS_FOR: str(one.kind.pods)}
+    if role in WORKING:
+        annotations[RUN_SECONDS] = f"{one.run_seconds:.3f}"
+    if options.sets_pace:
+        annotations[SETS_PACE] = "true"
+    return {"metadata": {"annotations": annotations}, "spec": _pod_spec(options, one.kind.priority, "tensorflow")}
+
+
+def _pod_spec(options: PodOptions, priority: int, container: str) -> Json:
+    resources: dict[str, Mapping[str, Any]] = {"requests": {"cpu": options.cpu, "memory": options.memory}}
+    if options.cpu_limit:
+        resources["limits"] = {"cpu": options.cpu_limit}
+    return {
+        "schedulerName": "volcano",
+        "priorityClassName": _priority_name(priority),
+        "containers": [{"name": container, "image": "simulated", "resources": resources}],
+    }
+
+
+def _priority_name(priority: int) -> str:
+    return f"p-{priority}" if priority >= 0 else f"p-minus-{-priority}"
