@@ -26,13 +26,16 @@ class Preemptor:
         self._of = scheduler
         self.due: list[tuple[float, list[Container]]] = []
         """Containers to kill, and how many milliseconds are left until then."""
-        self._satisfied: dict[str, float] = {}
+        self.satisfied: dict[str, float] = {}
         """By leaf queue when it last had its minimum."""
+        self.chosen: list[tuple[EngineApp, list[Container]]] = []
+        """At the last update, for whom which containers were marked."""
 
     # -- who is starved ------------------------------------------------------------------------------------------------
 
     def update(self) -> None:
         """Find starved applications, and mark containers for them, the most starved one first."""
+        self.chosen = []
         if not self._is_needed():
             return
         starved: list[EngineApp] = []
@@ -41,6 +44,7 @@ class Preemptor:
         for app in self._most_starved_first(starved):
             victims = self._victims_for(app)
             if victims:
+                self.chosen.append((app, victims))
                 self.due.append((self._of.options.wait_before_kill_ms, victims))
             app.next_check_ms = self._of.now_ms + self._of.options.check_delay_ms
 
@@ -78,9 +82,9 @@ class Preemptor:
             queue.min_share,
             timeout_ms=queue.min_timeout_ms,
             now_ms=now,
-            satisfied_ms=self._satisfied.get(queue.name, 0.0),
+            satisfied_ms=self.satisfied.get(queue.name, 0.0),
         )
-        self._satisfied[queue.name] = least.satisfied_ms
+        self.satisfied[queue.name] = least.satisfied_ms
         unmet = [(app.remaining_unmet(), app.fair_starvation) for app in apps]
         parts = starvation.spread_min_share(sub0(least.lacking, in_all), unmet, calculator, cluster)
         for app, part in zip(apps, parts, strict=True):
@@ -160,7 +164,7 @@ class Preemptor:
         considered: dict[EngineApp, Amounts] = {}
         unmarked = [one for number, one in node.containers.items() if number not in node.marked]
         for container in sorted(unmarked, key=lambda one: one.is_master):
-            if self._may_take(container, considered.get(container.app, self._of.zero)):
+            if self.may_take(container, considered.get(container.app, self._of.zero)):
                 if container.is_master:
                     found.masters += 1
                     if found.masters >= most_masters:
@@ -172,7 +176,8 @@ class Preemptor:
                 return found
         return None
 
-    def _may_take(self, container: Container, considered: Amounts) -> bool:
+    def may_take(self, container: Container, considered: Amounts) -> bool:
+        """Return whether a container may go, when its application loses some others too."""
         app = container.app
         if not app.queue.preemptable or container.number in app.marked:
             return False

@@ -1,0 +1,98 @@
+"""Carries amounts between YARN's types and the columns of the scheduler.
+
+Memory counts in MiB on both sides. A vcore is one core; inside the plugin cores and other types count in thousandths,
+as pods request them, so that half a core is not rounded away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from strato.interop.yarn.fair.allocation import Allocations, Declared
+from strato.interop.yarn.fair.notation import Limit
+from strato.interop.yarn.resources import MEMORY, MOST, VCORES, Amounts, ResourceTypes, saturated
+from strato.scheduler.model.resources import Dimensions, is_whole
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """How types and columns belong together."""
+
+    types: ResourceTypes
+    columns: tuple[int, ...]
+    """By type the scheduler's column."""
+    per_unit: tuple[int, ...]
+    """By type how many the plugin counts for one of YARN's."""
+    per_column: tuple[int, ...]
+    """By type how many of the column make one of the plugin's."""
+
+    @classmethod
+    def of(cls, dims: Dimensions, others: Mapping[str, str]) -> Units:
+        """Return the units of a world.
+
+        Args:
+            dims: Its columns.
+            others: Kubernetes' names of further types, by YARN's.
+        """
+        types = ResourceTypes.with_others(others)
+        names = {MEMORY: "memory", VCORES: "cpu", **others}
+        return cls(
+            types,
+            tuple(dims.column(names[name]) for name in types.names),
+            tuple(1 if is_whole(names[name]) else 1000 for name in types.names),
+            tuple(_MIB if names[name] == "memory" else 1 for name in types.names),
+        )
+
+    def asked(self, vector: Sequence[int]) -> Amounts:
+        """Return what a vector of requests amounts to, rounded up."""
+        return tuple(-(-int(vector[at]) // per) for at, per in zip(self.columns, self.per_column, strict=True))
+
+    def held(self, vector: Sequence[int]) -> Amounts:
+        """Return what a vector of a node's room amounts to, rounded down."""
+        return tuple(int(vector[at]) // per for at, per in zip(self.columns, self.per_column, strict=True))
+
+    def text(self, amounts: Amounts) -> str:
+        """Return amounts in words, in YARN's units: ``5120 MB, 2.5 vcores``."""
+        parts = []
+        for name, number, per in zip(self.types.names, amounts, self.per_unit, strict=True):
+            shown = "unlimited" if number >= MOST else f"{number / per:g}" if per > 1 else str(number)
+            parts.append(f"{shown} {'MB' if name == MEMORY else name}")
+        return ", ".join(parts)
+
+    def wire(self, amounts: Amounts, dims: Dimensions) -> dict[str, str]:
+        """Return amounts as a Kubernetes resource list; what is unlimited is left out."""
+        vector = dims.zeros()
+        for at, number, per in zip(self.columns, amounts, self.per_column, strict=True):
+            if number < MOST:
+                vector[at] = min(number * per, MOST)
+        return {name: text for name, text in dims.to_wire(vector.tolist()).items() if text != "0"}
+
+    # -- allocation files ----------------------------------------------------------------------------------------------
+
+    def scaled(self, read: Allocations) -> Allocations:
+        """Return allocations in the plugin's units; vcores that a maximum does not name are unlimited."""
+        defaults = replace(read.defaults, queue_max=self._limit(read.defaults.queue_max))
+        queues = {name: self._declared(one) for name, one in read.queues.items()}
+        return replace(read, queues=queues, defaults=defaults)
+
+    def _declared(self, one: Declared) -> Declared:
+        return replace(
+            one,
+            min_share=None if one.min_share is None else self._amounts(one.min_share),
+            max_share=self._limit(one.max_share),
+            max_child=self._limit(one.max_child),
+            max_container=self._limit(one.max_container),
+        )
+
+    def _limit(self, limit: Limit | None) -> Limit | None:
+        if limit is None or limit.is_percent:
+            return limit
+        return replace(limit, amounts=self._amounts(limit.amounts))
+
+    def _amounts(self, amounts: Amounts) -> Amounts:
+        return tuple(
+            MOST if number < 0 else saturated(number * per) for number, per in zip(amounts, self.per_unit, strict=True)
+        )
