@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strato.api.core import Node, ResourceQuota
+from strato.api.heldroom import held_room
 from strato.api.meta import Object
 from strato.api.volcano.shard import NodeShard
 from strato.api.volcano.topology import HyperNode
@@ -32,6 +33,8 @@ class ClusterObjects(Accounts):
             return
         allocatable = self.dims.parse(node.status.allocatable)
         _oversubscribe(allocatable, node)
+        for column, amount in self.dims.parse(held_room(node)).items():
+            allocatable[column] = max(0, allocatable.get(column, 0) - amount)
         self._fit_width()
         self.totals.node_changed(self.nodes.set_node(node, allocatable))
         self._schedulable_changed()
