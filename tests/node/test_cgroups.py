@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from strato.node.sandbox.cgroups import Cgroups, Limits, cpu_weight
+from strato.kernelstats import cpu_weight
+from strato.node.sandbox.cgroups import Cgroups, Limits
 
 HOME = "strato-test"
 LEAF = "uid-1/main"

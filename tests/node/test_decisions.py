@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from strato.api.core import ConfigMap, Pod, Secret
 from strato.clock import VirtualClock
+from strato.kernelstats import cpu_shares, cpu_weight
 from strato.node.images.store import ImageProblem, ImageStore, NoImage, normal_name
 from strato.node.podstatus import ContainerRecord, Ending, PodRecord, phase_of, pod_status
 from strato.node.records import record_of
 from strato.node.restarts import Backoff, should_restart
 from strato.node.runplan import RUN_SECONDS, plan_run, problems
 from strato.node.sandbox.atomicwriter import File, write_payload
-from strato.node.sandbox.cgroups import cpu_quota, cpu_shares, cpu_weight
+from strato.node.sandbox.cgroups import cpu_quota
 from strato.node.sandbox.environment import ConfigProblem, DownwardContext, References, environment, expand
 from strato.node.sandbox.hosts import Peer, host_network_file, hosts_file
 from strato.node.sandbox.logfiles import LogWriter

@@ -27,6 +27,8 @@ from strato.agent.running import RunningContainers
 from strato.agent.sampling.layouts import Group, Layout
 from strato.agent.sampling.sampler import Sampler
 from strato.agent.trafficcalls import TrafficCalls
+from strato.agent.volcano.colocation import DEFAULT_COLOCATION, Colocation, ColocationOptions, NodeReadings
+from strato.agent.volcano.podgroups import PodGroups
 from strato.api.core import ConfigMap, Node, Pod
 from strato.client.cluster import Cluster
 from strato.client.events import NORMAL, WARNING, EventRecorder
@@ -70,6 +72,8 @@ class AgentOptions:
     """Signs calls to the load balancer."""
     node_selector: str = ""
     """Nodes among which the budget of cordons counts."""
+    colocation: ColocationOptions = DEFAULT_COLOCATION
+    """Of Volcano's agent functions."""
 
 
 class Agent:
@@ -117,13 +121,17 @@ class Agent:
         self._running = RunningContainers(layout, static_cpus=options.static_cpus)
         self._has_groups: bool | None = None
         self._metrics = AgentMetrics(metrics, options.node)
+        readings = NodeReadings(sampler=self.sampler, layout=layout, groups=PodGroups(layout, self._quotas.holds))
+        where = options.node, options.namespace
+        self.colocation = Colocation(cluster, informers, where, options.colocation, readings, self._events, metrics)
 
     async def run(self) -> None:
         """Sample and decide until cancelled; quotas stay as they are then."""
         await self.synced()
         decided_at = self._clock.monotonic()
+        colocating = asyncio.create_task(self._colocate())
         try:
-            while True:
+            while not colocating.done():
                 began = self._clock.monotonic()
                 self.refresh_policy()
                 await asyncio.to_thread(self.sampler.sample, began, self.groups())
@@ -132,9 +140,18 @@ class Agent:
                     decided_at = began
                 spent = self._clock.monotonic() - began
                 await self._clock.sleep(max(0.0, self.sampler.interval_seconds - spent))
+            await colocating  # it ends by an error alone
         finally:
+            colocating.cancel()
+            await asyncio.gather(colocating, return_exceptions=True)
             await self._traffic.close()
             await self._events.flush()
+
+    async def _colocate(self) -> None:
+        """Run Volcano's functions beside the rounds, which must not wait for their calls."""
+        while True:
+            await self.colocation.step(self._running.containers, self._clock.monotonic())
+            await self._clock.sleep(1)
 
     async def synced(self) -> None:
         """Wait until pods, node and policy are known."""
@@ -191,6 +208,8 @@ class Agent:
         if host is not None:
             rewritten = {action.target for action in actions}
             actions += [one for one in self.handlers.decide(host) if one.target not in rewritten]
+            if (milli := self.colocation.class_quota_milli) is not None:
+                actions.append(Action(kind=ActionKind.SET_CLASS_QUOTA, value=milli))
             await self._act(actions, containers, host)
             self._metrics.count_round(host, actions, self._quotas.rewrites, self.handlers.errors, self._traffic.codes)
         self._metrics.round_seconds.set(self._clock.monotonic() - began)

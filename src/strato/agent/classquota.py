@@ -39,10 +39,10 @@ class ClassQuota:
             self.milli, self.has_group = None, False
 
     async def apply(self, actions: Iterable[Action]) -> None:
-        """Write what a round wants; without a wish, take back what was written."""
-        wanted = next((one for one in actions if one.kind is ActionKind.SET_CLASS_QUOTA), None)
-        if wanted is not None and wanted.value is not None:
-            await self._write(int(wanted.value))
+        """Write the least that a round wants; without a wish, take back what was written."""
+        wanted = [one.value for one in actions if one.kind is ActionKind.SET_CLASS_QUOTA and one.value is not None]
+        if wanted:
+            await self._write(int(min(wanted)))
         elif self._is_ours:
             await self.clear()
 

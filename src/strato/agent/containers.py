@@ -13,7 +13,7 @@ from strato.api.core import Pod
 from strato.api.core.container import Container, ContainerStatus
 from strato.api.frameworks import FRAMEWORKS
 from strato.api.pods import qos_class
-from strato.api.quantity import InvalidQuantity, milli
+from strato.api.quantity import InvalidQuantity, milli, value
 from strato.api.suppression import suppression_entries
 from strato.api.trainer import JOBSET_NAME
 from strato.clock import format_time, parse_time
@@ -89,7 +89,7 @@ def facts_of(pod: Pod, *, static_cpus: bool = False) -> list[ContainerFacts]:
         if status is None or status.state is None or status.state.running is None:
             continue
         limit = _milli(container, "limits")
-        request = _milli(container, "requests") or limit or _batch_milli(container)
+        request = _milli(container, "requests") or limit or _batch_milli(container, "requests") or 0
         cut = cuts.get(container.name)
         found.append(
             ContainerFacts(
@@ -98,7 +98,7 @@ def facts_of(pod: Pod, *, static_cpus: bool = False) -> list[ContainerFacts]:
                 name=container.name,
                 id=status.container_id,
                 workload=workload,
-                base_milli=limit,
+                base_milli=limit or _batch_milli(container, "limits"),
                 request_milli=request,
                 started_at=_started(status),
                 is_sidecar=container in sidecars,
@@ -118,12 +118,13 @@ def _milli(container: Container, kind: str) -> int | None:
         return None
 
 
-def _batch_milli(container: Container) -> int:
+def _batch_milli(container: Container, kind: str) -> int | None:
     """Return what is asked of the CPU that others leave; it is counted in millicores."""
+    amounts: Mapping[str, Any] = getattr(container.resources, kind)
     try:
-        return int(container.resources.requests.get(_BATCH_CPU, 0))
-    except ValueError:
-        return 0
+        return value(amounts.get(_BATCH_CPU, 0)) or None
+    except InvalidQuantity:
+        return None
 
 
 def _is_best_effort(pod: Pod, qos: str) -> bool:

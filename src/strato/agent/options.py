@@ -24,7 +24,8 @@ def read_options(base: T, given: Any, where: str) -> tuple[T, list[Problem]]:
     """Return a frozen dataclass of plain fields with what is given, and all that is wrong with it.
 
     Args:
-        base: What counts where nothing is given. If it has ``problems()``, pairs of a field and a sentence, they are
+        base: What counts where nothing is given. A field whose key is spelled otherwise names it in its metadata, under
+            ``key``. If it has ``problems()``, pairs of a field and a sentence, they are
             reported too.
         given: A mapping by keys.
         where: Place of it in the policy.
@@ -33,7 +34,8 @@ def read_options(base: T, given: Any, where: str) -> tuple[T, list[Problem]]:
         return base, []
     if not isinstance(given, Mapping):
         return base, [Problem(where, f"must be a mapping, not {called(given)}")]
-    fields = {key_of(one.name): one for one in dataclasses.fields(base)}  # type: ignore[arg-type] # always a dataclass
+    named = {one.name: field_key(one) for one in dataclasses.fields(base)}  # type: ignore[arg-type] # always a dataclass
+    fields = {named[one.name]: one for one in dataclasses.fields(base)}  # type: ignore[arg-type] # likewise
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for key, value in given.items():
@@ -50,8 +52,13 @@ def read_options(base: T, given: Any, where: str) -> tuple[T, list[Problem]]:
     made = dataclasses.replace(base, **values)  # type: ignore[type-var] # likewise
     check = getattr(made, "problems", None)
     if check is not None:
-        problems += [Problem(f"{where}.{key_of(field)}", text) for field, text in check()]
+        problems += [Problem(f"{where}.{named[field]}", text) for field, text in check()]
     return made, problems
+
+
+def field_key(field: dataclasses.Field[Any]) -> str:
+    """Return the key of a dataclass's field in the policy."""
+    return str(field.metadata.get("key") or key_of(field.name))
 
 
 def between(options: object, bounds: Mapping[str, tuple[float, float]]) -> Iterable[tuple[str, str]]:

@@ -138,6 +138,11 @@ class QuotaWriter:
             del self._annotations[uid]
         return actions
 
+    def holds(self, key: str) -> bool:
+        """Tell whether a container's quota is what we have made of it: it is cut, or bursts."""
+        expected = self._expected.get(key)
+        return expected is not None and not expected.is_given_up
+
     def is_given_up(self, facts: ContainerFacts) -> bool:
         """Tell whether somebody else owns a container's quota."""
         expected = self._expected.get(facts.key)
@@ -336,7 +341,7 @@ def _quota_of(group: Group | None) -> int | None:
 
 def _can_resize(facts: ContainerFacts, milli: int) -> bool:
     """Tell whether a pod can say a limit: it has one, keeps its QoS class, and the limit is not below the request."""
-    return facts.base_milli is not None and facts.qos != "Guaranteed" and milli >= facts.request_milli
+    return facts.base_milli is not None and facts.qos == "Burstable" and milli >= facts.request_milli
 
 
 def _is_same(one: int | None, other: int | None) -> bool:

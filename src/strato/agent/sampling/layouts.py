@@ -17,6 +17,8 @@ class Group(NamedTuple):
     accounting: str
     memory: str
     is_unified: bool
+    network: str = ""
+    """Where network classes are; empty: the node has none."""
 
 
 class Layout(Protocol):
@@ -30,6 +32,9 @@ class Layout(Protocol):
 
     def best_effort(self) -> Group | None:
         """Return the group of all best-effort pods; None: there is none, or it cannot be read."""
+
+    def all_pods(self) -> Group | None:
+        """Return the group of all pods; None likewise."""
 
 
 class SandboxLayout:
@@ -55,6 +60,10 @@ class SandboxLayout:
         """Return None: pods of all classes are beside each other."""
         return None
 
+    def all_pods(self) -> Group | None:
+        """Return the node's group."""
+        return self._group("")
+
     def _group(self, key: str) -> Group | None:
         if not self._roots:
             try:
@@ -65,13 +74,14 @@ class SandboxLayout:
             self._roots = found if isinstance(found, dict) else {}
         if _UNIFIED in self._roots:
             directory = os.path.join(self._roots[_UNIFIED], key)
-            return Group(directory, directory, directory, is_unified=True)
+            return Group(directory, directory, directory, is_unified=True, network=directory)
         if "cpu" not in self._roots:
             return None
         cpu = os.path.join(self._roots["cpu"], key)
         accounting = os.path.join(self._roots["cpuacct"], key) if "cpuacct" in self._roots else cpu
         memory = os.path.join(self._roots["memory"], key) if "memory" in self._roots else ""
-        return Group(cpu, accounting, memory, is_unified=False)
+        network = os.path.join(self._roots["net_cls"], key) if "net_cls" in self._roots else ""
+        return Group(cpu, accounting, memory, is_unified=False, network=network)
 
 
 class KubeletLayout:
@@ -113,6 +123,11 @@ class KubeletLayout:
         group = self._group(self._path(["kubepods", "besteffort"]))
         return group if os.path.isdir(group.cpu) else None
 
+    def all_pods(self) -> Group | None:
+        """Return ``kubepods``."""
+        group = self._group(self._path(["kubepods"]))
+        return group if os.path.isdir(group.cpu) else None
+
     def _pod_path(self, uid: str, qos: str) -> str:
         return self._path(["kubepods", *([qos.lower()] if qos and qos != "Guaranteed" else []), f"pod{uid}"])
 
@@ -124,8 +139,10 @@ class KubeletLayout:
         return os.path.join(self._root, *([] if self._is_unified else [hierarchy]), path)
 
     def _group(self, path: str) -> Group:
-        cpu, accounting, memory = (self._full(hierarchy, path) for hierarchy in ("cpu", "cpuacct", "memory"))
-        return Group(cpu, accounting, memory, is_unified=self._is_unified)
+        cpu, accounting, memory, network = (
+            self._full(hierarchy, path) for hierarchy in ("cpu", "cpuacct", "memory", "net_cls")
+        )
+        return Group(cpu, accounting, memory, is_unified=self._is_unified, network=network)
 
 
 def _slices(parts: Sequence[str]) -> list[str]:

@@ -56,7 +56,7 @@ class Sampler:
     def __init__(self, cpus: float, interval_seconds: float, proc: str = "/proc", sys: str = "/sys") -> None:
         self.cpus = cpus
         self.interval_seconds = interval_seconds
-        self._proc, self._sys = proc, sys
+        self.proc, self._sys = proc, sys
         self.host = HostSamples()
         self.containers: dict[str, ContainerSamples] = {}
         self._last_at: float | None = None
@@ -74,7 +74,7 @@ class Sampler:
         self.has_gap = self._last_at is None or at - self._last_at > longest
         self._last_at = at
         with contextlib.suppress(OSError, ValueError, KeyError):
-            busy = kernelstats.busy_seconds(self._proc)
+            busy = kernelstats.busy_seconds(self.proc)
             if self.host.busy is not None and 0 < at - self.host.busy[0] <= longest:
                 used = (busy - self.host.busy[1]) / (at - self.host.busy[0]) / self.cpus
                 if used >= 0:
@@ -110,14 +110,14 @@ class Sampler:
                 known.quota = read_quota(known.group)
             known.holdings = read_holdings(known.group)
         with contextlib.suppress(OSError, ValueError, KeyError):
-            memory = kernelstats.memory(self._proc)
+            memory = kernelstats.memory(self.proc)
             self.host.memory.add(at, 1 - memory.available / memory.total)
         with contextlib.suppress(OSError, ValueError, IndexError):
             self._sample_network(at)
 
     def _sample_network(self, at: float) -> None:
         receive, send = 0.0, 0.0
-        for name, now in kernelstats.traffic(self._proc).items():
+        for name, now in kernelstats.traffic(self.proc).items():
             speed = self._link_bytes_per_second(name)
             before = self.host.carried.get(name)
             if speed and before is not None and at > before[0]:

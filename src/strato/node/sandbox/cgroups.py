@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from strato.kernelstats import CFS_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS
+from strato.kernelstats import CFS_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS, cpu_shares, cpu_weight
 
 _ROOT = "/sys/fs/cgroup"
 CONTROLLERS = ("cpu", "memory", "pids")
@@ -26,23 +25,6 @@ class Limits:
     memory_bytes: int = 0
     processes: int = 0
     """Processes and threads."""
-
-
-def cpu_shares(millicores: int) -> int:
-    """Return version 1's relative weight of a CPU request (1024 per core, at least 2)."""
-    return max(2, millicores * 1024 // 1000)
-
-
-def cpu_weight(millicores: int) -> int:
-    """Return version 2's relative weight in [1, 10000] of a CPU request: 100, the kernel's default, for one core.
-
-    Source: opencontainers/cgroups 0.0.6, the conversion of shares that Kubernetes 1.36 and runc 1.3.2 have.
-    """
-    shares = cpu_shares(millicores)
-    if not 2 < shares < 262144:
-        return 1 if shares <= 2 else 10000
-    log = math.log2(shares)
-    return math.ceil(10 ** ((log * log + 125 * log) / 612 - 7 / 34))
 
 
 def cpu_quota(millicores: int) -> int:
