@@ -28,6 +28,7 @@ from strato.metrics import Registry
 from strato.server import bootstrap
 
 if TYPE_CHECKING:
+    from strato.interop.mesos.cluster.run import MesosMaster
     from strato.node.sandbox.node import SandboxNode
     from strato.scheduler import Scheduler
 
@@ -180,6 +181,10 @@ def build(
     if options.records_history:
         recording = history_member(options.home.history, client(bootstrap.CONTROLLERS), informers, clock, metrics)
         members.append(("history", recording))
+    if options.mesos_port is not None:
+        master = _mesos_master(options, client(bootstrap.ADMIN), informers, clock, random)
+        members.append(("Mesos master", master.run))
+        milestones.append(master.serves)
     members.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), clock, names)))
     milestones.append(scheduler.ready)
     return Components(informers, members, milestones, machine)
@@ -225,6 +230,17 @@ def _sandbox_node(
             hidden=[options.home.path, options.data_dir],
         ),
     )
+
+
+def _mesos_master(
+    options: EmbeddedOptions, cluster: Cluster, informers: Informers, clock: Clock, random: Random
+) -> MesosMaster:
+    from strato.cli.mesosoptions import MesosOptions
+    from strato.interop.mesos.cluster.run import MesosMaster
+    from strato.node.images.store import HOST_IMAGE
+
+    told = MesosOptions(ip=options.host, port=options.mesos_port or 0, image=HOST_IMAGE)
+    return MesosMaster(cluster, informers, clock, random, settings=told.settings(), options=told.options())
 
 
 def _agent(

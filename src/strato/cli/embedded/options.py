@@ -61,6 +61,8 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How NodeShards are used: ``none``, ``hard`` or ``soft``; but for ``none`` the sharding controller makes them."""
     agent: bool = False
     """Whether this machine's node has an agent."""
+    mesos_port: int | None = None
+    """Of a Mesos master; None starts none."""
     processes: int
     """1 keeps everything in one process, 2 gives the API server one of its own."""
 

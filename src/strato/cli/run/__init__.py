@@ -17,6 +17,7 @@ COMPONENTS = {
     "all": ("everything", "Run scheduler, controllers and webhook in one process."),
     "apiserver": ("apiserver", "Run the embedded API server alone."),
     "node": ("nodes", "Run nodes: hollow ones, or this machine."),
+    "mesos": ("mesos", "Run a Mesos master whose agents are the nodes."),
 }
 """Name -> module and one line of help, so that listing them imports nothing."""
 

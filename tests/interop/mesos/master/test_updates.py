@@ -8,7 +8,6 @@ import pytest
 
 from strato.interop.mesos.master import records
 from strato.interop.mesos.master.agents import Observed, UnitFacts
-from strato.interop.mesos.resourcetext import parse
 from tests.interop.mesos.worlds import Listener, World, task
 
 
@@ -201,7 +200,7 @@ def test_what_is_kept_makes_the_same_task_and_the_same_update() -> None:
         msgspec.json.decode(records.encode(kept_framework), type=records.FrameworkRecord)
     )
     later.master.frameworks.restore(restored, later.now)
-    later.master.restore_unit(unit, record, parse("cpus:1;mem:64"))
+    later.master.restore_unit(unit, record)
     later.agent()
     again = Listener()
     later.subscribe(at=again, framework_id=framework.id)

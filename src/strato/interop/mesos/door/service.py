@@ -40,8 +40,8 @@ class Door:
         """The master, while it leads and knows what there is."""
         self.leads = False
         """Whether this is the leader, though it may still be recovering."""
-        self.leader = ""
-        """``host:port`` of the leader as far as that is known."""
+        self.find_leader: Callable[[], str] = lambda: ""
+        """Returns ``host:port`` of the leader as far as that is known."""
 
     async def handle(self, request: Request) -> Response:
         """Answer a request."""
@@ -61,9 +61,9 @@ class Door:
         endpoint, realm = _CALLS.get(path, (None, _READABLE))
         principal = self._principal(request, realm) if realm else ""
         if path == "/redirect":
-            return self._redirect("") if self.leader else text("No leader elected", 503)
+            return self._redirect("")
         if not self.leads:
-            return self._redirect(request.path) if self.leader else text("No leader elected", 503)
+            return self._redirect(request.path)
         serving = self.serving
         if serving is None:
             return text("Master has not finished recovery", 503)
@@ -76,7 +76,10 @@ class Door:
         return await endpoint(serving, request, principal)
 
     def _redirect(self, path: str) -> Response:
-        return Response(307, content_type="text/plain", headers={"Location": f"//{self.leader}{path}"})
+        leader = self.find_leader()
+        if not leader:
+            return text("No leader elected", 503)
+        return Response(307, content_type="text/plain", headers={"Location": f"//{leader}{path}"})
 
     def _principal(self, request: Request, realm: str) -> str:
         """Return who asks, empty where nobody is asked.

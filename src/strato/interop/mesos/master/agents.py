@@ -222,7 +222,7 @@ class Agents:
 
     def _executor_ended(self, unit: Unit, executor: Executor, exit_status: int, now: float) -> None:
         self._executors.ended(executor, exit_status, now, self._give_back_executor)
-        unit.executor = None  # what is left of it are its tasks' last updates
+        unit.executor, unit.old_executor = None, executor.info  # what is left of it are its tasks' last updates
         framework = self._state.frameworks.get(unit.framework_id)
         unit.tasks = [task for task in unit.tasks if framework is not None and task.id in framework.tasks]
         if not unit.tasks:

@@ -18,7 +18,6 @@ from strato.interop.mesos.master.offers import Offers
 from strato.interop.mesos.master.operators import Operators
 from strato.interop.mesos.master.state import MasterIdentity, MasterOptions, State, Unit
 from strato.interop.mesos.master.updates import Updates
-from strato.interop.mesos.resources import Resources
 from strato.interop.mesos.specs import FrameworkId
 
 DEFAULT_KILL_SECONDS = 3.0
@@ -168,18 +167,26 @@ class Master:
         if unit is not None:
             self.agents.unit_gone(unit, now)
 
+    def created(self, name: str) -> None:
+        """Take notice that a pod is there: from now on it holds its room itself."""
+        unit = self.state.units.get(name)
+        agent = self.state.agents.get(unit.agent_id) if unit is not None else None
+        if agent is not None and agent.starting.pop(name, None) is not None:
+            self.state.outbox.held_agents[agent.id] = None
+
     def launch_failed(self, name: str, message: str, now: float) -> None:
         """Take notice that a pod could not be created."""
         unit = self.state.units.get(name)
         if unit is not None:
+            self.created(name)
             self.agents.launch_failed(unit, message, now)
 
-    def restore_unit(self, name: str, record: records.UnitRecord, pod_resources: Resources) -> Unit | None:
+    def restore_unit(self, name: str, record: records.UnitRecord) -> Unit | None:
         """Take a pod as it was kept; None where its framework is gone, and the pod is nobody's."""
         framework = self.state.frameworks.get(record.framework_id)
         if framework is None:
             return None
-        unit = records.restored_unit(name, record, pod_resources)
+        unit = records.restored_unit(name, record)
         self.state.units[name] = unit
         for task in unit.tasks:
             if task.is_terminal and not task.pending:

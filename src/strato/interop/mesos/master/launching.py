@@ -268,6 +268,7 @@ class Launching:
         unit = Unit(name, framework.id, room.agent.id, room.role, tasks)
         unit.pod_resources = resources.allocated(None)
         self._state.units[name] = unit
+        room.agent.starting[name] = unit.pod_resources
         for task in tasks:
             task.unit = name
         self._state.outbox.held_agents[room.agent.id] = None

@@ -64,6 +64,8 @@ class Agent:
     offers: dict[str, Offer] = field(default_factory=dict)
     executors: dict[tuple[str, str], Executor] = field(default_factory=dict)
     """By framework and executor id."""
+    starting: dict[str, Resources] = field(default_factory=dict)
+    """Pods that are not created yet, and what they will ask for."""
     unavailability: Json | None = None
     converted_from: Resources = NOTHING
     converted_to: Resources = NOTHING

@@ -162,11 +162,14 @@ class Offers:
     def held(self, agent: Agent) -> Resources:
         """Return what nobody else may use on an agent though no pod asks for it.
 
-        These are its offers, and the tasks of executors but for the first one, whose resources their pod asks for.
+        These are its offers, pods that are not created yet, and the tasks of executors but for the first one, whose
+        resources their pod asks for.
         """
         total = NOTHING
         for offer in agent.offers.values():
             total += offer.resources.allocated(None)
+        for resources in agent.starting.values():
+            total += resources
         for executor in agent.executors.values():
             unit = self._state.units.get(executor.unit)
             asked = unit.pod_resources if unit is not None else NOTHING

@@ -15,7 +15,8 @@ from strato.api.meta import Json
 from strato.interop.mesos.master.model import Executor, Framework, Task, value_of
 from strato.interop.mesos.master.state import Unit
 from strato.interop.mesos.master.taskinfo import resources_of
-from strato.interop.mesos.resources import NOTHING, Resources
+from strato.interop.mesos.resourcejson import from_json, to_json
+from strato.interop.mesos.resources import NOTHING
 
 
 class FrameworkRecord(msgspec.Struct, omit_defaults=True):
@@ -50,6 +51,8 @@ class UnitRecord(msgspec.Struct, omit_defaults=True):
     agent_id: str
     role: str
     tasks: list[TaskRecord]
+    asked: list[Json]
+    """What the pod itself asks for."""
     executor: Json | None = None
     is_group: bool = False
     has_subscribed: bool = False
@@ -91,6 +94,7 @@ def unit_record(unit: Unit, executor: Json | None) -> UnitRecord:
         unit.agent_id,
         unit.role,
         [_task_record(task, of_executor=of_executor) for task in unit.tasks],
+        to_json(unit.pod_resources),
         executor,
         unit.is_group,
         unit.executor is not None and unit.executor.has_subscribed,
@@ -107,10 +111,10 @@ def _task_record(task: Task, *, of_executor: bool) -> TaskRecord:
     return TaskRecord(task.info, done[-1]["state"] if done else "TASK_STAGING", [], done[-1:], kill)
 
 
-def restored_unit(name: str, record: UnitRecord, pod_resources: Resources) -> Unit:
+def restored_unit(name: str, record: UnitRecord) -> Unit:
     """Return a pod as it was kept; its tasks are listed by whoever restores it."""
     unit = Unit(name, record.framework_id, record.agent_id, record.role, [])
-    unit.pod_resources = pod_resources
+    unit.pod_resources = from_json(record.asked)
     executor_id = value_of(record.executor, "executor_id") if record.executor else ""
     own = resources_of(record.executor, record.role) if record.executor else NOTHING
     for position, kept in enumerate(record.tasks):
@@ -129,6 +133,8 @@ def restored_unit(name: str, record: UnitRecord, pod_resources: Resources) -> Un
         unit.tasks.append(task)
     if record.is_group:
         unit.default_executor = record.executor
+    elif record.has_ended:
+        unit.old_executor = record.executor
     elif record.executor is not None and not record.has_ended:
         executor = Executor(executor_id, record.framework_id, record.agent_id, record.executor, own, name)
         executor.has_subscribed = record.has_subscribed

@@ -91,6 +91,8 @@ class Unit:
     executor: Executor | None = None
     default_executor: Json | None = None
     """Of a group."""
+    old_executor: Json | None = None
+    """Info of the executor that was there and has ended."""
     uid: str = ""
     """Of the pod, once it is there."""
     pod_resources: Resources = NOTHING

@@ -1,0 +1,198 @@
+"""Options of the Mesos master: Mesos' own flags, and what its tasks are in the cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from strato.cli.optiongroups import option_group
+from strato.errors import UsageError, one_line
+
+if TYPE_CHECKING:
+    from strato.interop.mesos.cluster.run import MesosSettings
+    from strato.interop.mesos.master.state import MasterOptions
+
+PORT = 5050
+_UNITS = {"ms": 0.001, "secs": 1.0, "mins": 60.0, "hrs": 3600.0, "days": 86400.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|secs|mins|hrs|days|s|m|h)")
+
+
+class _DurationType(click.ParamType[float]):
+    """A duration in Mesos' form, ``30secs``, or Go's, ``30s``; gives seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read the text."""
+        if isinstance(value, float):
+            return value
+        found = _DURATION.fullmatch(str(value))
+        if found is None:
+            self.fail(f"{value!r} is no duration; write for example 30secs or 5mins", param, ctx)
+        return float(found[1]) * _UNITS[found[2]]
+
+
+class _RangeType(click.ParamType[str]):
+    name = "first-last"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the text."""
+        found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", value)
+        if found is None or not 0 < int(found[1]) <= int(found[2]) < 65536:
+            self.fail(f"{value!r} is no range of ports; write for example 31000-32000", param, ctx)
+        return value
+
+
+class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``strato run mesos`` and ``strato up --mesos`` are told."""
+
+    ip: str = "127.0.0.1"
+    port: int = PORT
+    advertise: str = ""
+    """Empty is the address that is listened on, or this machine's name."""
+    tasks_namespace: str = "mesos"
+    image: str = "busybox"
+    ports: str = "31000-32000"
+    gpu: str = "nvidia.com/gpu"
+    offer_timeout: float | None = None
+    allocation_interval: float = 1.0
+    roles: str = ""
+    root_submissions: bool = True
+    filter_gpu_resources: bool = True
+    min_allocatable: str = "cpus:0.01|mem:32"
+    fair_sharing_excluded: str = ""
+    credentials: str = ""
+    """A file."""
+
+    def check(self) -> None:
+        """Check what the options say.
+
+        Raises:
+            UsageError: Something is wrong with one.
+        """
+        from strato.interop.mesos.resourcetext import parse
+        from strato.interop.mesos.roles import parse_list
+
+        try:
+            parse_list(self.roles)
+        except ValueError as error:
+            raise UsageError(f"--roles {self.roles!r}: {error}") from error
+        try:
+            for part in self.min_allocatable.split("|"):
+                parse(part)
+        except ValueError as error:
+            raise UsageError(f"--min-allocatable-resources {self.min_allocatable!r}: {error}") from error
+        if not self.allocation_interval > 0:
+            raise UsageError(f"--allocation-interval {self.allocation_interval:g}secs: must be more than 0")
+        read_credentials(self.credentials)
+
+    def settings(self) -> MesosSettings:
+        """Return what the master's edge is told."""
+        from strato.interop.mesos.cluster.nodes import Dimensions
+        from strato.interop.mesos.cluster.run import MesosSettings
+
+        first, _, last = self.ports.partition("-")
+        return MesosSettings(
+            host="" if self.ip in ("0.0.0.0", "::", "") else self.ip,
+            port=self.port,
+            advertise=self.advertise or _own_address(self.ip),
+            namespace=self.tasks_namespace,
+            image=self.image,
+            dimensions=Dimensions(gpu=self.gpu, ports=(int(first), int(last))),
+            credentials=read_credentials(self.credentials),
+        )
+
+    def options(self) -> MasterOptions:
+        """Return what the master is told."""
+        from strato.interop.mesos.master.state import MasterOptions
+        from strato.interop.mesos.roles import parse_list
+
+        return MasterOptions(
+            allocation_interval_seconds=self.allocation_interval,
+            offer_timeout_seconds=self.offer_timeout,
+            roles=frozenset(parse_list(self.roles)),
+            root_submissions=self.root_submissions,
+            filter_gpu_resources=self.filter_gpu_resources,
+            min_allocatable_resources=tuple(part for part in self.min_allocatable.split("|") if part),
+            fair_sharing_excluded=frozenset(part for part in self.fair_sharing_excluded.split(",") if part),
+        )
+
+
+def _own_address(ip: str) -> str:
+    if ip not in ("0.0.0.0", "::", ""):
+        return ip
+    import socket
+
+    return socket.gethostname()
+
+
+class _Credential(msgspec.Struct):
+    principal: str
+    secret: str = ""
+
+
+class _Credentials(msgspec.Struct):
+    credentials: list[_Credential] = []
+
+
+def read_credentials(path: str) -> Mapping[str, str]:
+    """Return secrets by principal of a credentials file: Mesos' JSON, or a principal and a secret a line.
+
+    Raises:
+        UsageError: The file cannot be read.
+    """
+    if not path:
+        return {}
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--credentials {path!r}: {one_line(error)}") from error
+    if text.lstrip().startswith("{"):
+        try:
+            found = msgspec.json.decode(text, type=_Credentials)
+        except msgspec.MsgspecError as error:
+            raise UsageError(f"--credentials {path!r}: {one_line(error)}") from error
+        return {each.principal: each.secret for each in found.credentials}
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    wrong = [number for number, line in enumerate(lines, start=1) if len(line) != 2]
+    if wrong:
+        raise UsageError(
+            f"--credentials {path!r}: line {wrong[0]}: write a principal and a secret, with a space between"
+        )
+    return {line[0]: line[1] for line in lines}
+
+
+_MASTER_OPTIONS = (
+    click.option("--offer-timeout", default=None, type=_DurationType(), metavar="DURATION",
+                 help="Rescind offers that are not answered for so long, for example 30secs; without it never."),
+    click.option("--allocation-interval", default="1secs", show_default=True, type=_DurationType(), metavar="DURATION",
+                 help="Time between batch allocations."),
+    click.option("--roles", default="", metavar="ROLE,…", help="The only roles there are; without it any."),
+    click.option("--root-submissions/--no-root-submissions", default=True, show_default=True,
+                 help="Frameworks may have user root."),
+    click.option("--filter-gpu-resources/--no-filter-gpu-resources", default=True, show_default=True,
+                 help="Hide agents with GPUs from frameworks without GPU_RESOURCES."),
+    click.option("--min-allocatable-resources", "min_allocatable", default="cpus:0.01|mem:32", show_default=True,
+                 help="The least that is offered: alternatives with | between."),
+    click.option("--fair-sharing-excluded-resource-names", "fair_sharing_excluded", default="", metavar="NAME,…",
+                 help="Scalars that shares do not count."),
+    click.option("--credentials", default="", metavar="FILE",
+                 help="Principals and their secrets; all others are refused."),
+    click.option("--tasks-namespace", default="mesos", show_default=True, help="Of the pods of tasks."),
+    click.option("--image", default="busybox", show_default=True, help="Of tasks that name none."),
+    click.option("--ports", default="31000-32000", show_default=True, type=_RangeType(), help="Ports of each agent."),
+    click.option("--gpu-resource", "gpu", default="nvidia.com/gpu", show_default=True,
+                 help="The extended resource that 'gpus' are."),
+)  # fmt: skip
+_ADDRESS_OPTIONS = (
+    click.option("--ip", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 is every one."),
+    click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0 picks a free one."),
+    click.option("--advertise", default="", metavar="HOST",
+                 help="Name or address at which frameworks and executors reach it, instead of --ip."),
+)  # fmt: skip
+mesos_options = option_group("mesos", MesosOptions, (*_ADDRESS_OPTIONS, *_MASTER_OPTIONS))

@@ -1,0 +1,47 @@
+"""``strato run mesos``: a Mesos master whose agents are the cluster's nodes."""
+
+from __future__ import annotations
+
+import click
+
+from strato.cli.connect import connect
+from strato.cli.goflags import GoCommand
+from strato.cli.mesosoptions import MesosOptions, mesos_options
+from strato.cli.run.common import Common, Member, component_options, ensure_namespace, serve
+from strato.cli.serving import make_random, run_loop
+from strato.client.informer import Informers
+from strato.clock import SystemClock
+from strato.metrics import Registry
+
+
+@click.command(cls=GoCommand)
+@component_options(metrics_address=":8084")
+@mesos_options
+@click.pass_context
+def mesos(ctx: click.Context, common: Common, mesos: MesosOptions) -> None:
+    """Run a Mesos master: frameworks get offers of this cluster's nodes, and their tasks are pods.
+
+    Its API is Mesos' v1 (scheduler, executor, operator) in JSON and protobuf, and the old JSON pages. Of several
+    masters one leads; the others send frameworks to it. What is not carried over is in docs/from-mesos.md.
+    """
+    mesos.check()
+
+    async def main() -> None:
+        from strato.interop.mesos.cluster.run import MesosMaster
+
+        clock, random, metrics = SystemClock(), make_random(), Registry()
+        cluster = connect(ctx)
+        informers = Informers(cluster, clock, random)
+        settings = mesos.settings()
+        master = MesosMaster(
+            cluster, informers, clock, random, settings=settings, options=mesos.options(),
+            lease=common.timing if common.leader_elect else None,
+        )  # fmt: skip
+
+        async def work() -> None:
+            await ensure_namespace(cluster, clock, settings.namespace, common.timing.retry_seconds)
+            await master.run()
+
+        await serve(cluster, random, common, [Member(name="Mesos master", work=work)], metrics, informers=informers)
+
+    run_loop(main)

@@ -1,0 +1,100 @@
+"""What of a node is offered: its allocatable without what pods of others ask for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from strato.api.core import Node, Pod
+from strato.api.pods import effective_requests, effective_spec, host_ports
+from strato.api.quantity import parse
+from strato.interop.mesos import intervals
+from strato.interop.mesos.master.model import AgentFacts
+from strato.interop.mesos.resources import Amount, Kind, Resources, ValueType
+
+_REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+_MI = 1 << 20
+_NANOS = 1_000_000_000
+_MOST_ATTRIBUTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """How resources of Mesos are called in Kubernetes."""
+
+    gpu: str = "nvidia.com/gpu"
+    """The extended resource that ``gpus`` are."""
+    ports: tuple[int, int] = (31000, 32000)
+    """The ports of each agent, both ends inclusive."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """What a pod of somebody else's takes of its node."""
+
+    nanos: tuple[tuple[str, int], ...]
+    ports: tuple[int, ...]
+
+
+def pod_use(pod: Pod) -> PodUse:
+    """Return what a pod takes."""
+    requests = effective_requests(effective_spec(pod))
+    ports = tuple(number for _, _, number in host_ports(pod.spec))
+    return PodUse(tuple((name, quantity.nanos) for name, quantity in requests.items()), ports)
+
+
+def agent_id(node: Node) -> str:
+    """Return a node's id as an agent: it lives as long as the node, whatever master there is."""
+    return f"{node.metadata.uid}-S0"
+
+
+def facts_of(node: Node, others: Iterable[PodUse], dimensions: Dimensions) -> AgentFacts:
+    """Return a node as an agent; ``others`` is what pods take that are not the master's."""
+    meta = node.metadata
+    labels = meta.labels or {}
+    left = {name: parse(amount).nanos for name, amount in node.status.allocatable.items()}
+    taken_ports: list[tuple[int, int]] = []
+    for use in others:
+        for name, nanos in use.nanos:
+            if name in left:
+                left[name] -= nanos
+        taken_ports += [(port, port) for port in use.ports]
+    addresses = {address.type: address.address for address in node.status.addresses}
+    return AgentFacts(
+        id=agent_id(node),
+        node=meta.name,
+        hostname=addresses.get("Hostname") or labels.get("kubernetes.io/hostname") or meta.name,
+        ip=addresses.get("InternalIP") or "127.0.0.1",
+        total=_resources(left, taken_ports, dimensions),
+        attributes=tuple(sorted(labels.items())[:_MOST_ATTRIBUTES]),
+        region=labels.get(_REGION, ""),
+        zone=labels.get(_ZONE, "") if labels.get(_REGION) else "",
+        is_ready=node.is_ready,
+        is_schedulable=not node.spec.unschedulable
+        and not any(taint.effect in ("NoSchedule", "NoExecute") for taint in node.spec.taints),
+    )
+
+
+def _resources(left: dict[str, int], taken: list[tuple[int, int]], dimensions: Dimensions) -> Resources:
+    """Return amounts in Mesos' units, rounded down: what is offered must be there."""
+    ports = intervals.without((dimensions.ports,), intervals.joined(taken))
+    amounts: list[tuple[Kind, Amount]] = [
+        (Kind("cpus"), left.get("cpu", 0) // 1_000_000),
+        (Kind("mem"), left.get("memory", 0) // _NANOS // _MI * 1000),
+        (Kind("disk"), left.get("ephemeral-storage", 0) // _NANOS // _MI * 1000),
+        (Kind("gpus"), left.get(dimensions.gpu, 0) // _NANOS * 1000),
+    ]
+    found = [(kind, amount) for kind, amount in amounts if isinstance(amount, int) and amount > 0]
+    return Resources.of([*found, (Kind("ports", ValueType.RANGES), ports)])
+
+
+def requests_of(resources: Resources, dimensions: Dimensions) -> dict[str, str]:
+    """Return resources as requests of Kubernetes; ports are no request."""
+    millis = resources.scalars()
+    found = {
+        "cpu": f"{millis.get('cpus', 0)}m",
+        "memory": str(millis.get("mem", 0) * _MI // 1000),
+        "ephemeral-storage": str(millis.get("disk", 0) * _MI // 1000),
+        dimensions.gpu: str(millis.get("gpus", 0) // 1000),
+    }
+    return {name: amount for name, amount in found.items() if amount not in ("0", "0m")}

@@ -1,0 +1,169 @@
+"""`MesosMaster`: the component. It serves its port from the start, and leads while it holds the lease."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from strato.api import catalog
+from strato.client.cluster import Cluster
+from strato.client.informer import Informers
+from strato.client.leases import LeaderElector, LeaseTiming
+from strato.clock import Clock
+from strato.errors import AlreadyExists, ApiError
+from strato.http.listen import serve
+from strato.http.plain import PlainService
+from strato.interop.mesos.allocator import Allocator, AllocatorOptions
+from strato.interop.mesos.books import Order
+from strato.interop.mesos.cluster.edge import Edge
+from strato.interop.mesos.cluster.nodes import Dimensions
+from strato.interop.mesos.cluster.pods import PodSettings
+from strato.interop.mesos.door.service import Door
+from strato.interop.mesos.door.serving import Serving
+from strato.interop.mesos.master.core import Master
+from strato.interop.mesos.master.state import MasterIdentity, MasterOptions
+from strato.interop.mesos.resourcetext import parse
+
+_RELEASE_SECONDS = 2.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MesosSettings:
+    """How a master is served, and what its tasks are in the cluster."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; empty is every one."""
+    port: int = 5050
+    advertise: str = "127.0.0.1"
+    """Host name or address at which frameworks and executors reach it."""
+    name: str = "mesos"
+    """Of the master: several may work in one cluster. A label value, and part of names."""
+    namespace: str = "mesos"
+    """Of the pods of tasks, and of what is kept."""
+    image: str = "busybox"
+    """Of tasks that name none."""
+    scheduler_name: str = "volcano"
+    dimensions: Dimensions = field(default_factory=Dimensions)
+    credentials: Mapping[str, str] = field(default_factory=dict)
+    """Secrets by principal; empty asks nobody who he is."""
+
+
+class MesosMaster:
+    """A Mesos master whose agents are a cluster's nodes.
+
+    Args:
+        options: Mesos' own flags.
+        lease: How the lease is held; None: there is one master, which leads at once.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        clock: Clock,
+        random: Random,
+        *,
+        settings: MesosSettings,
+        options: MasterOptions,
+        lease: LeaseTiming | None = None,
+    ) -> None:
+        self._cluster, self._informers, self._clock, self._random = cluster, informers, clock, random
+        self._settings, self._options, self._lease = settings, options, lease
+        self._door = Door(settings.credentials)
+        self.port = settings.port
+        """The bound one, also when 0 was asked for."""
+        self.serves = asyncio.Event()
+        """Set once calls are answered, by this master or by the one that leads."""
+
+    async def run(self) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            PortInUse: The address is taken or not ours.
+            LeadershipLost: Another master may lead now.
+        """
+        settings = self._settings
+        server = await serve(PlainService(self._door.handle), settings.host, settings.port, clock=self._clock)
+        self.port = server.port
+        _log.info("Mesos master: http://%s:%d", settings.advertise, self.port)
+        try:
+            await self._ensure_namespace()
+            if self._lease is None:
+                await self._lead()
+            else:
+                await self._elect(self._lease)
+        finally:
+            await server.stop()
+
+    async def _elect(self, timing: LeaseTiming) -> None:
+        identity = f"{self._settings.advertise}:{self.port}_{self._uuid().hex[:8]}"
+        elector = LeaderElector(
+            self._cluster, self._clock, self._random, name=f"{self._settings.name}-master",
+            namespace=self._settings.namespace, identity=identity, timing=timing,
+        )  # fmt: skip
+        self._door.find_leader = lambda: elector.leader.rpartition("_")[0]
+        self.serves.set()
+        await elector.run(self._lead)
+
+    def _uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self._random.getrandbits(128), version=4)
+
+    async def _lead(self) -> None:
+        """Be the master until cancelled."""
+        settings, options = self._settings, self._options
+        self._door.leads = True
+        identity = MasterIdentity(
+            id=str(self._uuid()),
+            hostname=settings.advertise,
+            ip=settings.advertise if settings.advertise.replace(".", "").isdecimal() else "127.0.0.1",
+            port=self.port,
+            started_at=self._clock.now(),
+        )
+        allocator = Allocator(_allocator_options(options), Random(self._random.getrandbits(64)))
+        master = Master(identity, options, allocator, self._uuid)
+        pods = PodSettings(
+            settings.name,
+            settings.namespace,
+            settings.image,
+            f"{settings.advertise}:{self.port}",
+            settings.scheduler_name,
+            settings.dimensions,
+        )
+        edge = Edge(self._cluster, self._informers, self._clock, master, pods)
+        if self._lease is None:
+            self._door.find_leader = lambda: f"{settings.advertise}:{self.port}"
+        try:
+            await edge.recover()
+            self._door.serving = Serving(master, self._clock.now, edge.flush, edge.wake.set)
+            self.serves.set()
+            _log.info("Mesos master leads: id=%s agents=%d", identity.id, len(master.state.agents))
+            await edge.run()
+        finally:
+            self._door.serving, self._door.leads = None, False
+            with contextlib.suppress(TimeoutError, ApiError):
+                async with asyncio.timeout(_RELEASE_SECONDS):
+                    await edge.release()
+
+    async def _ensure_namespace(self) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._settings.namespace}}
+        try:
+            await self._cluster.create(catalog.NAMESPACE, body)
+        except AlreadyExists:
+            return
+        except ApiError as error:
+            _log.info("namespace not created: namespace=%s: %s", self._settings.namespace, error)
+
+
+def _allocator_options(options: MasterOptions) -> AllocatorOptions:
+    return AllocatorOptions(
+        interval_seconds=options.allocation_interval_seconds,
+        min_allocatable=tuple(parse(text).quantities() for text in options.min_allocatable_resources),
+        filter_gpus=options.filter_gpu_resources,
+        order=Order(excluded=options.fair_sharing_excluded),
+    )
