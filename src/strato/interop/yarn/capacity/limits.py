@@ -104,3 +104,15 @@ def user_am_limit(
     limit = arithmetic.norm_up(capacity.effective_minimum, factor, configuration.minimum_allocation)
     cluster = capacity.effective_maximum
     return limit if arithmetic.less_or_equal(cluster, limit, queue_limit) else queue_limit
+
+
+def lifetime_seconds(queue: QueueConfiguration, requested: int) -> int:
+    """Return after how many seconds an application is ended; -1 for never.
+
+    Args:
+        queue: The leaf.
+        requested: What the application asked for; 0 or less when it asked for nothing.
+    """
+    wanted = requested if requested > 0 else queue.default_lifetime_seconds
+    most = queue.maximum_lifetime_seconds
+    return min(wanted, most) if wanted > 0 and most > 0 else max(wanted, -1)

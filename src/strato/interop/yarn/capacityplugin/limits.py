@@ -1,0 +1,264 @@
+"""What holds an application back: whether its queue takes it, and how many of its pods fit within limits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from strato.interop.yarn.capacity.limits import ApplicationLimits, am_limit, application_limits, user_am_limit
+from strato.interop.yarn.capacityplugin.mirror import ApplicationUse, Mirror, QueueUse
+from strato.interop.yarn.resources import Amounts, add, smallest, subtract
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.tasks import ALLOCATED_SET
+
+STOPPED = "QueueStopped"
+TOO_MANY = "MaximumApplications"
+PARALLEL = "MaxParallelApps"
+AM_LIMIT = "AMLimit"
+NO_ACCESS = "NoLabelAccess"
+MAXIMUM = "MaximumCapacity"
+USER_LIMIT = "UserLimit"
+"""Codes of verdicts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why something has to wait."""
+
+    code: str
+    text: str
+
+
+class Limits:
+    """The limits of one cycle.
+
+    Args:
+        mirror: The tree.
+        is_master: Returns whether a pod is an application master.
+        shared: Partitions whose idle nodes others may use.
+    """
+
+    def __init__(self, mirror: Mirror, is_master: Callable[[Task], bool], shared: frozenset[str]) -> None:
+        self._mirror = mirror
+        self._is_master = is_master
+        self.shared = shared
+
+    # -- whether an application is let in ------------------------------------------------------------------------------
+
+    def refusal(self, application: ApplicationUse) -> Refusal | None:
+        """Return why an application may not be let in; None when it may."""
+        if application.is_active:
+            return None
+        for check in (self._state, self._access, self._count, self._parallel, self._masters):
+            found = check(application)
+            if found is not None:
+                return found
+        return None
+
+    def _state(self, application: ApplicationUse) -> Refusal | None:
+        for queue in application.leaf.lineage():
+            if not queue.configuration.is_running:
+                return Refusal(STOPPED, f"queue {queue.path} is stopped and takes no applications")
+        return None
+
+    def _access(self, application: ApplicationUse) -> Refusal | None:
+        leaf = application.leaf
+        for partition in self._mirror.pending_of(application):
+            if not leaf.configuration.accesses(partition):
+                labels = ", ".join(sorted(leaf.configuration.labels)) or "none"
+                text = f"queue {leaf.path} has no access to nodes labelled {partition!r}; it has: {labels}"
+                return Refusal(NO_ACCESS, text)
+        return None
+
+    def numbers(self, leaf: QueueUse) -> ApplicationLimits:
+        """Return how many applications a leaf takes."""
+        largest = max(numbers.absolute for numbers in leaf.capacity.values())
+        return application_limits(self._mirror.configuration, leaf.configuration, largest)
+
+    def _count(self, application: ApplicationUse) -> Refusal | None:
+        """Compare the number of applications, waiting and running; of those that wait the first ones are let in."""
+        leaf, user = application.leaf, application.user
+        limits = self.numbers(leaf)
+        running = [one for one in leaf.applications if one.is_active]
+        before = running + [one for one in self._before(application) if not one.is_active]
+        if len(before) >= limits.maximum_applications:
+            return Refusal(
+                TOO_MANY,
+                f"queue {leaf.path} takes {limits.maximum_applications} applications and has as many, waiting and "
+                "running; YARN would reject this one, here it waits",
+            )
+        mine = sum(1 for one in before if one.user == user)
+        if mine >= limits.maximum_applications_per_user:
+            return Refusal(
+                TOO_MANY,
+                f"queue {leaf.path} takes {limits.maximum_applications_per_user} applications of a user, and {user} "
+                "has as many; YARN would reject this one, here it waits",
+            )
+        return None
+
+    @staticmethod
+    def _before(application: ApplicationUse) -> Iterator[ApplicationUse]:
+        for one in application.leaf.applications:
+            if one is application:
+                return
+            yield one
+
+    def _parallel(self, application: ApplicationUse) -> Refusal | None:
+        user = application.user
+        for queue in application.leaf.lineage():
+            running = [one for one in self._below(queue) if one.is_active]
+            most = queue.configuration.max_parallel_apps
+            if len(running) >= most:
+                return Refusal(PARALLEL, f"queue {queue.path} runs {len(running)} applications of {most} at a time")
+            own = queue.configuration.max_parallel_apps_of.get(user, queue.configuration.max_parallel_apps_per_user)
+            mine = sum(1 for one in running if one.user == user)
+            if mine >= own:
+                return Refusal(
+                    PARALLEL, f"user {user} runs {mine} applications of {own} at a time in queue {queue.path}"
+                )
+        return None
+
+    def _below(self, queue: QueueUse) -> Iterator[ApplicationUse]:
+        yield from queue.applications
+        for child in queue.children:
+            yield from self._below(child)
+
+    # -- application masters -------------------------------------------------------------------------------------------
+
+    def _masters(self, application: ApplicationUse) -> Refusal | None:
+        masters = [task for task in application.job.tasks.values() if self._is_master(task)]
+        return self.master_refusal(application, masters[0]) if masters else None
+
+    def master_refusal(self, application: ApplicationUse, master: Task) -> Refusal | None:
+        """Return why an application master may not start; None when it may."""
+        mirror, leaf = self._mirror, application.leaf
+        partition = mirror.partition_for(master, leaf)
+        if partition not in leaf.capacity:
+            return None
+        size = mirror.units.asked(master.cls.amounts)
+        used, of_user = mirror.zero, mirror.zero
+        for one in leaf.applications:
+            held = self._masters_of(one.job, partition)
+            used = add(used, held)
+            if one.user == application.user:
+                of_user = add(of_user, held)
+        if used == mirror.zero:
+            return None  # one is let in whatever it needs
+        capacity = leaf.capacity[partition]
+        handed_down = self.handed_down(leaf, partition)
+        queue_limit = am_limit(
+            leaf.configuration, capacity, mirror.configuration, partition=partition, handed_down=handed_down
+        )
+        fits = mirror.arithmetic.fits
+        percent = leaf.configuration.am_percents.get(partition, 0.1)
+        if not fits(add(used, size), queue_limit):
+            text = (
+                f"application masters of queue {leaf.path} hold {self._text(used)} of the {self._text(queue_limit)} "
+                f"that maximum-am-resource-percent of {percent:g} allows; it waits until one ends"
+            )
+            return Refusal(AM_LIMIT, text)
+        user_limit = user_am_limit(
+            leaf.configuration,
+            capacity,
+            mirror.configuration,
+            queue_limit,
+            partition=partition,
+            active_users=len(mirror.users(leaf, active=True)),
+            user_weight=leaf.configuration.user_weights.get(application.user, 1.0),
+        )
+        if not fits(add(of_user, size), user_limit):
+            text = (
+                f"application masters of user {application.user} hold {self._text(of_user)} of the "
+                f"{self._text(user_limit)} that queue {leaf.path} allows a user; it waits until one ends"
+            )
+            return Refusal(AM_LIMIT, text)
+        return None
+
+    def _masters_of(self, job: Job, partition: str) -> Amounts:
+        mirror, used = self._mirror, self._mirror.zero
+        for task in job.tasks.values():
+            if task.status in ALLOCATED_SET and self._is_master(task) and mirror.partition_of(task.row) == partition:
+                used = add(used, mirror.units.asked(task.cls.amounts))
+        return used
+
+    # -- how much fits -------------------------------------------------------------------------------------------------
+
+    def handed_down(self, leaf: QueueUse, partition: str) -> Amounts:
+        """Return what a leaf may use at present: the ancestors' maxima less what siblings use."""
+        limit = self._mirror.partitions.get(partition, self._mirror.zero)
+        lineage = [*leaf.lineage()][::-1]
+        for above, queue in itertools.pairwise(lineage):
+            others = subtract(
+                above.used.get(partition, self._mirror.zero), queue.used.get(partition, self._mirror.zero)
+            )
+            limit = smallest(subtract(limit, others), queue.capacity[partition].effective_maximum)
+        return limit
+
+    def how_many(self, application: ApplicationUse, task: Task, count: int) -> tuple[int, Refusal | None]:
+        """Return how many of some equal pods fit, and why no more do."""
+        mirror, leaf = self._mirror, application.leaf
+        partition = mirror.partition_for(task, leaf)
+        if not leaf.configuration.accesses(partition) or partition not in leaf.capacity:
+            return 0, self._access(application) or Refusal(NO_ACCESS, f"there are no nodes labelled {partition!r}")
+        need = mirror.units.asked(task.cls.amounts)
+        if self._is_master(task):
+            refusal = self.master_refusal(application, task)
+            if refusal is not None:
+                return 0, refusal
+            count = min(count, 1)
+        spills = partition == "" and bool(self.shared)
+        if not spills:
+            for queue in leaf.lineage():
+                most = queue.capacity[partition].effective_maximum
+                used = queue.used.get(partition, mirror.zero)
+                count = min(count, self.fitting(subtract(most, used), need, count))
+                if count <= 0:
+                    text = (
+                        f"queue {queue.path} holds {self._text(used)} of its maximum of {self._text(most)}"
+                        f"{self._labelled(partition)}; {task.key} asks for {self._text(need)}"
+                    )
+                    return 0, Refusal(MAXIMUM, text)
+        return self._within_user_limit(application, task, partition, count, ignores=spills)
+
+    def fitting(self, free: Amounts, need: Amounts, count: int) -> int:
+        """Return how many of equal requests fit into what is free, in the types that count."""
+        types = len(need) if self._mirror.configuration.is_dominant else 1
+        for room, one in zip(free[:types], need[:types], strict=True):
+            if one > 0:
+                count = min(count, max(0, room) // one)
+        return count
+
+    def _within_user_limit(
+        self, application: ApplicationUse, task: Task, partition: str, count: int, *, ignores: bool
+    ) -> tuple[int, Refusal | None]:
+        """Return how many pods may start until the user is above the limit: the last one may exceed it."""
+        mirror, leaf, user = self._mirror, application.leaf, application.user
+        limit = mirror.limit(leaf, user, partition, active=True, ignores=ignores)
+        used = mirror.used_by(leaf, user, partition)
+        need = mirror.units.asked(task.cls.amounts)
+        whole = mirror.partitions[partition]
+
+        def allows(started: int) -> bool:
+            held = tuple(have + started * one for have, one in zip(used, need, strict=True))
+            return mirror.arithmetic.less_or_equal(whole, held, limit)
+
+        if not allows(0):
+            text = (
+                f"user {user} uses {self._text(used)} of queue {leaf.path}, above the user limit of "
+                f"{self._text(limit)}{self._labelled(partition)}"
+            )
+            return 0, Refusal(USER_LIMIT, text)
+        low, high = 0, count
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if allows(middle - 1) else (low, middle - 1)
+        return low, None
+
+    def _text(self, amounts: Amounts) -> str:
+        text = self._mirror.units.text(amounts)
+        return text if self._mirror.configuration.is_dominant else text.partition(",")[0]
+
+    @staticmethod
+    def _labelled(partition: str) -> str:
+        return f" on nodes labelled {partition!r}" if partition else ""

@@ -1,0 +1,302 @@
+"""The tree of queues and applications beside the world: every job is an application, its usage that of its pods."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from strato.interop.yarn.capacity import capacities
+from strato.interop.yarn.capacity.arithmetic import Arithmetic
+from strato.interop.yarn.capacity.capacities import QueueCapacity
+from strato.interop.yarn.capacity.configuration import CapacityConfiguration, QueueConfiguration
+from strato.interop.yarn.capacity.order import ApplicationStanding, QueueStanding, application_key, queue_key
+from strato.interop.yarn.capacity.preemptionmodel import DEFAULT_PARTITION
+from strato.interop.yarn.capacity.userlimits import UserLimitInputs, limit_of_user, user_limit
+from strato.interop.yarn.fairplugin.sources import path_of
+from strato.interop.yarn.fairplugin.units import Units
+from strato.interop.yarn.resources import Amounts, add, is_zero, subtract
+from strato.scheduler.cache.world import World
+from strato.scheduler.model.jobs import PHASE_COMPLETED, Job, Task
+from strato.scheduler.model.ledger import HOLDS_RESOURCES
+from strato.scheduler.model.queues import Queue
+
+NO_PARTITION = ""
+
+
+@dataclass(slots=True)
+class QueueUse:
+    """A queue of the tree, and what its applications use."""
+
+    configuration: QueueConfiguration
+    capacity: Mapping[str, QueueCapacity]
+    parent: QueueUse | None
+    used: dict[str, Amounts]
+    children: list[QueueUse] = field(default_factory=list)
+    applications: list[ApplicationUse] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        """Its path."""
+        return self.configuration.path
+
+    def lineage(self) -> Iterator[QueueUse]:
+        """Yield it and its ancestors, from the leaf to the root."""
+        here: QueueUse | None = self
+        while here is not None:
+            yield here
+            here = here.parent
+
+
+@dataclass(slots=True)
+class ApplicationUse:
+    """A job, seen as an application."""
+
+    job: Job
+    leaf: QueueUse
+    user: str
+    used: dict[str, Amounts] = field(default_factory=dict)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it was let in."""
+        return not self.job.is_waiting_for_queue or bool(self.job.used.any())
+
+
+class Mirror:
+    """One cycle's tree.
+
+    Args:
+        world: What is known.
+        units: How its columns count.
+        configuration: The queues, in the units' numbers.
+        label_key: Key of the node label that names partitions; empty when there are none.
+        user_of: Returns whose a job is.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        units: Units,
+        configuration: CapacityConfiguration,
+        label_key: str,
+        user_of: Callable[[Job], str],
+    ) -> None:
+        self.world = world
+        self.units = units
+        self.configuration = configuration
+        self.arithmetic: Arithmetic = configuration.arithmetic
+        self.zero: Amounts = (0,) * len(units.types)
+        self._label_key = label_key
+        self._user_of = user_of
+        self.partitions = self._count_partitions()
+        numbers = capacities.compute(configuration, self.partitions)
+        self.queues: dict[str, QueueUse] = {}
+        self._add_queues(configuration.root, None, numbers)
+        self.applications: dict[str, ApplicationUse] = {}
+        """By key of the job."""
+        self._leaves: dict[str, QueueUse | None] = {}
+        self._limits: dict[tuple[str, str, bool], Amounts] = {}
+        self._add_applications()
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    def partition_of(self, row: int) -> str:
+        """Return the partition of a node."""
+        if not self._label_key or row < 0:
+            return NO_PARTITION
+        node = self.world.nodes.facts[row]
+        return node.metadata.label(self._label_key) if node is not None else NO_PARTITION
+
+    def partition_for(self, task: Task, leaf: QueueUse) -> str:
+        """Return the partition that a pod asks for: by its node selector, or its queue's default."""
+        if not self._label_key:
+            return NO_PARTITION
+        selector = task.pod.spec.node_selector or {}
+        return selector.get(self._label_key, leaf.configuration.default_label)
+
+    def _count_partitions(self) -> dict[str, Amounts]:
+        if not self._label_key:
+            return {NO_PARTITION: self.units.held(self.world.totals.total.tolist())}
+        nodes = self.world.nodes
+        found: dict[str, Amounts] = {NO_PARTITION: self.zero}
+        for row in range(len(nodes.names)):
+            if nodes.present[row]:
+                partition = self.partition_of(row)
+                amounts = self.units.held(nodes.allocatable[row].tolist())
+                found[partition] = add(found.get(partition, self.zero), amounts)
+        return found
+
+    def _add_queues(
+        self, configuration: QueueConfiguration, parent: QueueUse | None, numbers: capacities.Capacities
+    ) -> None:
+        queue = QueueUse(configuration, numbers[configuration.path], parent, dict.fromkeys(self.partitions, self.zero))
+        self.queues[queue.path] = queue
+        if parent is not None:
+            parent.children.append(queue)
+        for child in configuration.children:
+            self._add_queues(child, queue, numbers)
+
+    def leaf(self, queue: Queue) -> QueueUse | None:
+        """Return the leaf of a queue; None for one that is a parent, or in no file."""
+        if queue.name not in self._leaves:
+            found = self.queues.get(path_of(queue)) or self._named(queue.name)
+            self._leaves[queue.name] = found if found is not None and not found.configuration.is_parent else None
+        return self._leaves[queue.name]
+
+    def _named(self, name: str) -> QueueUse | None:
+        named = [queue for queue in self.queues.values() if queue.configuration.name == name]
+        leaves = [queue for queue in named if not queue.configuration.is_parent]
+        return leaves[0] if len(leaves) == 1 else None
+
+    def _add_applications(self) -> None:
+        for queue in self.world.queues.values():
+            leaf = self.leaf(queue) if queue.view is not None and queue.jobs else None
+            for key in queue.jobs if leaf is not None else ():
+                job = self.world.jobs.get(key)
+                if leaf is not None and job is not None and job.phase != PHASE_COMPLETED:
+                    application = ApplicationUse(job, leaf, self._user_of(job))
+                    self.applications[key] = application
+                    leaf.applications.append(application)
+                    self._count(application)
+        for found in self.queues.values():
+            found.applications.sort(key=lambda one: (one.job.created, one.job.key))
+
+    def refresh(self, job: Job | None) -> None:
+        """Count a job's pods again."""
+        application = self.applications.get(job.key) if job is not None else None
+        if application is not None:
+            self._count(application)
+            self._limits.clear()
+
+    def _count(self, application: ApplicationUse) -> None:
+        now = self._held_by(application.job)
+        for partition in {*now, *application.used}:
+            before, after = application.used.get(partition, self.zero), now.get(partition, self.zero)
+            if before != after:
+                change = subtract(after, before)
+                for queue in application.leaf.lineage():
+                    queue.used[partition] = add(queue.used.get(partition, self.zero), change)
+        application.used = now
+
+    def _held_by(self, job: Job) -> dict[str, Amounts]:
+        if not self._label_key:
+            return {NO_PARTITION: self.units.asked(job.used.tolist())}
+        found: dict[str, Amounts] = {}
+        for task in job.tasks.values():
+            if HOLDS_RESOURCES[task.status]:
+                partition = self.partition_of(task.row)
+                found[partition] = add(found.get(partition, self.zero), self.units.asked(task.cls.amounts))
+        return found
+
+    def pending_of(self, application: ApplicationUse) -> dict[str, Amounts]:
+        """Return what an application asks for, by partition."""
+        if not self._label_key:
+            return {NO_PARTITION: self.units.asked(application.job.pending_request.tolist())}
+        found: dict[str, Amounts] = {}
+        for task in application.job.pending.values():
+            partition = self.partition_for(task, application.leaf)
+            found[partition] = add(found.get(partition, self.zero), self.units.asked(task.cls.amounts))
+        return found
+
+    # -- users ---------------------------------------------------------------------------------------------------------
+
+    def used_by(self, leaf: QueueUse, user: str, partition: str) -> Amounts:
+        """Return what a user uses of a leaf."""
+        used = self.zero
+        for application in leaf.applications:
+            if application.user == user:
+                used = add(used, application.used.get(partition, self.zero))
+        return used
+
+    def users(self, leaf: QueueUse, *, active: bool) -> set[str]:
+        """Return the users of a leaf; with `active` those whose applications were let in and want something."""
+        return {
+            application.user
+            for application in leaf.applications
+            if not active or (application.is_active and application.job.pending)
+        }
+
+    def limit(self, leaf: QueueUse, user: str, partition: str, *, active: bool, ignores: bool = False) -> Amounts:
+        """Return a user's limit in a leaf; with `active` the one that scheduling obeys, else that of preemption."""
+        key = leaf.path, partition, active
+        limit = self._limits.get(key) if not ignores else None
+        if limit is None:
+            limit = self._limit(leaf, partition, active=active, ignores=ignores)
+            if not ignores:
+                self._limits[key] = limit
+        weight = leaf.configuration.user_weights.get(user, 1.0)
+        return limit_of_user(limit, weight, self.configuration.minimum_allocation, self.arithmetic)
+
+    def _limit(self, leaf: QueueUse, partition: str, *, active: bool, ignores: bool) -> Amounts:
+        whole = self.partitions.get(partition, self.zero)
+        weights = leaf.configuration.user_weights
+        users = self.users(leaf, active=active)
+        used = self.zero
+        for application in leaf.applications:
+            if application.user in users:
+                used = add(used, application.used.get(partition, self.zero))
+        in_use = leaf.used.get(partition, self.zero)
+        numbers = UserLimitInputs(
+            partition=whole,
+            minimum_allocation=self.configuration.minimum_allocation,
+            queue_capacity=leaf.capacity[partition].effective_minimum,
+            queue_maximum=leaf.capacity[partition].effective_maximum,
+            usage_ratio=self.arithmetic.ratio(in_use, whole) if self.arithmetic.has_positive(whole) else 0.0,
+            minimum_user_limit_percent=leaf.configuration.user_limit_percent,
+            user_limit_factor=leaf.configuration.user_limit_factor,
+            ignores_exclusivity=ignores,
+        )
+        total = sum(weights.get(user, 1.0) for user in users) or 1.0
+        return user_limit(numbers, self.arithmetic, used=used if active else None, weights=total)
+
+    # -- order ---------------------------------------------------------------------------------------------------------
+
+    def used_capacity(self, queue: QueueUse, partition: str = DEFAULT_PARTITION) -> float:
+        """Return the used share of a queue's guarantee."""
+        whole = self.partitions.get(partition, self.zero)
+        used = queue.used.get(partition, self.zero)
+        if is_zero(used) or not self.arithmetic.has_positive(whole):
+            return 0.0
+        guaranteed = queue.capacity[partition].effective_minimum
+        least = self.arithmetic.larger(whole, guaranteed, self.configuration.minimum_allocation)
+        return self.arithmetic.divide(whole, used, least)
+
+    def position_of(self, leaf: QueueUse) -> tuple[tuple[object, ...], ...]:
+        """Return a leaf's sort key: level by level from the root."""
+        lineage = [*leaf.lineage()][::-1]
+        below = itertools.pairwise(lineage)
+        return tuple(queue_key(above.configuration.ordering_policy, self._standing(queue)) for above, queue in below)
+
+    def _standing(self, queue: QueueUse) -> QueueStanding:
+        numbers = queue.capacity[DEFAULT_PARTITION]
+        whole = self.partitions[DEFAULT_PARTITION]
+        used = queue.used.get(DEFAULT_PARTITION, self.zero)
+        is_there = self.arithmetic.has_positive(whole)
+        return QueueStanding(
+            name=queue.path,
+            priority=queue.configuration.priority,
+            capacity=max(numbers.capacity, numbers.normalised_weight),
+            absolute_capacity=numbers.absolute,
+            used_capacity=self.used_capacity(queue),
+            absolute_used=self.arithmetic.ratio(used, whole) if is_there else 0.0,
+        )
+
+    def position_in_leaf(self, application: ApplicationUse) -> tuple[object, ...]:
+        """Return an application's sort key among those of its leaf."""
+        job, configuration = application.job, application.leaf.configuration
+        used = sum(amounts[0] for amounts in application.used.values())
+        demand = used + self.units.asked(job.pending_request.tolist())[0]
+        standing = ApplicationStanding(
+            name=job.key,
+            priority=job.priority or configuration.default_application_priority,
+            submitted=job.created,
+            used_memory_mb=used,
+            demand_memory_mb=demand,
+        )
+        return application_key(
+            configuration.ordering_policy,
+            standing,
+            size_based=configuration.size_based_weight,
+            is_pending=not application.is_active,
+        )
