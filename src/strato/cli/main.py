@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "restore": ("restore", "restore", "Bring the embedded cluster back from a backup."),
     "doctor": ("doctor", "doctor", "Check machine and cluster, and say what to type; salvage a journal."),
     "install": ("install", "install", "Install on a cluster, or print what would be."),
+    "yarn": ("yarn", "yarn", "Carry the queues of a YARN cluster over."),
     "crds": ("crds", "crds", "Print our custom resource definitions."),
     "examples": ("examples", "examples", "Write the examples of the documentation into a directory."),
     "completion": ("completion", "completion", "Print a shell's completion script."),

@@ -1,0 +1,285 @@
+"""Carries an allocation file over: Queue manifests, a scheduler configuration, and what becomes of every line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from strato.errors import InvalidInput, Problem
+from strato.interop.yarn.fair import allocationfile
+from strato.interop.yarn.fair.allocation import ROOT, Allocations, parent_of
+from strato.interop.yarn.fair.options import PREFIX, FairOptions, options_of
+from strato.interop.yarn.fairplugin.sources import PATH, annotations_of
+from strato.interop.yarn.hadoopxml import Element
+from strato.interop.yarn.importing import (
+    DIFFERS,
+    MAPS,
+    MISSING,
+    REFUSED,
+    Imported,
+    ImportOptions,
+    Line,
+    Sources,
+    fits_annotation,
+    queue_names,
+    resource_names,
+)
+
+_NOT_ENFORCED = "access lists are not enforced; let RBAC say who may create jobs"
+_NOT_PLACED = "jobs name their queue themselves (spec.queue); rules do not choose one for them"
+_RESERVATIONS = "reservations are not carried over"
+
+_QUEUE: dict[str, tuple[str, str]] = {
+    "minResources": (MAPS, "minimum, served before others are"),
+    "maxResources": (MAPS, "maximum, on this queue and all below it"),
+    "maxChildResources": (MAPS, "maximum of queues below that no file declares"),
+    "maxContainerAllocation": (DIFFERS, "a larger pod is refused; YARN would cut the request, a pod cannot be cut"),
+    "maxRunningApps": (MAPS, "jobs over the limit wait"),
+    "weight": (MAPS, "weight among its siblings"),
+    "schedulingPolicy": (MAPS, "order and shares of what is in the queue"),
+    "schedulingMode": (MAPS, "the old name of schedulingPolicy"),
+    "minSharePreemptionTimeout": (MAPS, "seconds below the minimum until others make room"),
+    "fairSharePreemptionTimeout": (MAPS, "seconds below the fair share until others make room"),
+    "fairSharePreemptionThreshold": (MAPS, "part of the fair share below which a job is starved"),
+    "allowPreemptionFrom": (MAPS, "whether jobs of the queue make room"),
+    "aclSubmitApps": (MISSING, _NOT_ENFORCED),
+    "aclAdministerApps": (MISSING, _NOT_ENFORCED),
+    "aclAdministerReservations": (MISSING, _RESERVATIONS),
+    "aclListReservations": (MISSING, _RESERVATIONS),
+    "aclSubmitReservations": (MISSING, _RESERVATIONS),
+    "reservation": (MISSING, _RESERVATIONS + "; the queue becomes a parent"),
+}
+_TOP: dict[str, tuple[str, str]] = {
+    "userMaxAppsDefault": (MAPS, "how many jobs of a user run"),
+    "queueMaxAppsDefault": (MAPS, "how many jobs of a queue run"),
+    "queueMaxResourcesDefault": (MAPS, "maximum of queues that name none"),
+    "queueMaxAMShareDefault": (MAPS, "share of application masters where a queue names none"),
+    "defaultQueueSchedulingPolicy": (MAPS, "policy of queues that name none"),
+    "defaultQueueSchedulingMode": (MAPS, "the old name of defaultQueueSchedulingPolicy"),
+    "defaultMinSharePreemptionTimeout": (MAPS, "the root's"),
+    "defaultFairSharePreemptionTimeout": (MAPS, "the root's"),
+    "fairSharePreemptionTimeout": (MAPS, "the old name of defaultFairSharePreemptionTimeout"),
+    "defaultFairSharePreemptionThreshold": (MAPS, "the root's"),
+    "queuePlacementPolicy": (MISSING, _NOT_PLACED),
+    "reservation-agent": (MISSING, _RESERVATIONS),
+    "reservation-planner": (MISSING, _RESERVATIONS),
+    "reservation-policy": (MISSING, _RESERVATIONS),
+}
+_ALL_AT_ONCE = "a cycle places all that fits, on all nodes; nodes send no heartbeats"
+_OPTIONS: dict[str, tuple[str, str]] = {
+    "preemption": (MAPS, "argument yarnfair.preemption"),
+    "preemption.cluster-utilization-threshold": (MAPS, "argument yarnfair.preemptionUtilizationThreshold"),
+    "waitTimeBeforeKill": (MAPS, "argument yarnfair.waitTimeBeforeKill"),
+    "waitTimeBeforeNextStarvationCheck": (MAPS, "argument yarnfair.waitTimeBeforeNextStarvationCheck"),
+    "am.preemption": (MAPS, "argument yarnfair.amPreemption"),
+    "sizebasedweight": (MAPS, "argument yarnfair.sizeBasedWeight"),
+    "allocation.file": (
+        DIFFERS,
+        "queues carry the settings as annotations; yarnfair.allocationFile reads a file instead",
+    ),
+    "user-as-default-queue": (MISSING, _NOT_PLACED),
+    "allow-undeclared-pools": (MISSING, _NOT_PLACED),
+    "no-terminal-rule.check": (MISSING, _NOT_PLACED),
+    "assignmultiple": (MISSING, _ALL_AT_ONCE),
+    "dynamic.max.assign": (MISSING, _ALL_AT_ONCE),
+    "max.assign": (MISSING, _ALL_AT_ONCE),
+    "continuous-scheduling-enabled": (MISSING, _ALL_AT_ONCE),
+    "continuous-scheduling-sleep-ms": (MISSING, _ALL_AT_ONCE),
+    "update-interval-ms": (MISSING, "shares are computed in every cycle; see --schedule-period"),
+    "locality.threshold.node": (MISSING, "pods prefer nodes by affinity and do not wait for them"),
+    "locality.threshold.rack": (MISSING, "pods prefer nodes by affinity and do not wait for them"),
+    "locality-delay-node-ms": (MISSING, "pods prefer nodes by affinity and do not wait for them"),
+    "locality-delay-rack-ms": (MISSING, "pods prefer nodes by affinity and do not wait for them"),
+    "reservable-nodes": (MISSING, "single pods reserve no nodes; the plugin easy keeps room for gangs"),
+}
+_ROUNDING = ("yarn.scheduler.minimum-allocation-", "yarn.scheduler.increment-allocation-", "yarn.resource-types.")
+_CUT = "yarn.scheduler.maximum-allocation-"
+
+
+def checked(sources: Sources, options: ImportOptions) -> list[Line]:
+    """Return what a person should know about the files; lines that map as they are are left out.
+
+    Raises:
+        InvalidInput: YARN would refuse them.
+    """
+    read, _ = _read(sources)
+    return [line for line in _lines(sources, read, options) if line.becomes != MAPS]
+
+
+def imported(sources: Sources, options: ImportOptions) -> Imported:
+    """Carry the files over.
+
+    Raises:
+        InvalidInput: YARN would refuse them, or a line does not mean what it says.
+    """
+    read, site = _read(sources)
+    lines = _lines(sources, read, options)
+    refused = [Problem(f"line {line.line}: {line.what}", line.text) for line in lines if line.becomes == REFUSED]
+    if refused:
+        raise InvalidInput(sources.file, refused)
+    resources = resource_names(site.types.names[2:], options)
+    return Imported(_queues(sources.root, read), _config(site, resources, options), lines)
+
+
+def _read(sources: Sources) -> tuple[Allocations, FairOptions]:
+    site = options_of(sources.settings)
+    return allocationfile.read(sources.root, site.types, sources.file, check_rules=site.check_rules), site
+
+
+# -- manifests ---------------------------------------------------------------------------------------------------------
+
+
+def _queues(root: Element, read: Allocations) -> list[Mapping[str, Any]]:
+    names = queue_names([ROOT, *(path for path in read.queues if path != ROOT)])
+    settings = {path: _settings(element) for path, element in _elements(root)}
+    defaults = {one.name: (one.text or "").strip() for one in root.children if one.name in _TOP and one.text}
+    defaults = {name: value for name, value in defaults.items() if _TOP[name][0] == MAPS}
+    users = {user: str(most) for user, most in read.user_max_apps.items() if fits_annotation(user)}
+    made: list[Mapping[str, Any]] = []
+    for path, name in names.items():
+        own = settings.get(path, {})
+        annotations = {PATH: path, **annotations_of(own, *((defaults, users) if path == ROOT else ({}, {})))}
+        found = read.settings_of(path)
+        spec: dict[str, Any] = {"weight": max(1, round(found.weight)), "reclaimable": found.preemptable}
+        if path != ROOT:
+            spec["parent"] = names.get(parent_of(path), ROOT)
+        made.append(
+            {
+                "apiVersion": "scheduling.volcano.sh/v1beta1",
+                "kind": "Queue",
+                "metadata": {"name": name, "annotations": annotations},
+                "spec": spec,
+            }
+        )
+    return made
+
+
+def _elements(root: Element) -> list[tuple[str, Element]]:
+    """Return every queue element with its path, in the order of the file."""
+    found: list[tuple[str, Element]] = []
+    waiting = [("", element) for element in root.all_named("queue", "pool")]
+    while waiting:
+        above, element = waiting.pop(0)
+        name = element.attributes.get("name", "").strip()
+        path = ROOT if not above and name.lower() == ROOT else f"{above or ROOT}.{name}"
+        found.append((path, element))
+        waiting = [(path, child) for child in element.all_named("queue", "pool")] + waiting
+    return found
+
+
+def _settings(element: Element) -> dict[str, str]:
+    """Return the settings of one queue element that are carried over."""
+    found = {
+        "schedulingPolicy" if one.name == "schedulingMode" else one.name: (one.text or "").strip()
+        for one in element.children
+        if one.name == "maxAMShare" or _QUEUE.get(one.name, (MISSING, ""))[0] != MISSING
+    }
+    if element.attributes.get("type") == "parent":
+        found["type"] = "parent"
+    return found
+
+
+# -- configuration -----------------------------------------------------------------------------------------------------
+
+
+def _config(site: FairOptions, resources: Mapping[str, str], options: ImportOptions) -> Mapping[str, Any]:
+    arguments: dict[str, Any] = {}
+    if site.preemption:
+        arguments |= {
+            "yarnfair.preemption": True,
+            "yarnfair.preemptionUtilizationThreshold": site.utilization_threshold,
+            "yarnfair.waitTimeBeforeKill": site.wait_before_kill_ms,
+            "yarnfair.waitTimeBeforeNextStarvationCheck": site.wait_before_check_ms,
+            "yarnfair.amPreemption": site.am_preemption.get("", True),
+        }
+    if site.size_based_weight:
+        arguments["yarnfair.sizeBasedWeight"] = True
+    if resources:
+        arguments["yarnfair.resources"] = ", ".join(f"{name}={resource}" for name, resource in resources.items())
+    if options.user_key:
+        arguments["yarnfair.userKey"] = options.user_key
+    if options.master_label:
+        arguments["yarnfair.amLabel"] = options.master_label
+    making_room = ["preempt", "reclaim"] if site.preemption else []
+    return {
+        "actions": ", ".join(["enqueue", "allocate", *making_room, "backfill"]),
+        "tiers": [
+            {
+                "plugins": [
+                    {"name": "yarnfair", "arguments": arguments} if arguments else {"name": "yarnfair"},
+                    {"name": "gang", "enableJobStarving": False},
+                    {"name": "conformance"},
+                ]
+            },
+            {"plugins": [{"name": "predicates"}, {"name": "nodeorder"}]},
+        ],
+    }
+
+
+# -- line by line ------------------------------------------------------------------------------------------------------
+
+
+def _lines(sources: Sources, read: Allocations, options: ImportOptions) -> list[Line]:
+    file, lines = sources.file, []
+    for remark in read.remarks:
+        becomes = REFUSED if remark.refuses else DIFFERS
+        becomes = MISSING if remark.text.endswith("is ignored") else becomes
+        lines.append(Line(file, remark.line, remark.where or "allocations", becomes, remark.text))
+    remarked = {(remark.line, remark.where) for remark in read.remarks if "is ignored" in remark.text}
+    for path, element in _elements(sources.root):
+        for child in element.children:
+            if child.name == "maxAMShare":
+                lines.append(Line(file, child.line, f"{path}: maxAMShare", *_am_share(options)))
+            elif child.name in _QUEUE:
+                lines.append(Line(file, child.line, f"{path}: {child.name}", *_QUEUE[child.name]))
+            elif child.name not in ("queue", "pool") and (child.line, path) not in remarked:
+                lines.append(Line(file, child.line, f"{path}: {child.name}", MISSING, "unknown"))
+    for child in sources.root.children:
+        if child.name == "user":
+            name = child.attributes.get("name", "")
+            lines.append(Line(file, child.line, f"user {name}: maxRunningApps", *_user(name, options)))
+        elif child.name == "queueMaxAMShareDefault":
+            lines.append(Line(file, child.line, child.name, *_am_share(options)))
+        elif child.name in _TOP:
+            lines.append(Line(file, child.line, child.name, *_TOP[child.name]))
+    lines.sort(key=lambda line: line.line)
+    return lines + _site_lines(sources)
+
+
+def _site_lines(sources: Sources) -> list[Line]:
+    lines = []
+    for setting in sources.settings:
+        becomes: tuple[str, str] | None = None
+        name = setting.name.removeprefix(PREFIX)
+        if setting.name.startswith(PREFIX):
+            known = "am.preemption" if name.startswith("am.preemption.") else name
+            becomes = _OPTIONS.get(known, (MISSING, "is no option that changes decisions"))
+            if known != name:
+                becomes = (MISSING, "for single queues; yarnfair.amPreemption is for all")
+        elif setting.name.startswith(_CUT):
+            becomes = (MISSING, "pods are not cut; maxContainerAllocation of the root queue refuses larger ones")
+        elif setting.name.startswith(_ROUNDING):
+            becomes = (MISSING, "requests are not rounded; pods get what they ask for")
+        if becomes is not None:
+            lines.append(Line(sources.settings.file, setting.line, setting.name, *becomes))
+    return lines
+
+
+def _am_share(options: ImportOptions) -> tuple[str, str]:
+    if options.master_label:
+        return MAPS, f"limits pods with the label {options.master_label}"
+    return DIFFERS, "limits nothing until application masters are marked; see --am-label"
+
+
+def _user(name: str, options: ImportOptions) -> tuple[str, str]:
+    if not fits_annotation(name):
+        return MISSING, "the name is no key of an annotation; read the file with yarnfair.allocationFile instead"
+    if options.user_key:
+        return MAPS, f"limits jobs whose label or annotation {options.user_key} names the user"
+    return DIFFERS, "a job's namespace is its user; see --user-key"
+
+
+def summary(lines: Sequence[Line]) -> str:
+    """Return how many lines become what."""
+    counts = {kind: sum(line.becomes == kind for line in lines) for kind in (MAPS, DIFFERS, MISSING, REFUSED)}
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
