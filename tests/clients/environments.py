@@ -30,10 +30,12 @@ CLIENTS = {
         "snakemake-storage-plugin-s3==0.3.6",
         "moto[server]==5.2.5",
     ),
+    "miniwdl": ("miniwdl==1.16.0",),
     "kubeflow-training": ("kubeflow-training==1.9.4",),
     "kubeflow": ("kubeflow==0.5.0",),
     "tensorflow": ("tensorflow-cpu==2.21.0",),
     "torch": ("torch==1.13.1", "numpy==1.26.4", "setuptools==70.3.0"),
+    "pymesos": ("--no-deps", "pymesos==0.3.15", "six==1.17.0", "addict==2.4.0", "httptools==0.9.0"),
     "airflow": ("apache-airflow==3.3.2", "apache-airflow-providers-cncf-kubernetes==10.25.0"),
 }
 """Requirements of each environment, by its name; ``docs/clients.md`` names the same versions."""

@@ -18,6 +18,7 @@ MAX_TEXT: Final = 1024
 
 _STEP: Final = re2.compile(r"\.([A-Za-z0-9_-]+)|\['([^']+)'\]|\[\"([^\"]+)\"\]|\[([0-9]{1,9})\]")
 _DEFAULT_STATUS: Final = "true"
+_MISSING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,8 @@ class Expectation:
     def _of_path(self, obj: dict[str, Any]) -> str:
         value: Any = obj
         for step in self.path:
-            if (isinstance(step, str) and isinstance(value, dict) and step in value) or (
-                isinstance(step, int) and isinstance(value, list) and step < len(value)
-            ):
-                value = value[step]
-            else:
+            value = _inside(value, step)
+            if value is _MISSING:
                 return "has no such value yet"
         if self.value is None:
             return ""
@@ -74,6 +72,12 @@ class Expectation:
             return "has more than one value there"
         found = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
         return "" if found == self.value else f"has {found[:63]!r} there"
+
+
+def _inside(value: Any, step: str | int) -> Any:
+    if isinstance(step, str):
+        return value.get(step, _MISSING) if isinstance(value, dict) else _MISSING
+    return value[step] if isinstance(value, list) and step < len(value) else _MISSING
 
 
 def parse_expectation(text: str) -> Expectation:

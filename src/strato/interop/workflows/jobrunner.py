@@ -1,0 +1,139 @@
+"""Runs jobs for engines that wait in threads: one event loop in a thread of its own serves all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from strato.api import catalog, quantity
+from strato.api.core import Node, Pod
+from strato.api.volcano.batch import Job
+from strato.client import kubeconfig
+from strato.client.cluster import Cluster
+from strato.client.http import OVERLOAD_RETRIES, HttpCluster
+from strato.clock import Clock, SystemClock
+from strato.errors import Forbidden, NotFound, Unavailable
+from strato.interop.workflows.taskjob import TASK, Outcome, outcome, waiting_reason
+
+T = TypeVar("T")
+
+POLL_SECONDS: Final = 1.0
+"""Between two looks at a job."""
+
+_MOST_OUTAGE_POLLS: Final = 300
+"""Looks in a row without an answer of the API after which a task has failed."""
+
+
+class JobRunner:
+    """Creates jobs and waits for their ends.
+
+    Args:
+        connect: Opens the client; it is called in the loop's thread, once.
+        clock: Of that loop.
+    """
+
+    def __init__(self, connect: Callable[[], Cluster], clock: Clock | None = None) -> None:
+        self._clock = clock if clock is not None else SystemClock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="strato-jobs", daemon=True)
+        self._thread.start()
+        self._cluster = self._wait(_called(connect))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def start(self, body: dict[str, Any], on_waiting: Callable[[str], None]) -> Future[Outcome]:
+        """Create a job; the future holds how it ended, ``on_waiting`` gets reasons why its pod has not begun."""
+        return asyncio.run_coroutine_threadsafe(run_job(self._cluster, self._clock, body, on_waiting), self._loop)
+
+    def delete(self, name: str, namespace: str) -> None:
+        """Delete a job and its pods; one that is gone needs none of it."""
+        self._wait(_delete(self._cluster, name, namespace))
+
+    def close(self) -> None:
+        """End the loop and its thread; what is not awaited any more is cancelled."""
+        self._wait(self._cluster.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def largest_node(self) -> tuple[int, int]:
+        """Return the most cpus and the most bytes of memory of a node; zeros where nodes may not be read."""
+        return self._wait(_largest_node(self._cluster))
+
+
+def connect_by_kubeconfig(path: str, context: str) -> Cluster:
+    """Open a client as other clients do: a named file, ``KUBECONFIG``, ``~/.kube/config``, the pod's account.
+
+    Raises:
+        InvalidInput: What is wrong with the files.
+        UsageError: There is nothing to read.
+    """
+    usual = Path("~/.kube/config").expanduser()
+    named = path or os.environ.get("KUBECONFIG", "")
+    files = [Path(part) for part in named.split(os.pathsep) if part] or ([usual] if usual.exists() else [])
+    config = kubeconfig.load(files, context=context or None)
+    return HttpCluster(config, SystemClock(), overload_retries=OVERLOAD_RETRIES)
+
+
+async def run_job(cluster: Cluster, clock: Clock, body: dict[str, Any], on_waiting: Callable[[str], None]) -> Outcome:
+    """Create a job and return how it ended; an API that does not answer for a while is waited for.
+
+    Raises:
+        ApiError: The job was refused, or the API has not answered for minutes.
+    """
+    name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
+    await cluster.create(catalog.VCJOB, body, namespace)
+    unanswered, said = 0, ""
+    while True:
+        await clock.sleep(POLL_SECONDS)
+        try:
+            job = await cluster.get(Job, name, namespace)
+            pod = await _pod_of(cluster, name, namespace)
+        except NotFound:
+            return Outcome(exit_code=None, message=f"job {name} was deleted")
+        except Unavailable:
+            unanswered += 1
+            if unanswered >= _MOST_OUTAGE_POLLS:
+                raise
+            continue
+        unanswered = 0
+        ended = outcome(job, pod)
+        if ended is not None:
+            return ended
+        reason = waiting_reason(pod)
+        if reason and reason != said:
+            on_waiting(reason)
+            said = reason
+
+
+async def _pod_of(cluster: Cluster, job: str, namespace: str) -> Pod | None:
+    try:
+        return await cluster.get(Pod, f"{job}-{TASK}-0", namespace)
+    except NotFound:
+        return None
+
+
+async def _delete(cluster: Cluster, name: str, namespace: str) -> None:
+    with suppress(NotFound):
+        await cluster.delete(Job, name, namespace, propagation="Background")
+
+
+async def _largest_node(cluster: Cluster) -> tuple[int, int]:
+    try:
+        nodes = (await cluster.list(Node)).items
+    except Forbidden:
+        return 0, 0
+    room = [node.status.allocatable for node in nodes]
+    cpus = max((quantity.milli(one.get("cpu", 0)) // 1000 for one in room), default=0)
+    return cpus, max((quantity.value(one.get("memory", 0)) for one in room), default=0)
+
+
+async def _called(connect: Callable[[], Cluster]) -> Cluster:
+    return connect()

@@ -1,0 +1,219 @@
+"""A task of a workflow as a job of one pod. Pure.
+
+An engine retries by itself and decides by exit codes, so a job is tried once and an evicted pod ends it: the engine is
+told that the task was interrupted, which is no fault of its command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from strato.api import catalog
+from strato.api.core import Pod
+from strato.api.volcano.batch import Job
+
+TASK: Final = "task"
+"""Name of the job's only task, and of its container."""
+ENGINE_LABEL: Final = "strato.dev/workflow-engine"
+RUN_ANNOTATION: Final = "strato.dev/workflow-task"
+"""On job and pod: what the engine calls the task."""
+PREEMPTABLE: Final = "volcano.sh/preemptable"
+
+_MOST_OF_NAME: Final = 40
+_ENDED: Final = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
+_OUT_OF_MEMORY: Final = "OOMKilled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A file or directory that the pod sees."""
+
+    host_path: str
+    container_path: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where jobs go and what all of them have."""
+
+    namespace: str = "default"
+    queue: str = ""
+    """Empty leaves it to the cluster."""
+    priority_class: str = ""
+    claim: str = ""
+    """Claim that holds the files; without one pods see the directories of the node."""
+    claim_root: str = "/"
+    """Where that claim is mounted for the engine."""
+    user: int | None = None
+    group: int | None = None
+    """Whose processes the pods are; None leaves it to the image."""
+    gpu_resource: str = "nvidia.com/gpu"
+    keep_seconds: int = 3600
+    """How long jobs are kept after their end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRequest:
+    """One attempt at a task."""
+
+    engine: str
+    run_id: str
+    """What the engine calls the task; any text."""
+    unique: str
+    """Makes the job's name unlike any other's; lower-case letters and digits."""
+    image: str
+    command: Sequence[str]
+    working_dir: str
+    cpu: int = 0
+    memory_bytes: int = 0
+    memory_limit_bytes: int = 0
+    gpus: int = 0
+    preemptable: bool = False
+    privileged: bool = False
+    mounts: Sequence[Mount] = field(default_factory=tuple)
+    queue: str = ""
+    """Instead of the place's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How an attempt ended."""
+
+    exit_code: int | None
+    """None when it was interrupted: the pod was evicted, or somebody deleted it."""
+    message: str = ""
+
+
+def job_name(request: TaskRequest) -> str:
+    """Return a job's name: readable, valid, and no other's."""
+    plain = re.sub(r"[^a-z0-9]+", "-", request.run_id.lower()).strip("-")[:_MOST_OF_NAME].strip("-")
+    return "-".join(part for part in (request.engine, plain, request.unique) if part)
+
+
+def task_job(request: TaskRequest, place: Place) -> dict[str, Any]:
+    """Return the job of an attempt.
+
+    Raises:
+        ValueError: A file is not below the root of the claim.
+    """
+    origin = {RUN_ANNOTATION: request.run_id}
+    volumes, mounts = _volumes(request.mounts, place)
+    container = {
+        "name": TASK,
+        "image": request.image,
+        "command": list(request.command),
+        "workingDir": request.working_dir,
+        "resources": _resources(request, place),
+        "volumeMounts": mounts,
+        **({"securityContext": {"privileged": True}} if request.privileged else {}),
+    }
+    identity = {"runAsUser": place.user, "runAsGroup": place.group}
+    security = {name: number for name, number in identity.items() if number is not None}
+    pod_spec = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": volumes,
+        **({"securityContext": security} if security else {}),
+    }
+    annotations = {**origin, **({PREEMPTABLE: "true"} if request.preemptable else {})}
+    queue = request.queue or place.queue
+    return {
+        "apiVersion": catalog.VCJOB.api_version,
+        "kind": catalog.VCJOB.name,
+        "metadata": {
+            "name": job_name(request),
+            "namespace": place.namespace,
+            "labels": {ENGINE_LABEL: request.engine},
+            "annotations": origin,
+        },
+        "spec": {
+            "minAvailable": 1,
+            "maxRetry": 1,
+            "schedulerName": "volcano",
+            "ttlSecondsAfterFinished": place.keep_seconds,
+            **({"queue": queue} if queue else {}),
+            **({"priorityClassName": place.priority_class} if place.priority_class else {}),
+            "policies": [{"event": "PodEvicted", "action": "TerminateJob"}],
+            "tasks": [
+                {
+                    "name": TASK,
+                    "replicas": 1,
+                    "template": {
+                        "metadata": {"annotations": annotations, "labels": {ENGINE_LABEL: request.engine}},
+                        "spec": pod_spec,
+                    },
+                }
+            ],
+        },
+    }
+
+
+def _resources(request: TaskRequest, place: Place) -> dict[str, dict[str, str]]:
+    requests, limits = dict[str, str](), dict[str, str]()
+    if request.cpu:
+        requests["cpu"] = str(request.cpu)
+    if request.memory_bytes:
+        requests["memory"] = str(request.memory_bytes)
+    if request.memory_limit_bytes:
+        limits["memory"] = str(request.memory_limit_bytes)
+    if request.gpus:
+        requests[place.gpu_resource] = limits[place.gpu_resource] = str(request.gpus)
+    return {"requests": requests, "limits": limits}
+
+
+def _volumes(mounts: Sequence[Mount], place: Place) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    volumes: list[dict[str, Any]] = []
+    mounted: list[dict[str, Any]] = []
+    if place.claim:
+        volumes.append({"name": "files", "persistentVolumeClaim": {"claimName": place.claim}})
+    for number, mount in enumerate(mounts):
+        name = "files" if place.claim else f"file-{number}"
+        one: dict[str, Any] = {"name": name, "mountPath": mount.container_path, "readOnly": not mount.writable}
+        if place.claim:
+            one["subPath"] = _below(mount.host_path, place.claim_root)
+        else:
+            volumes.append({"name": name, "hostPath": {"path": mount.host_path}})
+        mounted.append(one)
+    return volumes, mounted
+
+
+def _below(path: str, root: str) -> str:
+    prefix = root.rstrip("/") + "/"
+    if not path.startswith(prefix):
+        raise ValueError(f"{path} is not below {root}, where the claim is mounted; pods cannot see it")
+    return path.removeprefix(prefix)
+
+
+def outcome(job: Job, pod: Pod | None) -> Outcome | None:
+    """Return how an attempt ended, None while it has not.
+
+    A job ends a little after its pod; the pod's exit code is the answer, once the job has ended too.
+    """
+    state = job.status.state
+    if state.phase not in _ENDED:
+        return None
+    ended = None if pod is None else next((one.state.terminated for one in pod.status.container_statuses), None)
+    if pod is None or pod.status.reason == "Evicted" or ended is None:
+        why = state.message or state.reason or (pod.status.message if pod is not None else "its pod is gone")
+        return Outcome(exit_code=None, message=f"job {job.metadata.name} is {state.phase}: {why}")
+    message = f"the container was ended: {ended.reason}" if ended.reason == _OUT_OF_MEMORY else ""
+    if state.phase in ("Terminated", "Aborted") and ended.exit_code in (137, 143) and not message:
+        return Outcome(
+            exit_code=None, message=f"job {job.metadata.name} is {state.phase}: {state.message or state.reason}"
+        )
+    return Outcome(exit_code=ended.exit_code, message=message)
+
+
+def waiting_reason(pod: Pod | None) -> str:
+    """Return why a pod has not begun, as the scheduler or the node says it; empty when it has, or none says."""
+    if pod is None or pod.status.phase != "Pending":
+        return ""
+    waiting = next((one.state.waiting for one in pod.status.container_statuses if one.state.waiting), None)
+    if waiting is not None and waiting.message:
+        return f"{waiting.reason}: {waiting.message}"
+    unscheduled = [one for one in pod.status.conditions if one.type == "PodScheduled" and one.status == "False"]
+    return unscheduled[0].message if unscheduled else ""
