@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from strato.interop.mesos.master.state import MasterOptions
 
 PORT = 5050
+_ANY = ("0.0.0.0", "::", "")
+"""What is listened at to be reached at every address of the machine."""
 _UNITS = {"ms": 0.001, "secs": 1.0, "mins": 60.0, "hrs": 3600.0, "days": 86400.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|secs|mins|hrs|days|s|m|h)")
 
@@ -124,11 +126,12 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _own_address(ip: str) -> str:
-    if ip not in ("0.0.0.0", "::", ""):
+    """Return what others reach an address by that is listened on."""
+    if ip not in _ANY:
         return ip
-    import socket
+    from strato.node.sandbox.network import machine_address
 
-    return socket.gethostname()
+    return machine_address()
 
 
 class _Credential(msgspec.Struct):

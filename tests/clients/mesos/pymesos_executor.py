@@ -13,7 +13,7 @@ from pymesos import Executor, MesosExecutorDriver
 class Own(Executor):
     """Runs tasks in threads."""
 
-    def launchTask(self, driver: Any, task: Any) -> None:  # noqa: N802 - pymesos' name
+    def launchTask(self, driver: Any, task: Any) -> None:  # noqa: N802 - its name
         def run() -> None:
             def say(state: str) -> None:
                 driver.sendStatusUpdate({"task_id": task["task_id"], "state": state, "timestamp": time.time()})

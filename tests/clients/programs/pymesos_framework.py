@@ -1,7 +1,7 @@
 """A framework on pymesos: command tasks, a kill, reconciliation, and tasks of an executor of its own.
 
-Usage: ``pymesos_framework.py HOST:PORT FOLDER [PYTHON]``. FOLDER holds pymesos' executor program; without a Python that has
-pymesos the executor's part is left out.
+Usage: ``pymesos_framework.py HOST:PORT FOLDER [PYTHON]``. FOLDER holds pymesos' executor program; without a Python
+that has pymesos the executor's part is left out.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Framework(Scheduler):
     def _is_over(self, name: str) -> bool:
         return self.states.get(name, [""])[-1] in ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_LOST")
 
-    def resourceOffers(self, driver: Any, offers: list[Any]) -> None:  # noqa: N802 - pymesos' name
+    def resourceOffers(self, driver: Any, offers: list[Any]) -> None:  # noqa: N802 - its name
         for offer in offers:
             names = [name for name in self._wanted() if name not in self.launched]
             self.launched.update(names)
@@ -71,7 +71,7 @@ class Framework(Scheduler):
                     tasks.append(_task(name, offer, command={"value": line}))
             driver.launchTasks(offer["id"], tasks, {"refuse_seconds": 1})
 
-    def statusUpdate(self, driver: Any, update: Any) -> None:  # noqa: N802 - pymesos' name
+    def statusUpdate(self, driver: Any, update: Any) -> None:  # noqa: N802 - its name
         name, state = update["task_id"]["value"], update["state"]
         if update.get("reason") == "REASON_RECONCILIATION":
             print(f"reconciled {name}: {state}")
@@ -84,7 +84,7 @@ class Framework(Scheduler):
         if all(self._is_over(wanted) for wanted in self._wanted()):
             self.done.set()
 
-    def frameworkMessage(self, driver: Any, executor_id: Any, slave_id: Any, message: Any) -> None:  # noqa: N802 - pymesos' name
+    def frameworkMessage(self, driver: Any, executor_id: Any, slave_id: Any, message: Any) -> None:  # noqa: N802 - its name
         self.messages.append(base64.b64decode(message).decode())
 
     def error(self, driver: Any, message: Any) -> None:

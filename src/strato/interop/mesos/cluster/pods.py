@@ -330,7 +330,7 @@ def _observed(pod: Pod, container: ContainerStatus | None, *, is_away: bool, che
     if state is not None and state.terminated is not None:
         return _ended(pod, state.terminated.exit_code, state.terminated.signal, state.terminated.reason, ip)
     if pod.status.phase == "Failed" or (is_away and not pod.is_finished):
-        return _failed(pod, ip)
+        return _failed(pod, ip, "Terminated" if is_away else "The pod failed")
     if pod.status.phase == "Succeeded":
         return Observed("TASK_FINISHED", "Command exited with status 0", ip=ip)
     if state is not None and state.running is not None:
@@ -366,7 +366,7 @@ def _ended(pod: Pod, code: int, signal: int, reason: str, ip: str) -> Observed:
     return Observed("TASK_FAILED", text, ip=ip)
 
 
-def _failed(pod: Pod, ip: str) -> Observed:
+def _failed(pod: Pod, ip: str, otherwise: str = "The pod failed") -> Observed:
     reason, message = pod.status.reason, pod.status.message
     if reason == "DeadlineExceeded":
         return Observed(
@@ -376,7 +376,7 @@ def _failed(pod: Pod, ip: str) -> Observed:
         return Observed("TASK_GONE", message or reason, "REASON_CONTAINER_PREEMPTED", ip=ip)
     if reason.startswith("OutOf") or reason == "UnexpectedAdmissionError":
         return Observed("TASK_FAILED", message or reason, "REASON_CONTAINER_LAUNCH_FAILED", ip=ip)
-    return Observed("TASK_FAILED", message or reason or "The pod failed", ip=ip)
+    return Observed("TASK_FAILED", message or reason or otherwise, ip=ip)
 
 
 def _exit_status(containers: tuple[ContainerStatus, ...]) -> int:
