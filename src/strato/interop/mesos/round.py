@@ -271,7 +271,7 @@ class Round:
         helpful = NOTHING
         rest = metered
         if to_guarantees:
-            helpful = metered.shrunk(self._headroom.unmet[role], unlimited=False)
+            helpful = metered.shrunk(self._headroom.unmet.get(role, {}), unlimited=False)
             if not helpful:
                 return NOTHING
             rest = metered - helpful
