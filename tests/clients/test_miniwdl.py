@@ -60,7 +60,7 @@ class Engine:
         return found
 
     def jobs(self) -> list[dict[str, Any]]:
-        return self.world.items("vcjobs", "-n", self.namespace)
+        return self.world.items("jobs.batch.volcano.sh", "-n", self.namespace)
 
 
 @pytest.fixture
