@@ -56,6 +56,13 @@ def _pairs(value: Any) -> dict[str, str]:
     return found
 
 
+def _properties(value: Any) -> dict[str, str]:
+    """Read a mapping of properties; numbers and switches are as good as text."""
+    if not isinstance(value, Mapping):
+        raise ValueError("expected properties by name")
+    return {str(name): str(one).lower() if isinstance(one, bool) else str(one) for name, one in value.items()}
+
+
 def _names(value: Any) -> frozenset[str]:
     """Read ``a, b``."""
     if not isinstance(value, str):
@@ -69,6 +76,8 @@ class YarnCapacityArgs:
 
     file: str = arg("yarncapacity.file", "capacity-scheduler.xml")
     """Path of a ``capacity-scheduler.xml``, read again when it changes; one that cannot be read changes nothing."""
+    properties: Mapping[str, str] = arg("yarncapacity.properties", {}, read=_properties)
+    """Properties of ``yarn-site.xml`` that count too, by name; those of the file win. Default: none."""
     resources: Mapping[str, str] = arg("yarncapacity.resources", {}, read=_pairs)
     """Kubernetes' names of further resource types: ``gpu=nvidia.com/gpu``. Default: memory and vcores alone."""
     user: str = arg("yarncapacity.userKey", "")
@@ -93,7 +102,7 @@ class YarnCapacity(Plugin):
         """Refuse a file that cannot be read, and shared labels without a key."""
         found: list[tuple[str, str]] = []
         try:
-            read_file(Path(args.file), args.resources)
+            read_file(Path(args.file), args.resources, args.properties)
         except InvalidInput as error:
             found += [("yarncapacity.file", f"{error.what}: {p.where}: {p.message}") for p in error.problems]
         if args.shared and not args.node_label:
@@ -116,10 +125,9 @@ class YarnCapacity(Plugin):
 
     def _configuration(self) -> CapacityConfiguration:
         memory = self._ssn.world.memory
-        key = f"{self.name} {self.args.file}"
-        source: ConfigurationSource = memory.setdefault(
-            key, ConfigurationSource(Path(self.args.file), self.args.resources)
-        )
+        key = f"{self.name} {self.args.file} {sorted(self.args.properties.items())}"
+        made = ConfigurationSource(Path(self.args.file), self.args.resources, self.args.properties)
+        source: ConfigurationSource = memory.setdefault(key, made)
         if source.refresh(self._ssn.now) and source.catalogue is not None:
             self._ssn.plan.failures.append(Failure(self.name, "open", source.problem))
         if source.catalogue is None:

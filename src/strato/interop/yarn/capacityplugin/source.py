@@ -21,19 +21,21 @@ log = logging.getLogger(__name__)
 _MINIMUM = "yarn.scheduler.minimum-allocation-mb"
 
 
-def read_file(path: Path, others: Mapping[str, str]) -> QueueCatalogue:
+def read_file(path: Path, others: Mapping[str, str], properties: Mapping[str, str]) -> QueueCatalogue:
     """Read a ``capacity-scheduler.xml``.
 
     Args:
         path: The file.
         others: Further types of resources, by YARN's name.
+        properties: What other files set; the file's own properties win.
 
     Raises:
         InvalidInput: With all that is wrong with it.
     """
     settings = hadoopxml.settings_of(hadoopxml.read_file(path), str(path))
+    added = {name: Setting(name, value, 0) for name, value in properties.items()}
     types = Setting("yarn.resource-types", ",".join(others), 0)
-    return QueueCatalogue.of(Settings(settings.file, {**settings.by_name, types.name: types}))
+    return QueueCatalogue.of(Settings(settings.file, {**added, **settings.by_name, types.name: types}))
 
 
 @dataclass(slots=True)
@@ -43,12 +45,14 @@ class ConfigurationSource:
     Attributes:
         path: Where it is.
         others: Further types of resources, by YARN's name.
+        properties: What other files set.
         catalogue: What it said when it could be read last; None before.
         problem: Why it could not be read since; empty when it could.
     """
 
     path: Path
     others: Mapping[str, str]
+    properties: Mapping[str, str]
     catalogue: QueueCatalogue | None = None
     problem: str = ""
     _checked: float = float("-inf")
@@ -71,7 +75,7 @@ class ConfigurationSource:
             return False
         before = self.problem
         try:
-            self.catalogue = read_file(self.path, self.others)
+            self.catalogue = read_file(self.path, self.others, self.properties)
             self.problem = ""
         except InvalidInput as error:
             self.problem = str(error)
