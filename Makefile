@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
 
-.PHONY: demo test test-pythons test-long dist lint e2e e2e-kube e2e-clients e2e-clients-slice e2e-cluster e2e-debian conformance conformance-slice differential attack attack-slice mutate audit lock chart docs bench bench-kube clean
+.PHONY: demo test test-pythons test-long dist lint e2e e2e-kube e2e-clients e2e-clients-slice e2e-cluster e2e-debian conformance conformance-slice differential judge-training attack attack-slice mutate audit lock chart docs bench bench-kube clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -74,6 +74,9 @@ e2e-debian: ## Type README and the pages on a Debian 12 with nothing else on it 
 
 differential: $(VENV)/.dev ## Send 10,000 generated requests to strato's API server and a real one, and compare the answers (needs Go).
 	tests/e2e/kube/controlplane/build.sh && $(BIN)/python -m tests.differential $(DIFFERENTIAL)
+
+judge-training: $(VENV)/.dev ## Run the same training jobs with Kubeflow's operators and with ours, and compare (needs Go).
+	tests/e2e/kube/controlplane/build.sh && $(BIN)/python -m tests.judge $(JUDGE)
 
 conformance: $(VENV)/.dev ## Run Kubernetes' conformance suite against strato up and write docs/conformance.md (needs root, Go).
 	$(BIN)/python -m tests.conformance $(CONFORMANCE)

@@ -109,6 +109,21 @@ def test_job_runs_and_succeeds_with_its_chief() -> None:
     play(scenario, enabled=ENABLED)
 
 
+@pytest.mark.parametrize("policy", ["", "Always", "Never"])
+def test_a_restart_policy_of_a_template_is_overwritten_and_that_is_reported(policy: str) -> None:
+    async def scenario(world: World) -> None:
+        worker = role(1, restartPolicy="OnFailure")
+        if policy:
+            worker["template"]["spec"]["restartPolicy"] = policy
+        await create(world, tfjob(Worker=worker))
+        await world.settle()
+        made = await world.cluster.get(Pod, "j-worker-0", "default")
+        assert made.spec.restart_policy == "OnFailure"
+        assert ("SetPodTemplateRestartPolicy" in await reasons(world)) is bool(policy)
+
+    play(scenario, enabled=ENABLED)
+
+
 def test_pods_wait_for_the_group() -> None:
     async def scenario(world: World) -> None:
         await create(world, tfjob(Worker=role(2)))

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from strato.api.core.pod import PodTemplateSpec
+from strato.api.core.pod import PodSpec, PodTemplateSpec
 from strato.api.meta import Condition, Object, View
 from strato.api.shapes import EMPTY, ResourceList
 
@@ -38,12 +38,25 @@ class RunPolicy(View, frozen=True, kw_only=True):
     scheduling_policy: SchedulingPolicy | None = None
 
 
+class ReplicaPodSpec(PodSpec, frozen=True, kw_only=True):
+    """What a template says of its pods."""
+
+    restart_policy: str = ""
+    """Empty where the template says none: what it says is overwritten, and that is reported."""
+
+
+class ReplicaTemplate(PodTemplateSpec, frozen=True, kw_only=True):
+    """The template of one role's pods."""
+
+    spec: ReplicaPodSpec = ReplicaPodSpec()
+
+
 class ReplicaSpec(View, frozen=True, kw_only=True):
     """The pods of one role."""
 
     replicas: int | None = None
     restart_policy: str = ""
-    template: PodTemplateSpec = PodTemplateSpec()
+    template: ReplicaTemplate = ReplicaTemplate()
 
 
 class RendezvousOption(View, frozen=True, kw_only=True):

@@ -56,7 +56,7 @@ class ForeignOperator:
     def __init__(self, cluster: Cluster, clock: Clock, name: str, manager: str, recorder: EventRecorder) -> None:
         self._cluster, self._clock, self._name, self._manager = cluster, clock, name, manager
         self._recorder = recorder
-        self._told: set[str] = set()
+        self._notified: set[str] = set()
         """Uids of jobs that have an event about the operator that runs now."""
         self._found = ""
         self._is_known = asyncio.Event()
@@ -68,15 +68,15 @@ class ForeignOperator:
 
     def leave(self, job: Object | None) -> float:
         """Report on a job, once, who runs it instead; returns in how many seconds to look at it again."""
-        if job is not None and job.metadata.uid not in self._told:
-            self._told.add(job.metadata.uid)
+        if job is not None and job.metadata.uid not in self._notified:
+            self._notified.add(job.metadata.uid)
             text = f"{self._found} runs {self._manager}: the job is left to it; {self._name} goes on when it is gone"
             self._recorder.event(job, "Normal", "LeftToOperator", text)
         return LOOK_SECONDS
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a job that is gone."""
-        self._told.discard(uid)
+        self._notified.discard(uid)
 
     async def run_beside(self, work: Callable[[], Awaitable[None]]) -> None:
         """Work until cancelled, and look for it all the while.
@@ -114,6 +114,6 @@ class ForeignOperator:
         elif self._found and not found:
             _log.info("%s is gone: %s begins", self._manager, self._name)
         if found != self._found:
-            self._told.clear()
+            self._notified.clear()
         self._found = found
         self._is_known.set()

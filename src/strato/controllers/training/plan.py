@@ -122,7 +122,7 @@ def _warn(record: TrainingRecord, planned: TrainingPlan) -> None:
     shape = record.shape
     if record.gang is not None and gang.names_other_scheduler(shape, record.gang.scheduler):
         planned.observations.append(_FOREIGN)
-    if any(spec.template.spec.restart_policy != "Always" for spec in shape.roles.values()):
+    if any(spec.template.spec.restart_policy for spec in shape.roles.values()):
         planned.observations.append(_OVERWRITTEN)
 
 

@@ -18,12 +18,9 @@ _KUBECTL_FOLDER: Final = "/opt/kube"
 _KUBECTL_VOLUME: Final = "mpi-job-kubectl"
 _AGENT: Final = "kubexec.sh"
 _AGENT_PATH: Final = f"{hosts.FOLDER}/{_AGENT}"
-_AGENT_TEXT: Final = """#!/bin/sh
-set -x
-POD_NAME=$1
-shift
-{folder}/kubectl exec ${{POD_NAME}}{container} -- /bin/sh -c "$*"
-"""
+_AGENT_TEXT: Final = (
+    '#!/bin/sh\nset -x\nPOD_NAME=$1\nshift\n{folder}/kubectl exec ${{POD_NAME}}{container} -- /bin/sh -c "$*"'
+)
 _DELIVERY: Final = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
 _IDLE: Final = ["sleep", "365d"]
 
