@@ -16,6 +16,7 @@ from strato.lru import LruCache
 Usage = dict[str, Quantity]
 
 _LIMITED = frozenset({"cpu", "memory", "ephemeral-storage"})
+_NATIVE = "kubernetes.io/"
 
 
 _Amounts = tuple[tuple[tuple[str, str | int | float], ...], tuple[tuple[str, str | int | float], ...]]
@@ -80,7 +81,8 @@ def _worked_out(shape: _Shape) -> Usage:
     usage: Usage = {"pods": Quantity(NANO), "count/pods": Quantity(NANO)}
     for name, amount in effective_requests(_spec(shape, _defaulted)).items():
         usage[name] = amount
-        usage[f"requests.{name}"] = amount
+        if _NATIVE not in name:  # of its own resources, Kubernetes charges those without a prefix alone
+            usage[f"requests.{name}"] = amount
     for name, amount in effective_requests(_spec(shape, _limits_only)).items():
         if name in _LIMITED:
             usage[f"limits.{name}"] = amount

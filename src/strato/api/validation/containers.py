@@ -25,6 +25,8 @@ RESTART_POLICIES = ("Always", "OnFailure", "Never")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
+_NATIVE_PREFIX = "kubernetes.io/"
+"""In the names of further resources that Kubernetes takes for its own, ``kubernetes.io/batch-cpu`` among them."""
 RESIZABLE = ("cpu", "memory")
 """Resources of a container that may change while it runs."""
 RESIZE_POLICIES = ("NotRequired", "RestartContainer")
@@ -231,17 +233,22 @@ def _validate_resources(resources: Json, field: str, causes: list[Cause], claims
             limit = limits.get(name) if limits else None
             if name not in NATIVE and not _is_fine_name(name, place, causes):
                 continue
-            if not _is_fine(name, amount, place, causes) and (limit is not None or "/" not in name):
+            if not _is_fine(name, amount, place, causes) and (limit is not None or not _is_extended(name)):
                 continue
-            if amount != limit and (limit is not None or "/" in name):
+            if amount != limit and (limit is not None or _is_extended(name)):
                 _compare(name, amount, limit, place, causes)
     for index, claim in enumerate(resources.get("claims") or ()):
         if claim.get("name") not in claims:
             causes.append(field_not_found(f"{field}.claims[{index}]", claim.get("name") or ""))
 
 
+def _is_extended(name: str) -> bool:
+    """Tell whether a resource is none of Kubernetes' own, which need not come whole and may be overcommitted."""
+    return "/" in name and _NATIVE_PREFIX not in name
+
+
 def _compare(name: str, amount: Any, limit: Any, field: str, causes: list[Cause]) -> None:
-    overcommit = name in NATIVE
+    overcommit = name in NATIVE or _NATIVE_PREFIX in name
     if limit is None:
         limits = field.removesuffix(".requests") + ".limits"
         causes.append(required(limits, "Limit must be set for non overcommitable resources"))
@@ -289,7 +296,7 @@ def _amount_complaints(amount: str | float) -> tuple[str, str]:
 
 
 def _is_fine(name: str, amount: Any, field: str, causes: list[Cause]) -> bool:
-    complaint = _amount_complaints(amount)["/" in name]
+    complaint = _amount_complaints(amount)[_is_extended(name)]
     if complaint:
         causes.append(invalid_value(f"{field}[{name}]", amount, complaint))
     return not complaint
