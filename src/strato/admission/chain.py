@@ -18,6 +18,7 @@ from strato.admission import (
     podresize,
     pods,
     podsecurity,
+    queueacls,
     queues,
     recommendations,
     trainingjobs,
@@ -28,6 +29,7 @@ from strato.admission.request import AdmissionReader, AdmissionRequest, Dependen
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
+from strato.api.wire import User
 
 ALL_WEBHOOKS = (
     "/jobs/mutate",
@@ -83,6 +85,9 @@ class ChainOptions:
     check_allocated_pods_on_delete: bool = False
     """Whether a queue with allocated pods may not be deleted."""
 
+    part_namespaces: tuple[str, ...] = queueacls.PART_NAMESPACES
+    """Namespaces whose service accounts are the cluster's own parts; no access list of a queue is asked about them."""
+
     resource_groups: tuple[pods.ResourceGroup, ...] | None = None
     """The admission configuration; None when no file is loaded."""
 
@@ -119,6 +124,8 @@ _DEPENDENCIES: Mapping[object, Dependencies] = {
     ),
     podgroups.mutate: Dependencies((catalog.NAMESPACE,)),
     podgroups.validate: Dependencies((catalog.QUEUE,)),
+    queueacls.NoteSubmitter: Dependencies(users=(queueacls.is_trusted,)),
+    queueacls.JudgeAccess: Dependencies(users=(queueacls.is_trusted,)),
 }
 """What the rules about new objects go by, of those that are created by the thousand."""
 
@@ -164,13 +171,16 @@ class Chain:
         step = (kind, operation)
         return step in self._mutations or step in self._validations
 
+    def has_rules_for(self, user: User | None, kind: Kind, operation: str) -> bool:
+        """Return whether any of these rules says anything of what the user writes."""
+        return any(
+            known is None or not known.users or not all(says_nothing(user) for says_nothing in known.users)
+            for known in self._declared((kind, operation))
+        )
+
     def dependencies(self, kind: Kind) -> Dependencies | None:
         """Return what decides about new objects of the kind besides their specs; None: not known."""
-        step = (kind, Operation.CREATE.value)
-        found = [
-            _DEPENDENCIES.get(one if isinstance(one, FunctionType) else type(one))
-            for one in (*self._mutations.get(step, ()), *self._validations.get(step, ()))
-        ]
+        found = self._declared((kind, Operation.CREATE.value))
         if None in found:
             return None
         all_of_them = [one for one in found if one is not None]
@@ -179,8 +189,15 @@ class Chain:
             tuple(fits for one in all_of_them for fits in one.fits),
             tuple(fits for one in all_of_them for fits in one.by_name),
             frozenset(annotation for one in all_of_them for annotation in one.annotations),
+            tuple(says_nothing for one in all_of_them for says_nothing in one.users),
             tuple(absent for one in all_of_them for absent in one.absent),
         )
+
+    def _declared(self, step: tuple[Kind, str]) -> list[Dependencies | None]:
+        return [
+            _DEPENDENCIES.get(one if isinstance(one, FunctionType) else type(one))
+            for one in (*self._mutations.get(step, ()), *self._validations.get(step, ()))
+        ]
 
     def admit(self, request: AdmissionRequest, reader: AdmissionReader) -> Json:
         """Do both and return the object as it may be stored (the old one on DELETE)."""
@@ -268,6 +285,14 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
         add(mutations, catalog.NODE, (f"{update}/status",), nodes.amplify)
     if "/nodes/validate" in on:
         add(validations, catalog.NODE, (create, update, f"{update}/status"), nodes.validate)
+    trusted = queueacls.trusted_groups(options.part_namespaces)
+    if options.built_in_plugins or queueacls.NOTE in on:
+        for kind in queueacls.KINDS:
+            add(mutations, kind, (create, update), queueacls.NoteSubmitter(trusted))
+    if options.built_in_plugins or queueacls.JUDGE in on:
+        for kind in (*queueacls.KINDS, catalog.QUEUE, catalog.COMMAND):
+            add(validations, kind, (create, update, delete), queueacls.JudgeAccess(trusted))
+        add(validations, catalog.QUEUE, (create, update), queueacls.check_lists)
     for path, framework in trainingjobs.SERVICES.items():
         if path in on:
             add(validations, framework.kind, (create, update), trainingjobs.validate)

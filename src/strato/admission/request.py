@@ -61,6 +61,8 @@ class Dependencies:
     annotations: frozenset[str] = frozenset()
     """The annotations that ``fits`` look at; of the metadata they look at nothing else but the name. What is filled
     into an object that has one of them says nothing about others."""
+    users: tuple[Callable[[User | None], bool], ...] = ()
+    """Whether the rules say nothing of what this user writes; of others everything is judged."""
     absent: tuple[Kind, ...] = ()
     """Kinds whose objects choose by metadata which new objects they are about."""
 

@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from strato.admission import queueacls
 from strato.admission.pods import GATE, MAX_UNAVAILABLE, MIN_AVAILABLE
 from strato.admission.queues import HIERARCHY, WEIGHTS
 from strato.admission.recommendations import PATH as RECOMMENDED
@@ -59,6 +60,8 @@ class Hooks:
     services: tuple[Service, ...] = tuple(SERVICES.values())
     scheduler_names: tuple[str, ...] = ("volcano",)
     excluded_namespaces: tuple[str, ...] = ("kube-system", "volcano-system")
+    part_namespaces: tuple[str, ...] = queueacls.PART_NAMESPACES
+    """Where the cluster's own parts run; access lists of queues are not asked about their service accounts."""
     failure_policy: str = "Fail"
     """For our own kinds; pods are always admitted when the webhook does not answer."""
     resource_groups: bool = False
@@ -83,6 +86,7 @@ def _configuration(service: Service, hooks: Hooks, endpoint: Endpoint, ca_bundle
                 "resources": [f"{kind.plural}/{service.subresource}" if service.subresource else kind.plural],
                 "scope": "Namespaced" if kind.namespaced else "Cluster",
             }
+            for kind in service.kinds
         ],
         "failurePolicy": "Ignore" if kind in (catalog.POD, catalog.NODE) else hooks.failure_policy,
         "matchPolicy": "Equivalent",
@@ -112,6 +116,9 @@ def _configuration(service: Service, hooks: Hooks, endpoint: Endpoint, ca_bundle
 
 def _conditions(service: Service, hooks: Hooks) -> dict[str, str]:
     """Return CEL expressions that must all hold for a request to be sent."""
+    if service.path in (queueacls.NOTE, queueacls.JUDGE):
+        trusted = json.dumps(sorted(queueacls.trusted_groups(hooks.part_namespaces)))
+        return {"is-a-users": f"!request.userInfo.groups.exists(group, group in {trusted})"}
     if service.path == "/pods/validate":
         names = json.dumps(list(hooks.scheduler_names), ensure_ascii=False)
         return {

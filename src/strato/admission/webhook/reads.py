@@ -13,10 +13,11 @@ from contextlib import suppress
 
 import msgspec
 
+from strato.admission import queueacls
 from strato.admission.recommendations import PATH as RECOMMENDED
 from strato.admission.request import Json
 from strato.admission.trainjobs import runtime_of
-from strato.admission.webhook.review import ReviewRequest
+from strato.admission.webhook.review import ReviewRequest, kind_of
 from strato.admission.webhook.services import Service
 from strato.api import catalog
 from strato.api.frameworks import BY_KIND
@@ -28,6 +29,8 @@ from strato.clock import Clock
 from strato.errors import ApiError, InvariantError, NotFound
 
 _MAX_AGE_SECONDS = 2.0
+_MOST_REFERENCES = 100
+"""Objects that one may refer to: the templates of a flow."""
 _JOBS = (catalog.VCJOB, *BY_KIND)
 """Kinds of which a new object names its queue."""
 
@@ -77,6 +80,8 @@ class Reads:
         """
         if service.path == "/podgroups/mutate":
             return await self._namespace(review)
+        if service.path in (queueacls.NOTE, queueacls.JUDGE):
+            return await self._for_access(service, review)
         if service.path == RECOMMENDED:
             try:
                 return await self._autoscalers(review)
@@ -125,6 +130,22 @@ class Reads:
             kind, name = runtime_of(review.object)
             with suppress(NotFound):
                 found[kind][name] = await self._cluster.get(kind, name, review.namespace if kind.namespaced else "")
+        return Known(found)
+
+    async def _for_access(self, service: Service, review: ReviewRequest) -> Known:
+        """Read the queues, and what an object refers to, as far as that goes up."""
+        found: dict[Kind, dict[str, Json]] = {kind: {} for kind in service.kinds}
+        found[catalog.QUEUE] = await self._all_queues()
+        kind = kind_of(service, review)
+        written = [obj for obj in (review.object, review.old_object) if obj is not None]
+        asked = [one for obj in written if kind is not None for one in queueacls.references(kind, obj)]
+        while asked:
+            kind, name = asked.pop()
+            if name in found[kind] or sum(map(len, found.values())) > _MOST_REFERENCES + len(found[catalog.QUEUE]):
+                continue
+            with suppress(NotFound):
+                found[kind][name] = await self._cluster.get(kind, name, review.namespace)
+                asked += queueacls.references(kind, found[kind][name])
         return Known(found)
 
     async def _autoscalers(self, review: ReviewRequest) -> Known:

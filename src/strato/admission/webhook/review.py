@@ -11,6 +11,8 @@ from strato.admission.chain import Chain
 from strato.admission.request import AdmissionReader, AdmissionRequest, Denied
 from strato.admission.webhook.difference import json_patch
 from strato.admission.webhook.services import Service
+from strato.api import catalog
+from strato.api.kinds import Kind
 from strato.api.meta import Json
 from strato.api.wire import User
 from strato.errors import ApiError, BadRequest
@@ -97,12 +99,20 @@ def _review(response: Json) -> Json:
     return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
 
+def kind_of(service: Service, review: ReviewRequest) -> Kind | None:
+    """Return which of a service's kinds a question is about, None if it is none of them."""
+    asked = review.resource
+    found = catalog.find(asked.group, asked.version, asked.resource)
+    return found if found in service.kinds else None
+
+
 def _misdirected(service: Service, review: ReviewRequest) -> str:
     """Say why a question does not belong here, or "": the configuration that sent it is wrong."""
-    kind, asked = service.kind, review.resource
-    if (asked.group, asked.version, asked.resource) != (kind.group, kind.version, kind.plural):
+    if kind_of(service, review) is None:
+        asked = review.resource
         found = f"{asked.group}/{asked.version}/{asked.resource}".lstrip("/")
-        return f"expect resource to be {kind.api_version}/{kind.plural}, got {found}"
+        wanted = " or ".join(f"{kind.api_version}/{kind.plural}" for kind in service.kinds)
+        return f"expect resource to be {wanted}, got {found}"
     if review.operation not in service.operations:
         return f"expect operation to be {' or '.join(service.operations)}, got {review.operation}"
     if review.object is None and review.operation != "DELETE":
@@ -116,7 +126,7 @@ def _question(service: Service, review: ReviewRequest) -> AdmissionRequest:
     user = review.user_info
     return AdmissionRequest(
         review.operation,
-        service.kind,
+        kind_of(service, review) or service.kind,
         review.namespace,
         # of a generated name the object knows more than the request
         review.name or metadata.get("name") or "",

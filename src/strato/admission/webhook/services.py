@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from strato.admission import nodes, recommendations, trainingjobs, trainjobs
+from strato.admission import nodes, queueacls, recommendations, trainingjobs, trainjobs
 from strato.admission.request import Operation
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -24,6 +24,13 @@ class Service:
     operations: tuple[Operation, ...]
     subresource: str = ""
     timeout_seconds: int = 10
+    others: tuple[Kind, ...] = ()
+    """Further kinds it is asked about."""
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """All kinds it is asked about."""
+        return (self.kind, *self.others)
 
     @property
     def mutates(self) -> bool:
@@ -62,6 +69,20 @@ SERVICES: dict[str, Service] = {
         *(
             Service(path, trainjobs.webhook_of(kind), kind, (_CREATE, _UPDATE))
             for path, kind in trainjobs.SERVICES.items()
+        ),
+        Service(
+            queueacls.NOTE,
+            f"note.{queueacls.WEBHOOK}",
+            queueacls.KINDS[0],
+            (_CREATE, _UPDATE),
+            others=queueacls.KINDS[1:],
+        ),
+        Service(
+            queueacls.JUDGE,
+            f"judge.{queueacls.WEBHOOK}",
+            queueacls.KINDS[0],
+            (_CREATE, _UPDATE, _DELETE),
+            others=(*queueacls.KINDS[1:], catalog.QUEUE, catalog.COMMAND),
         ),
     )
 }

@@ -92,7 +92,7 @@ def _rbac(values: Values) -> list[Resource]:
         SCHEDULER: roles.lease_rules(),
         CONTROLLERS: [*roles.lease_rules(), *roles.controller_config_rules()],
         ADMISSION: roles.webhook_secret_rules(secret),
-        nodeagent.NAME: [*roles.lease_rules(), *roles.controller_config_rules()],
+        nodeagent.NAME: [*roles.lease_rules(), *roles.agent_config_rules()],
     }
     conditions = {
         SCHEDULER: "custom.scheduler_enable",
@@ -143,6 +143,7 @@ def _admission(values: Values) -> list[Resource]:
     hooks = Hooks(
         scheduler_names=(values("custom.scheduler_name"),),
         excluded_namespaces=("kube-system", values.namespace),
+        part_namespaces=("kube-system", values.namespace),
         failure_policy=values("custom.admission_failure_policy"),
     )
     endpoint = Endpoint(namespace=values.namespace, service=ADMISSION_SERVICE)

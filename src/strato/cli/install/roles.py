@@ -111,14 +111,20 @@ def agent_rules() -> list[Json]:
 
 def webhook_rules(names: Sequence[str]) -> list[Json]:
     """Looks at queues, namespaces and autoscalers, and writes its address into its own configurations alone."""
+    from strato.admission import queueacls
+
     kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    submitted: dict[str, list[str]] = {}
+    for kind in queueacls.KINDS:
+        submitted.setdefault(kind.group, []).append(kind.plural)
     return [
         _rule(("list",), "scheduling.volcano.sh", "queues"),
         _rule(("get",), "", "namespaces"),
         _rule(("list",), "autoscaling.k8s.io", "verticalpodautoscalers"),
         _rule(("get",), _TRAINER, "trainingruntimes", "clustertrainingruntimes"),
         _rule(("list",), "", "limitranges"),
-        _rule(("get",), "apps", "replicasets"),
+        # who submitted the owners of what is changed, where queues have access lists
+        *(_rule(("get",), group, *sorted(set(plurals))) for group, plurals in sorted(submitted.items())),
         _rule(("get", "patch"), "admissionregistration.k8s.io", *kinds, names=names),
     ]
 
@@ -131,6 +137,13 @@ def lease_rules() -> list[Json]:
 def controller_config_rules() -> list[Json]:
     """Return what the HyperNode and sharding controllers read in our own namespace."""
     return [_rule(_READ, "", "configmaps")]
+
+
+def agent_config_rules() -> list[Json]:
+    """Return what the agents need of their configurations: Volcano's is made where it is missing, and completed."""
+    from strato.agent.volcano.config import CONFIGMAP
+
+    return [_rule((*_READ, "create"), "", "configmaps"), _rule(("patch",), "", "configmaps", names=[CONFIGMAP])]
 
 
 def webhook_secret_rules(secret: str) -> list[Json]:

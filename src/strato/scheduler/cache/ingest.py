@@ -9,6 +9,7 @@ import msgspec
 
 from strato.api.core import Container, Pod, PodSpec
 from strato.api.shapes import ResourceList
+from strato.api.volcano.scheduling import POD_GROUP_ANNOTATIONS
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, counts, internal
 from strato.scheduler.model.tasks import (
@@ -24,8 +25,7 @@ from strato.scheduler.model.tasks import (
     uses_claims,
 )
 
-GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
-VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
+GROUP_ANNOTATION, VOLCANO_GROUP_ANNOTATION = POD_GROUP_ANNOTATIONS
 ROLE_KEY = "volcano.sh/task-spec"
 TASK_PRIORITY_ANNOTATION = "volcano.sh/task-priority"
 PREEMPTABLE_KEY = "volcano.sh/preemptable"

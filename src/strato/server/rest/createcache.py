@@ -153,6 +153,9 @@ class CreateCache:
         Without a hit it passes all steps, and is put into the cache afterwards (`fill`), unless the answer is None.
         """
         body, namespace = request.body, target.namespace
+        inputs = self._inputs_of(served)
+        if inputs is None or not all(says_nothing(request.user) for says_nothing in inputs.admission.users):
+            return None
         for text in self._templates.get((served, namespace)) or ():
             if body.startswith(text.before) and body.endswith(text.after):
                 match = text.template.match(body, len(text.before), len(body) - len(text.after))
@@ -161,7 +164,7 @@ class CreateCache:
                     if cached is not None:
                         return cached
                     break
-        sent = self._sent(served, namespace, body)
+        sent = self._sent(inputs, served, namespace, body)
         if sent is None:
             return None
         miss, raw = sent
@@ -226,11 +229,8 @@ class CreateCache:
         ]
         self._templates.put(template_key, (text, *others[: _TEMPLATES_MAX - 1]))
 
-    def _sent(self, served: Served, namespace: str, body: bytes) -> tuple[Miss, msgspec.Raw] | None:
+    def _sent(self, inputs: Inputs, served: Served, namespace: str, body: bytes) -> tuple[Miss, msgspec.Raw] | None:
         """Return an object's key and its metadata; None when its members are not in the usual order."""
-        inputs = self._inputs_of(served)
-        if inputs is None:
-            return None
         try:
             members = read_members(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

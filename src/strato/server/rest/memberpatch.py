@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from strato.api import catalog, cel
-from strato.api.wire import Request
+from strato.api.wire import Request, User
 from strato.errors import ApiError
 from strato.http.parser import MAX_BODY_BYTES
 from strato.server import preparation
@@ -85,7 +85,7 @@ def patched(
 def _patched(
     state: State, request: Request, target: ResourcePath, served: Served, media: str, body: bytes
 ) -> bytes | None:
-    member = _member(state, served, target)
+    member = _member(state, served, target, request.user)
     if not member or request.query or len(request.body) > UNCOUNTED_BYTES:
         return None
     if served.is_custom and may_be_deep(request.body):
@@ -113,7 +113,7 @@ def _patched(
     return result
 
 
-def _member(state: State, served: Served, target: ResourcePath) -> bytes:
+def _member(state: State, served: Served, target: ResourcePath, user: User | None) -> bytes:
     """Return the member that a patch of this path may be about alone; empty: none is."""
     kind = served.kind
     if kind is catalog.LEASE:
@@ -124,7 +124,7 @@ def _member(state: State, served: Served, target: ResourcePath) -> bytes:
         return b"" if kind in _RULED or state.admission.has_rules(kind, "UPDATE/status") else STATUS
     # Without the subresource a status counts as what is wanted, and makes a new generation; not a pod group's.
     is_group = kind is catalog.PODGROUP and not kind.has_status and not target.subresource
-    return STATUS if is_group and not state.admission.has_rules(kind, "UPDATE") else b""
+    return STATUS if is_group and not state.admission.has_rules_for(user, kind, "UPDATE") else b""
 
 
 def _lease_spec(_served: Served, media: str, patch: bytes, _uid: str, before: bytes) -> bytes | None:

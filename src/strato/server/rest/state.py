@@ -12,6 +12,7 @@ from strato.admission import AdmissionReader, AdmissionRequest, Dependencies
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import not_found
+from strato.api.wire import User
 from strato.clock import Clock
 from strato.errors import Cause, Forbidden
 from strato.server.dynamicadmission.service import DynamicAdmission
@@ -41,6 +42,9 @@ class Admission(Protocol):
     def has_rules(self, kind: Kind, operation: str) -> bool:
         """Return whether there is any rule about that operation on that kind."""
 
+    def has_rules_for(self, user: User | None, kind: Kind, operation: str) -> bool:
+        """Return whether any of these rules says anything of what the user writes."""
+
     def dependencies(self, kind: Kind) -> Dependencies | None:
         """Return what decides about new objects of the kind besides their specs; None: not known."""
 
@@ -55,6 +59,10 @@ class AdmitAll:
         """Refuse nothing."""
 
     def has_rules(self, kind: Kind, operation: str) -> bool:
+        """Return False: there are no rules."""
+        return False
+
+    def has_rules_for(self, user: User | None, kind: Kind, operation: str) -> bool:
         """Return False: there are no rules."""
         return False
 

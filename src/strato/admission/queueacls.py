@@ -1,0 +1,292 @@
+"""Access lists of queues are kept: who may submit to a queue, and who may act on others' work in it.
+
+A queue without a list, below queues without one, is open to whoever may create objects at all (RBAC). Otherwise a list
+on the way from the queue to the root must name the user or one of the user's groups (spec yarn A1: access at any
+ancestor suffices). Who administers a queue may submit to it. Who submitted is noted on the object, and may change it.
+
+The cluster's own parts are not asked: they create on behalf of users whose objects were judged here, pod templates in
+any kind of workload among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from strato.admission.queue_reads import ROOT, parent_of
+from strato.admission.request import AdmissionReader, AdmissionRequest, Json, Operation
+from strato.api import catalog, queueacls
+from strato.api.defaults.jobs import DEFAULT_QUEUE
+from strato.api.frameworks import BY_KIND
+from strato.api.kinds import Kind
+from strato.api.queueacls import ADMINISTER, SUBMIT, SUBMITTED_BY
+from strato.api.volcano.scheduling import POD_GROUP_ANNOTATIONS, QUEUE_ANNOTATION
+from strato.api.wire import User
+from strato.errors import Forbidden
+
+PART_NAMESPACES: Final = ("kube-system", "volcano-system")
+"""Namespaces whose service accounts are the cluster's own parts, unless an installation is elsewhere."""
+_TRUSTED: Final = ("system:masters", "system:nodes")
+"""Groups of administrators and of nodes."""
+_KUBERNETES: Final = "system:kube-"
+"""What the users of Kubernetes' own parts begin with."""
+_PARTS: Final = frozenset(("strato:controllers", "strato:hollow-nodes", "strato:scheduler", "strato:webhook"))
+"""Users of our parts in the embedded cluster."""
+
+_DEFAULTED: Final[Mapping[Kind, tuple[str, ...]]] = {
+    catalog.VCJOB: ("spec",),
+    catalog.VCCRONJOB: ("spec", "jobTemplate", "spec"),
+    catalog.JOBTEMPLATE: ("spec",),
+    catalog.PODGROUP: ("spec",),
+}
+"""Where kinds have their member ``queue``; without one it is the queue ``default``."""
+
+KINDS: Final = (
+    *_DEFAULTED,
+    catalog.JOBFLOW,
+    *BY_KIND,
+    catalog.TRAINJOB,
+    catalog.POD,
+    catalog.DEPLOYMENT,
+    catalog.REPLICASET,
+    catalog.REPLICATIONCONTROLLER,
+    catalog.STATEFULSET,
+    catalog.DAEMONSET,
+    catalog.JOB,
+    catalog.CRONJOB,
+)
+"""What is submitted to queues."""
+NOTE: Final = "/queueacls/mutate"
+JUDGE: Final = "/queueacls/validate"
+"""Paths of the services; they are off unless ``--enabled-admission`` names them."""
+WEBHOOK: Final = "queueacls.strato.dev"
+
+_MOST_LEVELS: Final = 64
+_MOST_DEPTH: Final = 64
+_MOST_OWNERS: Final = 4
+"""A pod, its Job, that one's TrainJob: controllers above one another."""
+
+
+def trusted_groups(namespaces: Iterable[str]) -> frozenset[str]:
+    """Return the groups whose members no list is asked about; the cluster's own parts run in these namespaces."""
+    return frozenset((*_TRUSTED, *(f"system:serviceaccounts:{namespace}" for namespace in namespaces)))
+
+
+_BY_DEFAULT: Final = trusted_groups(PART_NAMESPACES)
+
+
+def is_trusted(user: User | None, groups: frozenset[str] = _BY_DEFAULT) -> bool:
+    """Whether no list is asked about what the user writes."""
+    if user is None or not groups.isdisjoint(user.groups):
+        return True
+    return user.name in _PARTS or user.name.startswith(_KUBERNETES)
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSubmitter:
+    """Writes down who submits to a queue that has a list; later writes keep it."""
+
+    trusted: frozenset[str] = _BY_DEFAULT
+
+    def __call__(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
+        """Note the user on the object, in place."""
+        if request.object is not None and request.user is not None and not is_trusted(request.user, self.trusted):
+            _note_submitter(request, request.object, request.user, reader)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeAccess:
+    """Refuses what the lists of queues do not allow the user."""
+
+    trusted: frozenset[str] = _BY_DEFAULT
+
+    def __call__(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
+        """Judge a write of work, of a queue or of a command.
+
+        Raises:
+            Forbidden: A list names neither the user nor one of the user's groups.
+        """
+        user = request.user
+        if user is None or is_trusted(user, self.trusted):
+            return
+        if request.kind is catalog.QUEUE:
+            _judge_queue(request, user, reader)
+        elif request.kind is catalog.COMMAND:
+            _judge_command(request, user, reader)
+        else:
+            _judge_work(request, user, reader)
+
+
+def _note_submitter(request: AdmissionRequest, obj: Json, user: User, reader: AdmissionReader) -> None:
+    if request.operation == Operation.CREATE:
+        listed = any(_lists(queue, reader, SUBMIT, ADMINISTER) for queue in queues_of(request.kind, obj, reader))
+        noted = user.name if listed else None
+    else:
+        noted = _annotations(request.old_object).get(SUBMITTED_BY)
+    metadata = obj["metadata"]
+    if noted is not None:
+        if not metadata.get("annotations"):
+            metadata["annotations"] = {}
+        metadata["annotations"][SUBMITTED_BY] = noted
+    elif SUBMITTED_BY in _annotations(obj):
+        del metadata["annotations"][SUBMITTED_BY]
+
+
+def _judge_work(request: AdmissionRequest, user: User, reader: AdmissionReader) -> None:
+    old, new = request.old_object, request.object
+    before = queues_of(request.kind, old, reader) if old is not None else ()
+    if old is not None and _submitter(request.kind, old, reader) != user.name:
+        _require(user, before, reader, "change or delete what others submitted to it", (ADMINISTER,))
+    if new is not None:
+        entered = [queue for queue in queues_of(request.kind, new, reader) if queue not in before]
+        _require(user, entered, reader, "submit to it", (SUBMIT,))
+
+
+def check_lists(request: AdmissionRequest, reader: AdmissionReader) -> None:
+    """Refuse a queue with malformed lists, all at once.
+
+    Raises:
+        Forbidden: See above.
+    """
+    if request.object is not None:
+        noted = _annotations(request.object)
+        problems = [
+            f"metadata.annotations[{key}]: {found}"
+            for key in (SUBMIT, ADMINISTER)
+            if (found := queueacls.problem(noted.get(key, "")))
+        ]
+        if problems:
+            raise Forbidden(f"queue {request.name}: {'; '.join(problems)}")
+
+
+def _judge_queue(request: AdmissionRequest, user: User, reader: AdmissionReader) -> None:
+    touched = {request.name} if request.old_object is not None else set()
+    parents = {parent_of(queue) for queue in (request.object, request.old_object) if queue is not None}
+    if request.old_object is None or len(parents) > 1:  # it enters a branch, or moves from one to another
+        touched |= parents - {""}
+    _require(user, sorted(touched), reader, "change it", (ADMINISTER,))
+
+
+def _judge_command(request: AdmissionRequest, user: User, reader: AdmissionReader) -> None:
+    command = request.object or {}
+    target = command.get("target") or {}
+    name = target.get("name") or ""
+    if target.get("kind") == catalog.QUEUE.name:
+        _require(user, [name], reader, "open or close it", (ADMINISTER,))
+    elif target.get("kind") == catalog.VCJOB.name:
+        job = reader.get(catalog.VCJOB, request.namespace, name)
+        if job is not None and _submitter(catalog.VCJOB, job, reader) != user.name:
+            queues = queues_of(catalog.VCJOB, job, reader)
+            _require(user, queues, reader, "command what others submitted to it", (ADMINISTER,))
+
+
+def queues_of(kind: Kind, obj: Json, reader: AdmissionReader) -> tuple[str, ...]:
+    """Return the queues that an object's work goes to: its own member, and what annotations of any part name."""
+    found: dict[str, None] = {}
+    if kind in _DEFAULTED:
+        spec = _at(obj, _DEFAULTED[kind])
+        found[spec.get("queue") or DEFAULT_QUEUE] = None
+    elif kind in BY_KIND:
+        policy = _at(obj, ("spec", "runPolicy", "schedulingPolicy"))
+        found[policy.get("queue") or _annotations(obj).get(QUEUE_ANNOTATION) or DEFAULT_QUEUE] = None
+    for used, name in _used(kind, obj):
+        read = reader.get(used, obj["metadata"].get("namespace") or "", name)
+        if read is not None:
+            found.update(dict.fromkeys(queues_of(used, read, reader)))
+    found.update(dict.fromkeys(_named(obj, _MOST_DEPTH)))
+    return tuple(found)
+
+
+def references(kind: Kind, obj: Json) -> list[tuple[Kind, str]]:
+    """Return what is looked at beside queues: what an object uses, what it commands, its controller."""
+    found = _used(kind, obj)
+    if kind is catalog.COMMAND and _at(obj, ("target",)).get("kind") == catalog.VCJOB.name:
+        found.append((catalog.VCJOB, _at(obj, ("target",)).get("name") or ""))
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        controller = catalog.find_named(owner.get("apiVersion") or "", owner.get("kind") or "")
+        if owner.get("controller") and controller in KINDS:
+            found.append((controller, owner.get("name") or ""))
+    return found
+
+
+def _used(kind: Kind, obj: Json) -> list[tuple[Kind, str]]:
+    """Return the templates of a flow, the group of a pod: their queues are those of what uses them."""
+    if kind is catalog.JOBFLOW:
+        flows = _at(obj, ("spec",)).get("flows") or ()
+        return [(catalog.JOBTEMPLATE, flow.get("name") or "") for flow in flows]
+    if kind is catalog.POD:
+        noted = _annotations(obj)
+        return [(catalog.PODGROUP, name) for name in {noted[key] for key in POD_GROUP_ANNOTATIONS if noted.get(key)}]
+    return []
+
+
+def _submitter(kind: Kind, obj: Json, reader: AdmissionReader) -> str:
+    """Return who submitted an object, or that of which a controller made it; "" if that was not noted."""
+    for _ in range(_MOST_OWNERS):
+        if noted := _annotations(obj).get(SUBMITTED_BY):
+            return noted
+        used = _used(kind, obj)
+        owners = [one for one in references(kind, obj) if one not in used and kind is not catalog.COMMAND]
+        above = reader.get(owners[0][0], obj["metadata"].get("namespace") or "", owners[0][1]) if owners else None
+        if above is None:
+            break
+        kind, obj = owners[0][0], above
+    return ""
+
+
+def _named(part: object, depth: int) -> Iterator[str]:
+    """Yield the queues that annotations anywhere in an object name: its own, its templates' and its patches'."""
+    if depth == 0:
+        return
+    if isinstance(part, dict):
+        annotations = part.get("annotations")
+        if isinstance(annotations, dict) and isinstance(queue := annotations.get(QUEUE_ANNOTATION), str) and queue:
+            yield queue
+        for member in part.values():
+            yield from _named(member, depth - 1)
+    elif isinstance(part, list):
+        for item in part:
+            yield from _named(item, depth - 1)
+
+
+def _require(user: User, queues: Iterable[str], reader: AdmissionReader, to: str, keys: tuple[str, ...]) -> None:
+    """Refuse unless, for each queue, a list of these names the user, or there is none up to the root."""
+    for queue in queues:
+        lists = _lists(queue, reader, *keys)
+        if not lists or any(one.admits(user) for one in lists.values()):
+            continue
+        if any(one.admits(user) for one in _lists(queue, reader, ADMINISTER).values()):
+            continue
+        groups = f" (groups: {', '.join(user.groups)})" if user.groups else ""
+        raise Forbidden(
+            f"queue {queue}: user {user.name}{groups} may not {to}; named are only those of "
+            + ", ".join(f"{key} of queue {holder}" for holder, key in lists)
+            + "; ask an administrator of the queue"
+        )
+
+
+def _lists(queue: str, reader: AdmissionReader, *keys: str) -> dict[tuple[str, str], queueacls.AccessList]:
+    """Return the lists from a queue to the root, by the queue that has each and its annotation."""
+    found: dict[tuple[str, str], queueacls.AccessList] = {}
+    name = queue
+    for _ in range(_MOST_LEVELS):
+        stored = reader.get(catalog.QUEUE, "", name)
+        if stored is None and name != ROOT:
+            break  # what goes to no queue is refused elsewhere
+        noted = _annotations(stored)
+        found.update({(name, key): queueacls.parse(noted[key]) for key in keys if key in noted})
+        if stored is None or name == ROOT:
+            break
+        name = parent_of(stored)
+    return found
+
+
+def _annotations(obj: Json | None) -> Mapping[str, str]:
+    return ((obj or {}).get("metadata") or {}).get("annotations") or {}
+
+
+def _at(obj: Json, path: tuple[str, ...]) -> Json:
+    for member in path:
+        obj = obj.get(member) or {}
+    return obj
