@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from strato.agent.sampling.groupfiles import read_quota
+from strato.agent.sampling.layouts import SandboxLayout
+from strato.agent.sampling.weights import gives_way
+from strato.node.sandbox.paths import NodePaths
 from tests.e2e.worlds import EmbeddedWorld, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.embedded, pytest.mark.timeout(600)]
@@ -73,3 +77,51 @@ def test_training_is_cut_on_an_overloaded_host_and_given_back(laptop: Callable[.
         lambda: "restored: 1" in world.own("agent", "reset") or not cut_of(world, "train"), what="it is restored"
     )
     eventually(lambda: not cut_of(world, "train"), what="nothing is left of it")
+
+
+def configured(**sections: Any) -> str:
+    """Return the ConfigMap of Volcano's agent functions."""
+    metadata = {"name": "volcano-agent-configuration", "namespace": "volcano-system"}
+    text = json.dumps({"globalConfig": {"overSubscriptionConfig": {}, "evictingConfig": {}, **sections}})
+    data = {"colocation-config": text}
+    return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+
+def borrower(name: str, milli: int) -> str:
+    resources = {"kubernetes.io/batch-cpu": str(milli)}
+    container: dict[str, Any] = {"name": "main", "image": "strato/host", "command": ["sleep", "600"]}
+    container["resources"] = {"requests": resources, "limits": resources}
+    metadata = {"name": name, "annotations": {"volcano.sh/qos-level": "BE"}}
+    body = {"schedulerName": "volcano", "containers": [container], "terminationGracePeriodSeconds": 0}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body})
+
+
+def test_what_is_left_is_lent_to_offline_pods_and_taken_back(laptop: Callable[..., EmbeddedWorld]) -> None:
+    world = laptop("--agent", "--pod-network", "host")
+    eventually(lambda: "CPUSuppression" in conditions(world), what="the node says whether it has groups")
+    if conditions(world)["CPUSuppression"]["status"] == "False":
+        pytest.skip("this machine has no control group with a CPU controller that may be written")
+    world.kubectl("apply", "-f", "-", stdin=configured(cpuQosConfig={"enable": True}))
+    node = world.get("nodes")["items"][0]["metadata"]["name"]
+    world.kubectl("create", "-f", "-", stdin=borrower("borrower", 100))
+    world.kubectl("label", "node", node, "volcano.sh/oversubscription=true")
+
+    def lent() -> int:
+        return int(world.get("node", node)["status"]["allocatable"].get("kubernetes.io/batch-cpu", 0))
+
+    eventually(lambda: lent() > 0, what="CPU is lent", timeout=60)
+    eventually(lambda: world.get("pod", "borrower")["status"]["phase"] == "Running", what="the borrower runs")
+    uid = world.get("pod", "borrower")["metadata"]["uid"]
+    group = SandboxLayout(NodePaths(str(world.home / "node")).cgroups).container(uid, "", "main", "")
+    assert group is not None
+    eventually(lambda: read_quota(group).milli == 100, what="it is held to what it borrows")
+    eventually(lambda: gives_way(group), what="it gives way to all others")
+
+    world.kubectl("create", "-f", "-", stdin=borrower("too-large", 1_000_000))
+    world.kubectl("label", "node", node, "volcano.sh/oversubscription=false", "--overwrite")
+    eventually(lambda: lent() == 0, what="what was lent is taken back", timeout=60)
+    eventually(
+        lambda: [one["metadata"]["name"] for one in world.get("pods")["items"]] == ["too-large"],
+        what="the borrower has gone, and none that is not there has been let in",
+        timeout=60,
+    )

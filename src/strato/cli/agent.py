@@ -10,6 +10,7 @@ import click
 
 from strato.cli.connect import connect, home_of
 from strato.cli.home import node_name
+from strato.cli.optiongroups import option_group
 from strato.cli.run.common import Common, Member, component_options, serve
 from strato.cli.serving import make_random, run_loop
 from strato.client.informer import Informers
@@ -19,8 +20,93 @@ from strato.metrics import Registry
 
 if TYPE_CHECKING:
     from strato.agent.agent import Agent
+    from strato.agent.volcano.colocation import ColocationOptions
 
 _CGROUPS = "/sys/fs/cgroup"
+
+
+def _read_colocation(
+    supported_features: str,
+    oversubscription_policy: str,
+    oversubscription_ratio: int,
+    include_system_usage: bool,
+    lent: tuple[str, str, str, str],
+) -> ColocationOptions:
+    from strato.agent.volcano.colocation import ColocationOptions
+    from strato.agent.volcano.config import supported_features as features_of
+    from strato.agent.volcano.levels import ResourceNames
+
+    cpu, memory, namespace, pod = lent
+    return ColocationOptions(
+        features=features_of(supported_features),
+        ratio_percent=oversubscription_ratio,
+        include_system_usage=include_system_usage,
+        names=ResourceNames(cpu=cpu, memory=memory),
+        own_pod=(namespace, pod),
+    )
+
+
+def _names(
+    extend_resource_cpu_name: str, extend_resource_memory_name: str, kube_pod_namespace: str, kube_pod_name: str
+) -> tuple[str, str, str, str]:
+    return extend_resource_cpu_name, extend_resource_memory_name, kube_pod_namespace, kube_pod_name
+
+
+_colocation_names = option_group(
+    "lent",
+    _names,
+    [
+        click.option(
+            "--extend-resource-cpu-name",
+            default="kubernetes.io/batch-cpu",
+            show_default=True,
+            help="Under which name CPU is lent.",
+        ),
+        click.option(
+            "--extend-resource-memory-name",
+            default="kubernetes.io/batch-memory",
+            show_default=True,
+            help="Under which name memory is lent.",
+        ),
+        click.option("--kube-pod-namespace", default="", envvar="KUBE_POD_NAMESPACE", help="Of the agent's pod."),
+        click.option(
+            "--kube-pod-name",
+            default="",
+            envvar="KUBE_POD_NAME",
+            help="The agent's pod, which has the events about the configuration, if not the ConfigMap.",
+        ),
+    ],
+)
+_colocation_options = option_group(
+    "colocation",
+    _read_colocation,
+    [
+        click.option(
+            "--supported-features",
+            default="OverSubscription,Eviction,Resources",
+            show_default=True,
+            help="Which functions volcano-agent-configuration may switch on; * is all, -NAME takes one away.",
+        ),
+        click.option(
+            "--oversubscription-policy",
+            type=click.Choice(["extend"]),
+            default="extend",
+            show_default=True,
+            help="How what is left is lent: as further resources of the node.",
+        ),
+        click.option(
+            "--oversubscription-ratio",
+            type=click.IntRange(1, 1000),
+            default=60,
+            show_default=True,
+            help="How much of what is left is lent, in percent.",
+        ),
+        click.option(
+            "--include-system-usage", is_flag=True, help="What the machine's other processes use is not left either."
+        ),
+    ],
+    inner={"lent": _colocation_names},
+)
 
 
 @click.group(invoke_without_command=True)
@@ -57,6 +143,7 @@ _CGROUPS = "/sys/fs/cgroup"
     help="Its content signs calls to the load balancer.",
 )
 @click.option("--node-selector", default="", help="Labels of the nodes among which cordons are counted.")
+@_colocation_options
 @click.pass_context
 def agent(
     ctx: click.Context,
@@ -74,10 +161,12 @@ def agent(
     handlers_dir: Path | None,
     traffic_secret_file: Path | None,
     node_selector: str,
+    colocation: ColocationOptions,
 ) -> None:
     """Keep this machine's node useful and responsive: suppress training, let containers burst, report hot spots.
 
-    What it does is in policy.yaml of the ConfigMap strato-agent; without one, the defaults hold.
+    What it does is in policy.yaml of the ConfigMap strato-agent; without one, the defaults hold. What Volcano's own agent
+    does is in colocation-config of the ConfigMap volcano-agent-configuration, for nodes with its labels.
     """
     from strato.agent.agent import AgentOptions, lease_of
 
@@ -91,6 +180,7 @@ def agent(
         static_cpus=cpu_manager_policy == "static",
         secret=_secret(traffic_secret_file),
         node_selector=node_selector,
+        colocation=colocation,
     )
     directory = data_dir or home_of(ctx).node
     made = _Maker(ctx, options, layout, directory, (cgroup_root, kube_cgroup_root))

@@ -255,11 +255,18 @@ def _agent(
     """Return the node's agent under its lease, for which it asks again when it has lost it to another one."""
     from strato.agent.agent import NAMESPACE, Agent, AgentOptions, lease_of
     from strato.agent.sampling.layouts import SandboxLayout
+    from strato.agent.volcano.colocation import ColocationOptions
+    from strato.agent.volcano.config import Feature
     from strato.client.leases import LeaderElector, LeadershipLost
     from strato.node.sandbox.paths import NodePaths
 
     layout = SandboxLayout(NodePaths(str(options.home.node)).cgroups)
-    settings = AgentOptions(node=node, namespace=NAMESPACE, cpus=float(os.cpu_count() or 1))
+    settings = AgentOptions(
+        node=node,
+        namespace=NAMESPACE,
+        cpus=float(os.cpu_count() or 1),
+        colocation=ColocationOptions(features=frozenset(Feature)),  # the configuration alone says what is on
+    )
     agent = Agent(cluster, informers, clock, random, layout, settings, metrics)
 
     async def run() -> None:

@@ -16,6 +16,11 @@ def daemonset(values: Values) -> Json:
     """Return it: as root, for it writes other containers' quotas, and with no other rights on the host."""
     tag = values.first("basic.agent_image_tag_version", "basic.image_tag_version")
     paths = {"cgroup": "/sys/fs/cgroup", "proc": "/proc", "sys": "/sys"}
+    lending = {
+        "supported-features": values("custom.agent_supported_features"),
+        "extend-resource-cpu-name": values("custom.agent_extend_resource_cpu_name"),
+        "extend-resource-memory-name": values("custom.agent_extend_resource_memory_name"),
+    }
     container = {
         "name": NAME,
         "image": f"{values('basic.image_registry')}/{values('basic.agent_image_name')}:{tag}",
@@ -30,9 +35,12 @@ def daemonset(values: Values) -> Json:
             "--sys=/host/sys",
             f"--namespace={values.namespace}",
             f"--leader-elect-resource-namespace={values.namespace}",
+            *(f"--{flag}={value}" for flag, value in lending.items()),
         ],
         "env": [
             {"name": "KUBE_NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {"name": "KUBE_POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "KUBE_POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
             {"name": "HOME", "value": "/tmp"},
         ],
         "ports": [{"name": "metrics", "containerPort": _PORT}],

@@ -69,6 +69,9 @@ DEFAULTS: dict[str, Json] = {
         "agent_scheduler_enable": False,
         "colocation_enable": False,
         "agent_kube_cgroup_root": "",
+        "agent_supported_features": "OverSubscription,Eviction,Resources",
+        "agent_extend_resource_cpu_name": "kubernetes.io/batch-cpu",
+        "agent_extend_resource_memory_name": "kubernetes.io/batch-memory",
         "agent_resources": _AGENT_SIZE,
         "agent_ns": {},
         "scheduler_resources": _LARGE,
@@ -117,7 +120,10 @@ COMMENTS: dict[str, str] = {
     "custom.scheduler_log_level": "From 5 on details are logged.",
     "custom.scheduler_sharding_mode": "none, hard or soft: whether nodes outside the NodeShard volcano are used.",
     "custom.agent_scheduler_enable": "The scheduler serves pods with schedulerName agent-scheduler too.",
-    "custom.colocation_enable": "A node agent on every node; its policy is the ConfigMap strato-agent.",
+    "custom.colocation_enable": (
+        "A node agent on every node; its policies are the ConfigMaps strato-agent and volcano-agent-configuration."
+    ),
+    "custom.agent_supported_features": "What volcano-agent-configuration may switch on.",
     "custom.agent_kube_cgroup_root": "The kubelets' --cgroup-root.",
     "custom.agent_ns": "Node selector of the agents.",
     "custom.default_affinity": "Of all our pods that have none of their own; likewise the other default_… values.",
@@ -133,7 +139,7 @@ _RATE = "the client has no limit of its own; the API server's priority and fairn
 _THREADS = "one event loop does the work of all threads"
 _NODES = "all nodes are always looked at"
 _GATES = "what there is is on"
-_AGENT = "the node agent is configured by the ConfigMap strato-agent"
+_AGENT = "the tool network-qos, where a node has it, finds its configuration itself"
 _AGENT_SCHEDULER = (
     "the scheduler serves its pods, with agent_scheduler_enable; shards are used as scheduler_sharding_mode says"
 )
@@ -183,9 +189,6 @@ WITHOUT_EFFECT: dict[str, str] = {
     "custom.agent_scheduler_replicas": _AGENT_SCHEDULER,
     "custom.agent_scheduler_sharding_mode": _AGENT_SCHEDULER,
     "custom.agent_scheduler_sharding_name": _AGENT_SCHEDULER,
-    "custom.agent_supported_features": _AGENT,
-    "custom.agent_extend_resource_cpu_name": _AGENT,
-    "custom.agent_extend_resource_memory_name": _AGENT,
     "custom.agent_cni_config_path": _AGENT,
     "service.ipFamilyPolicy": "Services take the cluster's address family",
     "service.ipFamilies": "Services take the cluster's address family",
