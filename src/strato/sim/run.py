@@ -320,6 +320,7 @@ async def _create_or_change(cluster: Cluster, queue: Json) -> None:
     name = queue["metadata"]["name"]
     existing = {item["metadata"]["name"] for item in (await cluster.list(catalog.QUEUE)).items}
     if name in existing:
-        await cluster.patch(catalog.QUEUE, name, "", {"spec": queue.get("spec", {})})
+        metadata = {key: queue["metadata"][key] for key in ("annotations", "labels") if queue["metadata"].get(key)}
+        await cluster.patch(catalog.QUEUE, name, "", {"metadata": metadata, "spec": queue.get("spec", {})})
     else:
         await cluster.create(catalog.QUEUE, queue)

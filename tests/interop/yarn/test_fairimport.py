@@ -67,7 +67,7 @@ def test_annotations_say_the_same_as_the_file() -> None:
 def test_names_are_those_kubernetes_allows_and_stay_apart() -> None:
     made = fairimport.imported(sources(), ImportOptions())
     found = {queue["metadata"]["name"]: queue["spec"].get("parent") for queue in made.queues}
-    assert found == {"root": None, "prod": "root", "prod.etl-1": "prod", "prod.etl-1-2": "prod", "adhoc": "root"}
+    assert found == {"root": None, "prod": "root", "prod-etl-1": "prod", "prod-etl-1-2": "prod", "adhoc": "root"}
 
 
 @given(st.lists(st.text("aB_. -é", min_size=1, max_size=80), unique=True, max_size=8))

@@ -133,13 +133,12 @@ def resource_names(types: Iterable[str], options: ImportOptions) -> dict[str, st
 
 
 def queue_names(paths: Iterable[str]) -> dict[str, str]:
-    """Return names in Kubernetes for queues by their paths: ``root.Prod.ETL_1`` becomes ``prod.etl-1``."""
+    """Return names in Kubernetes for queues by their paths: ``root.Prod.ETL_1`` becomes ``prod-etl-1``."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for path in paths:
-        plain = path.removeprefix("root.").lower()
-        plain = re.sub(r"[^a-z0-9.-]", "-", plain)
-        plain = ".".join(part.strip("-") or "q" for part in plain.split("."))[:_LONGEST_NAME].strip("-.")
+        plain = re.sub(r"[^a-z0-9-]", "-", path.removeprefix("root.").lower()).strip("-")
+        plain = plain[:_LONGEST_NAME].strip("-") or "queue"
         name, number = plain, 2
         while name in taken:
             name, number = f"{plain[: _LONGEST_NAME - 4]}-{number}", number + 1

@@ -145,6 +145,18 @@ def test_maxima_hold_up_the_tree_and_say_so() -> None:
     assert text in verdicts(world, config())
 
 
+def test_a_job_larger_than_the_maximum_is_not_let_in() -> None:
+    world = [node(), queue("a", maxResources="2048 mb, 2 vcores"), app("x", "a", 1)]
+    world[-1][0]["spec"]["minResources"] = {"cpu": "3", "memory": "1Gi"}
+    text = "the maximum of queue root.a is 2048 MB, 2 vcores; the job asks for 1024 MB, 3 vcores at least, so it never"
+    assert text in verdicts(world, config())
+
+
+def test_a_parent_takes_no_jobs() -> None:
+    world = [node(), queue("p"), queue("p.x", "p"), app("x", "p", 1)]
+    assert "queue p is no leaf of YARN's tree; name one below it" in verdicts(world, config())
+
+
 def test_percentages_are_of_the_cluster() -> None:
     assert placed(run([node(), queue("a", maxResources="50%"), app("x", "a", 9)], config())) == {"x": 6}
 
