@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from strato.api.queueacls import SUBMIT
 from strato.errors import InvalidInput
 from strato.interop.yarn import capacityimport, importing
 from strato.interop.yarn.importing import DIFFERS, MAPS, MISSING, ImportOptions
@@ -51,7 +52,8 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
         ("root.queues", MAPS),
         ("root.prod.maximum-capacity", MAPS),
         ("root.prod.maximum-capacity", DIFFERS),
-        ("root.adhoc.acl_submit_applications", MISSING),
+        ("root.adhoc.acl_submit_applications", MAPS),
+        ("root.adhoc.acl_submit_applications", DIFFERS),
         ("root.adhoc.user-limit-factor", DIFFERS),
         ("maximum-am-resource-percent", DIFFERS),
         ("root.old.capacity", MISSING),
@@ -63,6 +65,15 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
     assert found["root.adhoc.priority", MAPS].line == 6
     assert "no queue below root has this name" in found["root.old.capacity", MISSING].text
     assert found["yarn.scheduler.maximum-allocation-mb", MISSING].file.endswith("yarn-site.xml")
+
+
+def test_access_lists_become_annotations_with_the_open_root_of_yarn(tmp_path: Path) -> None:
+    made = capacityimport.imported(sources(tmp_path), ImportOptions())
+    found = {queue["metadata"]["name"]: queue["metadata"]["annotations"].get(SUBMIT) for queue in made.queues}
+    assert found == {"root": "*", "prod": None, "adhoc": "ada"}
+    guarded = capacityimport.imported(sources(tmp_path, {"root.acl_submit_applications": " "}), ImportOptions())
+    assert guarded.queues[0]["metadata"]["annotations"][SUBMIT] == " "
+    assert not any("keeps nobody out" in line.text for line in guarded.lines)
 
 
 def test_users_and_masters_map_once_they_are_named(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from strato.api.queueacls import ADMINISTER, SUBMIT
 from strato.interop.yarn import hadoopxml
 from strato.interop.yarn.capacity import mappingrules
 from strato.interop.yarn.capacity.autocreation import QueueCatalogue
@@ -30,7 +31,7 @@ from strato.interop.yarn.importing import (
     resource_names,
 )
 
-_NOT_ENFORCED = "access lists are not enforced; let RBAC say who may create jobs"
+_OPEN_ABOVE = "keeps nobody out, as one above it lets everybody in (root does unless its list is a blank); as in YARN"
 _NOT_PLACED = "jobs name their queue themselves (spec.queue); rules do not choose one for them"
 _RESERVATIONS = "reservations are not carried over"
 _ALL_AT_ONCE = "a cycle places all that fits, on all nodes; nodes send no heartbeats"
@@ -58,7 +59,9 @@ _QUEUE: tuple[tuple[str, str, str], ...] = (
     (r"priority", MAPS, "its priority beside its siblings"),
     (r"default-application-priority", MAPS, "priority of jobs that have none"),
     (r"state", MAPS, "a stopped queue takes no new jobs"),
-    (r"acl_\w+", MISSING, _NOT_ENFORCED),
+    (r"acl_submit_applications", MAPS, f"annotation {SUBMIT} of the Queue"),
+    (r"acl_administer_queue", MAPS, f"annotation {ADMINISTER} of the Queue"),
+    (r"acl_\w+", MISSING, _RESERVATIONS),
     (r"(intra-queue-preemption\.)?disable_preemption", MAPS, "whether its pods make room"),
     (r"(maximum|default)-application-lifetime", MISSING, _LIFETIME),
     (r"maximum-allocation(-mb|-vcores)?", MISSING, _NO_CUT),
@@ -122,7 +125,7 @@ def imported(sources: Sources, options: ImportOptions) -> Imported:
     configuration = catalogue.configuration
     resources = resource_names(configuration.types.names[2:], options)
     lines = _lines(sources, configuration, options)
-    return Imported(_queues(configuration), _config(sources, configuration, resources, options), lines)
+    return Imported(_queues(sources, configuration), _config(sources, configuration, resources, options), lines)
 
 
 def _read(sources: Sources) -> QueueCatalogue:
@@ -134,7 +137,7 @@ def _read(sources: Sources) -> QueueCatalogue:
 # -- manifests ---------------------------------------------------------------------------------------------------------
 
 
-def _queues(configuration: CapacityConfiguration) -> list[Mapping[str, Any]]:
+def _queues(sources: Sources, configuration: CapacityConfiguration) -> list[Mapping[str, Any]]:
     names = queue_names(queue.path for queue in configuration.root.walk())
     made: list[Mapping[str, Any]] = []
     for queue in configuration.root.walk():
@@ -152,11 +155,28 @@ def _queues(configuration: CapacityConfiguration) -> list[Mapping[str, Any]]:
             {
                 "apiVersion": "scheduling.volcano.sh/v1beta1",
                 "kind": "Queue",
-                "metadata": {"name": names[queue.path], "annotations": {PATH: queue.path}},
+                "metadata": {
+                    "name": names[queue.path],
+                    "annotations": {PATH: queue.path, **_access_lists(queue.path, sources, configuration)},
+                },
                 "spec": spec,
             }
         )
     return made
+
+
+_LISTS = (("acl_submit_applications", SUBMIT), ("acl_administer_queue", ADMINISTER))
+
+
+def _access_lists(path: str, sources: Sources, configuration: CapacityConfiguration) -> dict[str, str]:
+    """Return the lists that a queue has in the file, and the root's if any queue has one: it is open by default."""
+    found: dict[str, str] = {}
+    for name, annotation in _LISTS:
+        has_one = any(f"{SCHEDULER}{each}.{name}" in sources.settings for each in configuration.by_path)
+        if f"{SCHEDULER}{path}.{name}" in sources.settings or (path == ROOT and has_one):
+            queue = configuration.by_path[path]
+            found[annotation] = queue.submit_acl if annotation == SUBMIT else queue.administer_acl
+    return found
 
 
 # -- configuration -----------------------------------------------------------------------------------------------------
@@ -252,6 +272,7 @@ def _am_percent(name: str, options: ImportOptions) -> tuple[str, str] | None:
 
 def _traps(sources: Sources, configuration: CapacityConfiguration) -> Iterator[Line]:
     """Yield what YARN accepts although it hardly means what it says."""
+    yield from _open_lists(sources, configuration)
     for queue in configuration.root.walk():
         least, most = queue.capacities.get(""), queue.maximums.get("")
         if least is None or most is None or queue.path == ROOT:
@@ -262,3 +283,16 @@ def _traps(sources: Sources, configuration: CapacityConfiguration) -> Iterator[L
             setting = sources.settings.by_name.get(f"{SCHEDULER}{queue.path}.maximum-capacity")
             line = setting.line if setting is not None else queue.line
             yield Line(sources.file, line, f"{queue.path}.maximum-capacity", DIFFERS, text)
+
+
+def _open_lists(sources: Sources, configuration: CapacityConfiguration) -> Iterator[Line]:
+    for queue in configuration.root.walk():
+        for name, _ in _LISTS:
+            setting = sources.settings.by_name.get(f"{SCHEDULER}{queue.path}.{name}")
+            if setting is None or queue.path == ROOT or setting.value.strip() == "*":
+                continue
+            above = [path for path in configuration.by_path if queue.path.startswith(path + ".")]
+            fields = [configuration.by_path[path] for path in above]
+            lists = [each.submit_acl if name == _LISTS[0][0] else each.administer_acl for each in fields]
+            if any(one.strip() == "*" for one in lists):
+                yield Line(sources.file, setting.line, f"{queue.path}.{name}", DIFFERS, _OPEN_ABOVE)
