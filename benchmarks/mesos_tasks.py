@@ -1,4 +1,4 @@
-"""Tasks of a Mesos framework on hollow nodes, through ``strato up --mesos``: launched, seen running, ended, acknowledged.
+"""Tasks of a Mesos framework on hollow nodes of ``strato up --mesos``: launched, seen running, ended, acknowledged.
 
 ``python -m benchmarks.mesos_tasks [--tasks N] [--nodes N] [--seconds S]``
 

@@ -51,7 +51,7 @@ class _RangeType(click.ParamType[str]):
 
 
 class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``strato run mesos`` and ``strato up --mesos`` are told."""
+    """What ``strato run mesos`` and ``strato up --mesos`` are given."""
 
     ip: str = "127.0.0.1"
     port: int = PORT
@@ -94,7 +94,7 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
         read_credentials(self.credentials)
 
     def settings(self) -> MesosSettings:
-        """Return what the master's edge is told."""
+        """Return the settings of the master's edge."""
         from strato.interop.mesos.cluster.nodes import Dimensions
         from strato.interop.mesos.cluster.run import MesosSettings
 
@@ -110,7 +110,7 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def options(self) -> MasterOptions:
-        """Return what the master is told."""
+        """Return the master's own options."""
         from strato.interop.mesos.master.state import MasterOptions
         from strato.interop.mesos.roles import parse_list
 

@@ -1,4 +1,4 @@
-"""A small framework of Mesos, for tests and benchmarks of the master: it subscribes, hears events and calls, over HTTP.
+"""A small Mesos framework for tests and benchmarks of the master: it subscribes, observes events and calls, over HTTP.
 
     with FrameworkClient("127.0.0.1:5050", {"user": "me", "name": "mine"}, on_event) as framework:
         framework.call("SUPPRESS")
@@ -20,7 +20,7 @@ from typing import Any, Self
 import msgspec
 
 from strato.api.meta import Json
-from strato.errors import StateError
+from strato.errors import StateError, one_line
 from strato.interop.mesos.wire import JSON, RecordReader
 
 _READ_BYTES = 1 << 16
@@ -103,7 +103,7 @@ class FrameworkClient:
                     self._take(msgspec.json.decode(record))
         except (OSError, http.client.HTTPException, AttributeError, ValueError) as error:
             if not self._is_closing:
-                self.errors.append(f"the stream broke: {error}")
+                self.errors.append(f"the stream broke: {one_line(error)}")
         finally:
             response.close()
             self.ended.set()
@@ -146,7 +146,7 @@ class FrameworkClient:
                 except (OSError, http.client.HTTPException) as error:
                     connection.close()
                     if not self._is_closing:
-                        self.errors.append(f"{call['type']}: {error}")
+                        self.errors.append(f"{call['type']}: {one_line(error)}")
 
     def _send(self, connection: http.client.HTTPConnection, call: Json) -> None:
         headers = {"Content-Type": JSON, "Mesos-Stream-Id": self._stream_id}

@@ -239,8 +239,8 @@ def _mesos_master(
     from strato.interop.mesos.cluster.run import MesosMaster
     from strato.node.images.store import HOST_IMAGE
 
-    told = MesosOptions(ip=options.host, port=options.mesos_port or 0, image=HOST_IMAGE)
-    return MesosMaster(cluster, informers, clock, random, settings=told.settings(), options=told.options())
+    chosen = MesosOptions(ip=options.host, port=options.mesos_port or 0, image=HOST_IMAGE)
+    return MesosMaster(cluster, informers, clock, random, settings=chosen.settings(), options=chosen.options())
 
 
 def _agent(

@@ -28,6 +28,7 @@ from strato.interop.mesos.master import records
 from strato.interop.mesos.master.core import Master
 from strato.interop.mesos.master.effects import Kill, Launch
 from strato.interop.mesos.master.state import HEARTBEAT_SECONDS
+from strato.interop.mesos.resourcejson import from_json
 
 _log = logging.getLogger(__name__)
 _CREATE_TRIES = 5
@@ -80,6 +81,9 @@ class Edge:
         state = self._master.state
         state.gone_agents.update(registry.gone_agents)
         state.down_machines.extend(registry.down_machines)
+        state.conversions.update(
+            (agent, (from_json(old), from_json(new))) for agent, (old, new) in registry.conversions.items()
+        )
         self._master.operators.restore(registry.weights, registry.quotas, registry.schedule)
         for record in kept:
             self._master.frameworks.restore(records.restored_framework(record), now)

@@ -18,6 +18,7 @@ from strato.errors import AlreadyExists, ApiError, NotFound
 from strato.interop.mesos.cluster.pods import FRAMEWORK, MASTER
 from strato.interop.mesos.master import records
 from strato.interop.mesos.master.state import State
+from strato.interop.mesos.resourcejson import to_json
 
 REGISTRY = ""
 """Key of the registry among those of frameworks."""
@@ -33,6 +34,8 @@ class Registry(msgspec.Struct, omit_defaults=True):
     schedule: Json = {}
     gone_agents: dict[str, float] = {}
     down_machines: list[Json] = []
+    conversions: dict[str, tuple[list[Json], list[Json]]] = {}
+    """By agent, what reservations and volumes were made of, and what they are."""
 
 
 class Keeper:
@@ -45,7 +48,14 @@ class Keeper:
         """Return the ConfigMap of a framework, or of the registry; None deletes it."""
         if key == REGISTRY:
             state = self._state
-            registry = Registry(state.weights, state.quotas, state.schedule, state.gone_agents, state.down_machines)
+            conversions = {
+                agent.id: (to_json(agent.converted_from), to_json(agent.converted_to))
+                for agent in state.agents.values()
+                if agent.converted_to or agent.converted_from
+            }
+            registry = Registry(
+                state.weights, state.quotas, state.schedule, state.gone_agents, state.down_machines, conversions
+            )
             return f"{self._master}-registry", self._object(_REGISTRY_DATA, registry, {})
         framework = self._state.frameworks.get(key)
         readable = key if is_label(key) and len(key) <= 48 else hashlib.sha256(key.encode()).hexdigest()[:40]

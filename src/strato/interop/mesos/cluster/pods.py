@@ -23,7 +23,7 @@ MASTER = "mesos.strato.dev/master"
 FRAMEWORK = "mesos.strato.dev/framework"
 TASK = "mesos.strato.dev/task"
 FINALIZER = "mesos.strato.dev/status"
-"""Keeps a pod until its last state is acknowledged, whoever deletes it."""
+"""Keeps a pod until its last state is acknowledged, also when somebody deletes it."""
 SANDBOX = "/mnt/mesos/sandbox"
 DEFAULT_GRACE_SECONDS = 3.0
 _EXECUTOR_MEMORY_MIB = 32

@@ -71,6 +71,7 @@ class Agents:
 
     def _add(self, facts: AgentFacts, now: float) -> None:
         agent = Agent(facts, registered_at=now)
+        agent.converted_from, agent.converted_to = self._state.conversions.pop(facts.id, (NOTHING, NOTHING))
         self._state.agents[agent.id] = agent
         for unit in self._state.units.values():
             executor = unit.executor
@@ -268,7 +269,7 @@ def _healthy(task: Task) -> bool | None:
 
 
 def spec_of(agent: Agent) -> AgentSpec:
-    """Return an agent as the allocator is told of it."""
+    """Return an agent as the allocator is given it."""
     facts = agent.facts
     return AgentSpec(
         hostname=facts.hostname,

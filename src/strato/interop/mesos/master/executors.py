@@ -157,7 +157,7 @@ class Executors:
         framework.send({"type": "MESSAGE", "message": body})
 
     def ended(self, executor: Executor, exit_status: int, now: float, give_back: Callable[[Executor], None]) -> None:
-        """Take notice that an executor is no more: its tasks have failed, and its framework hears of it."""
+        """Take notice that an executor is no more: its tasks have failed, and its framework is sent a FAILURE."""
         agent, framework = self._state.agents.get(executor.agent_id), self._state.frameworks.get(executor.framework_id)
         for task in list(executor.tasks.values()):
             if task.is_terminal:

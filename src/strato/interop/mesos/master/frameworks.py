@@ -125,7 +125,7 @@ class Frameworks:
         self._state.allocator.add_framework(FrameworkId(framework.id), self.spec(framework), active=False)
 
     def spec(self, framework: Framework) -> FrameworkSpec:
-        """Return a framework as the allocator is told of it."""
+        """Return a framework as the allocator is given it."""
         roles = tuple(framework.roles)
         return FrameworkSpec(
             roles=roles,

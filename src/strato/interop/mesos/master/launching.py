@@ -117,7 +117,7 @@ class Launching:
                 self.operation_answer(framework, operation, "OPERATION_DROPPED", text)
 
     def operation_answer(self, framework: Framework, operation: Json, state: str, text: str = "") -> None:
-        """Tell what became of an operation, if its id asks for that."""
+        """Report what became of an operation, if its id asks for that."""
         if "id" not in operation:
             return
         status: Json = {"operation_id": operation["id"], "state": state}

@@ -18,7 +18,7 @@ TERMINAL = frozenset(
 )
 """States that a task never leaves."""
 LOST_FOR_SHORT = frozenset(f"TASK_{name}" for name in ("DROPPED", "UNREACHABLE", "GONE", "GONE_BY_OPERATOR", "UNKNOWN"))
-"""States that frameworks without PARTITION_AWARE are told as TASK_LOST."""
+"""States that frameworks without PARTITION_AWARE are sent as TASK_LOST."""
 
 
 class Stream(Protocol):

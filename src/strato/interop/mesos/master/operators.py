@@ -94,7 +94,7 @@ class Operators:
     # -- weights and quota ---------------------------------------------------------------------------------------------
 
     def update_weights(self, infos: list[Json] | tuple[Json, ...]) -> None:
-        """Set weights; where one is a framework's, all offers are rescinded, as everybody's share has changed."""
+        """Set weights; where one is a framework's, all offers are rescinded, as all shares have changed."""
         if not infos:
             raise OperatorRefused("Failed to validate update weights request: no weights are given")
         for info in infos:

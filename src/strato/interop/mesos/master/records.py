@@ -112,7 +112,7 @@ def _task_record(task: Task, *, of_executor: bool) -> TaskRecord:
 
 
 def restored_unit(name: str, record: UnitRecord) -> Unit:
-    """Return a pod as it was kept; its tasks are listed by whoever restores it."""
+    """Return a pod as it was kept; its tasks are listed by the caller."""
     unit = Unit(name, record.framework_id, record.agent_id, record.role, [])
     unit.pod_resources = from_json(record.asked)
     executor_id = value_of(record.executor, "executor_id") if record.executor else ""

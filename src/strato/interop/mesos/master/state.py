@@ -49,7 +49,7 @@ class MasterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterIdentity:
-    """Who the master is: what clients are told of it."""
+    """Who the master is: what clients are shown of it."""
 
     id: str
     hostname: str
@@ -129,6 +129,8 @@ class State:
     schedule: Json = field(default_factory=dict)
     """The maintenance schedule."""
     down_machines: list[Json] = field(default_factory=list)
+    conversions: dict[str, tuple[Resources, Resources]] = field(default_factory=dict)
+    """By agent that is not there yet, what of it has become what before the master started anew."""
     numbers: dict[str, int] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     is_recovering: bool = False
@@ -164,5 +166,5 @@ class State:
 
 
 def update_uuid(unit_uid: str, task_id: str, what: str) -> uuid.UUID:
-    """Return the id of a status update; the same update has the same id whoever makes it."""
+    """Return the id of a status update; the same update has the same id in every master."""
     return uuid.uuid5(_TASKS, f"{unit_uid}/{task_id}/{what}")

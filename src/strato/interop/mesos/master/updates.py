@@ -129,7 +129,7 @@ class Updates:
             self._state.outbox.saved_units[unit.name] = None
 
     def let_go(self, name: str) -> None:
-        """Forget a pod whose end everybody knows."""
+        """Forget a pod whose end is acknowledged."""
         unit = self._state.units.pop(name, None)
         if unit is not None:
             self._state.outbox.saved_units.pop(name, None)
