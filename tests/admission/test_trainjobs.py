@@ -52,6 +52,7 @@ def patch(name: str = "node", **pods: Any) -> Json:
         (runtime(), {"runtimeRef": {"name": "r", "kind": "X"}}, "unsupported runtime: X.trainer.kubeflow.org"),
         (runtime(), {"trainer": {"env": [{"name": "PET_NNODES"}]}}, "invalid envs configured: [PET_NNODES]"),
         (runtime(xgboost={}), {"trainer": {"env": [{"name": "DMLC_TASK_ID"}]}}, "configured: [DMLC_TASK_ID]"),
+        (runtime(), {"trainer": {"command": ["tune", "run"]}}, "must have a supported pretrained model"),
         (runtime(), {"initializer": {"dataset": {}}}, "must have dataset-initializer job when"),
         (
             runtime(step("model-initializer")),

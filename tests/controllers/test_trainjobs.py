@@ -128,6 +128,35 @@ def test_nodes_find_each_other_and_the_job_is_complete_with_them() -> None:
     play(scenario, enabled=ENABLED)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "told"),
+    [
+        ("1", ["full_finetune_single_device", "--config", "llama3_2/1B_full_single_device"]),
+        ("2", ["--rdzv_endpoint=t-node-0-0.t:29500", "full_finetune_distributed", "--config", "llama3_2/1B_full"]),
+    ],
+)
+def test_torchtune_runs_the_recipe_of_its_model_and_devices(gpus: str, told: list[str]) -> None:
+    async def scenario(world: World) -> None:
+        one = step()
+        (container,) = one["template"]["spec"]["template"]["spec"]["containers"]
+        container["command"] = ["tune", "run", "output_dir=/workspace/output", "batch_size=9"]
+        of = runtime(one, policy={"numNodes": 1, "torch": {}})
+        of["metadata"]["name"] = "torchtune-llama3.2-1b"
+        own = {"command": ["tune", "run"], "args": ["batch_size=4"]}
+        own["resourcesPerNode"] = {"limits": {"nvidia.com/gpu": gpus}}
+        await submit(world, of, runtimeRef={"name": "torchtune-llama3.2-1b"}, trainer=own)
+        await world.settle()
+        (made,) = (await jobs(world)).values()
+        (node,) = made.spec.template.spec.containers
+        assert list(node.command) == ["tune", "run", *told, "output_dir=/workspace/output"]
+        assert list(node.args) == ["batch_size=4"]
+        names = {one.name for one in node.env}
+        assert {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK"} <= names
+        assert not names & {"PET_MASTER_ADDR", "PET_MASTER_PORT"}
+
+    play(scenario, enabled=ENABLED)
+
+
 def test_what_the_training_says_of_itself_is_kept() -> None:
     async def scenario(world: World) -> None:
         await submit(world)

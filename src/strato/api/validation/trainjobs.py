@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from strato.api import trainer
+from strato.api import torchtune, trainer
 from strato.api.meta import Json
 from strato.api.status import forbidden_field, invalid_value
 from strato.api.trainer import JobSetSpec
@@ -47,6 +47,7 @@ def of_job(job: Json, runtime: Json) -> list[Cause]:
     }
     return [
         *_variables(spec.get("trainer") or {}, described.get("mlPolicy") or {}),
+        *_tuning(spec, view, described.get("mlPolicy") or {}),
         *_initializers(spec, view, steps),
         *_patches(spec.get("runtimePatches") or (), steps),
     ]
@@ -87,6 +88,18 @@ def _variables(own: Json, policy: Json) -> Iterator[Cause]:
             if taken:
                 text = f"must not have reserved envs, invalid envs configured: [{' '.join(taken)}]"
                 yield invalid_value("spec.trainer.env", ", ".join(taken), text)
+
+
+def _tuning(spec: Json, view: JobSetSpec, policy: Json) -> Iterator[Cause]:
+    own = spec.get("trainer") or {}
+    if policy.get("torch") is None or not torchtune.is_tuning(own.get("command")):
+        return
+    nodes = (one.template for one in view.replicated_jobs)
+    labelled = (one for one in nodes if one.metadata.label(trainer.STEP_LABEL) == trainer.TRAINER)
+    containers = (one for job in labelled for one in job.spec.template.spec.containers if one.name == trainer.NODE)
+    found = next(containers, None)
+    resources = msgspec.to_builtins(found.resources) if found is not None else {}
+    yield from torchtune.problems(spec, own.get("resourcesPerNode") or resources)
 
 
 def _initializers(spec: Json, view: JobSetSpec, steps: Mapping[str, set[str]]) -> Iterator[Cause]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from strato.api import trainer
+from strato.api import torchtune, trainer
 from strato.api.meta import Json
 from strato.api.quantity import value
+from strato.api.torchtune import gpus_of
 from strato.api.trainer import MLPolicy, MPIPolicy, TorchPolicy, TrainJob
 from strato.controllers.kube.jobpolicies import INDEX_KEY
 from strato.controllers.training.trainer import mpi
 from strato.controllers.training.trainer.merging import with_variables
 from strato.controllers.training.trainer.steps import BadRuntime, Step, Steps, upsert
 
+_MEETING: Final = ("PET_MASTER_ADDR", "PET_MASTER_PORT")
 _INDEX: Final = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_KEY}']"}}
 
 
@@ -34,8 +36,11 @@ def inform(steps: Steps, job: TrainJob, policy: MLPolicy | None) -> None:
     variables = list(_variables(steps, node, job, policy)) if node is not None else []
     if node is None or not variables:
         return
+    tunes = policy.torch is not None and torchtune.is_tuning(job.spec.trainer.command)
     for container in node.containers(trainer.NODE):
-        _add_variables(container, variables)
+        _add_variables(container, [one for one in variables if not (tunes and one["name"] in _MEETING)])
+        if tunes:
+            container["command"] = [*torchtune.ENTRYPOINT, *_tuning(steps, node, job)]
         upsert(container, "ports", [{"containerPort": trainer.PORT}], "containerPort")
     if policy.torch is not None:
         _inject(steps, policy.torch, variables)
@@ -57,7 +62,20 @@ def _variables(steps: Steps, node: Step, job: TrainJob, policy: MLPolicy) -> Ite
         yield {"name": "DMLC_TRACKER_URI", "value": first}
         yield {"name": "DMLC_TRACKER_PORT", "value": str(trainer.PORT)}
         yield {"name": "DMLC_TASK_ID", "valueFrom": _INDEX}
-        yield {"name": "DMLC_NUM_WORKER", "value": str(node.pods * max(1, _gpus(_resources(node))))}
+        yield {"name": "DMLC_NUM_WORKER", "value": str(node.pods * max(1, gpus_of(_resources(node))))}
+
+
+def _tuning(steps: Steps, node: Step, job: TrainJob) -> list[str]:
+    """Return what torchtune is told, which takes its place of meeting from there instead of from variables."""
+    tuning = torchtune.Tuning(
+        runtime=job.spec.runtime_ref.name,
+        nodes=node.pods,
+        processes=_processes_of_torch(node, job),
+        gpus=gpus_of(_resources(node)),
+        args=job.spec.trainer.args or (),
+    )
+    meeting = f"{job.metadata.name}-{node.name}-0-0.{steps.subdomain}:{trainer.PORT}"
+    return tuning.arguments(meeting, torchtune.settings_of(node.of_runtime))
 
 
 def _add_variables(container: Json, variables: list[Json]) -> None:
@@ -82,23 +100,13 @@ def _resources(step: Step) -> Mapping[str, Any]:
     return next((one.get("resources") or {} for one in step.containers(trainer.NODE)), {})
 
 
-def _gpus(resources: Mapping[str, Any]) -> int:
-    """Return how many GPUs a node has: its limits say it, or else its requests."""
-    for member in ("limits", "requests"):
-        amounts = resources.get(member) or {}
-        count = sum(value(amount) for name, amount in amounts.items() if "gpu" in name.lower())
-        if count:
-            return count
-    return 0
-
-
 def _processes_of_torch(node: Step, job: TrainJob) -> str:
     """Return the processes of a node: those the job says, one for each GPU, or else one for each CPU."""
     own, resources = job.spec.trainer.num_proc_per_node, _resources(node)
     if own is not None:
         return str(own)
-    if _gpus(resources):
-        return "auto"
+    if gpus_of(resources):
+        return torchtune.AUTO
     cpus = (resources.get("requests") or {}).get("cpu") or (resources.get("limits") or {}).get("cpu") or 0
     return str(max(1, value(cpus)))
 
@@ -109,5 +117,5 @@ def slots(steps: Steps, job: TrainJob, policy: MPIPolicy) -> int:
     if own is not None:
         return own
     if policy.num_proc_per_node == 1 and node is not None:
-        return max(1, _gpus(_resources(node)))
+        return max(1, gpus_of(_resources(node)))
     return policy.num_proc_per_node

@@ -46,6 +46,8 @@ class Step:
     template: Json
     """Metadata and spec of its Jobs."""
     waits_for: tuple[Dependency, ...] = ()
+    of_runtime: tuple[str, ...] = ()
+    """Command of the runtime's node, where the job's took its place."""
 
     @property
     def part(self) -> str:
@@ -219,6 +221,7 @@ def _train(step: Step, job: TrainJob, policy: MLPolicy | None) -> None:
             step.pods = count
     for container in step.containers(trainer.NODE):
         if step.part == trainer.TRAINER:
+            step.of_runtime = tuple(container.get("command") or ())
             given = {"image": own.image, "command": own.command, "args": own.args}
             container.update({member: value for member, value in given.items() if value is not None})
         if own.resources_per_node is not None and has_ranks:
