@@ -90,7 +90,7 @@ async def run_job(cluster: Cluster, clock: Clock, body: dict[str, Any], on_waiti
     """
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     await cluster.create(catalog.VCJOB, body, namespace)
-    unanswered, said = 0, ""
+    unanswered, reported = 0, ""
     while True:
         await clock.sleep(POLL_SECONDS)
         try:
@@ -108,9 +108,9 @@ async def run_job(cluster: Cluster, clock: Clock, body: dict[str, Any], on_waiti
         if ended is not None:
             return ended
         reason = waiting_reason(pod)
-        if reason and reason != said:
+        if reason and reason != reported:
             on_waiting(reason)
-            said = reason
+            reported = reason
 
 
 async def _pod_of(cluster: Cluster, job: str, namespace: str) -> Pod | None:
