@@ -274,6 +274,12 @@ def test_a_limit_holds_its_own_role_and_not_those_below_it() -> None:
     assert made.quota_consumed("q") == {"cpus": 8000, "mem": 8_192_000}
 
 
+def test_a_guarantee_that_one_framework_has_met_is_no_others() -> None:
+    made = world(agent("cpus:4;mem:4096"), framework("q"), framework("q"))
+    made.set_quota("q", Quota({"cpus": 1000}, {"cpus": 1000, "mem": 1_000_000}))
+    assert list(offers(made.allocate_pending(0.0)).values()) == [parse("cpus:1;mem:1000")]
+
+
 def test_a_quota_that_goes_holds_nothing() -> None:
     made = world(agent(), framework("q"))
     made.set_quota("q", Quota({}, {"cpus": 0, "mem": 0}))

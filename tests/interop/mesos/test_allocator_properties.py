@@ -253,7 +253,7 @@ def _check_round(world: _World, step: Any) -> None:
             assert left.get(name, 0) >= millis, f"the headroom of {name} was given away"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(STEPS, st.integers(0, 3))
 def test_nothing_is_given_twice_and_quotas_and_refusals_hold(steps: list[Any], seed: int) -> None:
     world = _World(seed)
@@ -265,7 +265,7 @@ def test_nothing_is_given_twice_and_quotas_and_refusals_hold(steps: list[Any], s
     _check_books(world)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(STEPS, st.integers(0, 3))
 def test_what_is_remembered_changes_no_offer_and_the_same_seed_makes_the_same(steps: list[Any], seed: int) -> None:
     worlds = [_World(seed), _World(seed, skip_closed=False), _World(seed)]

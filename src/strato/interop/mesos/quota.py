@@ -32,8 +32,8 @@ class Quota:
 
 
 def is_chargeable(kind: Kind) -> bool:
-    """Whether a resource is charged when it is held: neither reserved nor revocable."""
-    return not kind.reservations and not kind.revocable
+    """Whether a resource is charged when it is held: neither reserved, revocable nor shared."""
+    return not (kind.reservations or kind.revocable or kind.shared)
 
 
 def charge(resources: Resources) -> Quantities:
