@@ -96,6 +96,8 @@ def refused(cluster: Cluster) -> None:
     for agent in list(cluster.agents)[:100]:
         cluster.allocator.update_agent(agent, AgentSpec("host", parse("cpus:32;mem:131072;disk:100000")))
     cluster.round("all refused, 100 agents grew")
+    cluster.allocator.revive(FrameworkId("framework-0007"))
+    cluster.round("all refused, one framework revived")
 
 
 def main() -> None:

@@ -111,7 +111,9 @@ class Books:
         self.framework_sorters: dict[str, Sorter] = {}
         """By role; a role is in the role sorter if and only if it has one."""
         self.generation = 0
-        """Grows with each change of frameworks, which may make an agent worth looking at that was not."""
+        """Grows with each change of frameworks, after which a role may want what it did not."""
+        self.changed: dict[str, int] = {}
+        """By role that has frameworks the generation of the last change of any of them."""
 
     # --- agents
 
@@ -164,25 +166,27 @@ class Books:
                 if holder[0] == framework:
                     self.release(book.id, holder, resources)
         del self.frameworks[framework]
-        for role in [role for role, sorter in self.framework_sorters.items() if framework in sorter]:
-            self._untrack(framework, role)
         self.generation += 1
+        for role in [role for role, sorter in self.framework_sorters.items() if framework in sorter]:
+            self.changed[role] = self.generation
+            self._untrack(framework, role)
 
     def refresh_framework(self, framework: FrameworkId) -> None:
         """Bring the sorters to what a framework is subscribed to, wants and holds."""
         book = self.frameworks[framework]
+        self.generation += 1
         for role in book.spec.roles:
             self._track(framework, role)
         for role, sorter in list(self.framework_sorters.items()):
             if framework not in sorter:
                 continue
+            self.changed[role] = self.generation
             if book.wants(role):
                 sorter.activate(framework)
             else:
                 sorter.deactivate(framework)
             if role not in book.spec.roles and not self._holds(framework, role):
                 self._untrack(framework, role)
-        self.generation += 1
 
     def _track(self, framework: FrameworkId, role: str) -> Sorter:
         sorter = self.framework_sorters.get(role)
@@ -200,6 +204,7 @@ class Books:
         sorter.remove(framework)
         if not len(sorter):
             del self.framework_sorters[role]
+            self.changed.pop(role, None)
             self.role_sorter.remove(role)
 
     def _holds(self, framework: FrameworkId, role: str) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from strato.interop.mesos import quantities
 from strato.interop.mesos.books import AgentBook, Books, FrameworkBook
@@ -57,7 +58,7 @@ class OfferRules:
     """Where the master is: agents of other regions are for frameworks that are REGION_AWARE."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Terms:
     """What decides which resources a framework may be offered for one of its roles. Equal ones are one object."""
 
@@ -80,18 +81,20 @@ class TermsTable:
 
     def __init__(self, books: Books, default_minimum: tuple[Quantities, ...]) -> None:
         self._books, self._default = books, default_minimum
-        self._generation = -1
-        self._known: dict[object, Terms] = {}
-        self._roles: dict[str, dict[str, Terms]] = {}
+        self._known: WeakValueDictionary[object, Terms] = WeakValueDictionary()
+        self._roles: dict[str, tuple[int, dict[str, Terms]]] = {}
 
     def of_role(self, role: str) -> dict[str, Terms]:
         """Return the terms of a role's frameworks."""
-        if self._generation != self._books.generation:
-            self._generation, self._known, self._roles = self._books.generation, {}, {}
-        if role not in self._roles:
+        changed = self._books.changed.get(role, 0)
+        known = self._roles.get(role)
+        if known is None or known[0] != changed:
+            if len(self._roles) > 2 * len(self._books.framework_sorters):  # of roles that are gone
+                self._roles.clear()
             active = self._books.framework_sorters[role].order()
-            self._roles[role] = {name: self._make(self._books.frameworks[FrameworkId(name)], role) for name in active}
-        return self._roles[role]
+            made = {name: self._make(self._books.frameworks[FrameworkId(name)], role) for name in active}
+            known = self._roles[role] = (changed, made)
+        return known[1]
 
     def _make(self, framework: FrameworkBook, role: str) -> Terms:
         has, minimum = framework.spec.capabilities, framework.spec.min_allocatable.get(role, self._default)
@@ -110,14 +113,20 @@ class Closed:
     free: Resources
     spec: AgentSpec
     generation: int
-    """Of the books: frameworks and their roles."""
+    """Of the books, up to which changes of roles are considered."""
     roles: set[str]
     is_complete: bool = False
     """Whether all roles are closed."""
 
-    def holds(self, agent: AgentBook, generation: int) -> bool:
-        """Whether its roles are closed still."""
-        return self.generation == generation and self.spec is agent.spec and self.free.contains(agent.free)
+    def holds(self, agent: AgentBook) -> bool:
+        """Whether its roles are closed of the agent as it is now."""
+        return self.spec is agent.spec and self.free.contains(agent.free)
+
+    def open_changed(self, books: Books) -> None:
+        """Open the roles whose frameworks have changed."""
+        if self.generation != books.generation:
+            self.roles = {role for role in self.roles if books.changed.get(role, books.generation) <= self.generation}
+            self.generation, self.is_complete = books.generation, False
 
 
 ClosedRoles = dict[AgentId, Closed]
@@ -192,13 +201,13 @@ class Round:
     def _closed_roles(self, agent: AgentBook) -> Closed:
         """Return what is known to be closed of an agent as it is now; the visit adds to it."""
         known = None if self._closed is None else self._closed.get(agent.id)
-        generation = self._books.generation
         roles: set[str] = set()
-        if known is not None and known.holds(agent, generation):
+        if known is not None and known.holds(agent):
+            known.open_changed(self._books)
             if known.is_complete or known.free == agent.free:
                 return known
             roles = set(known.roles)
-        closed = Closed(agent.free, agent.spec, generation, roles)
+        closed = Closed(agent.free, agent.spec, self._books.generation, roles)
         if self._closed is not None and not agent.shared:  # shared resources are free while they are held
             self._closed[agent.id] = closed
         return closed
