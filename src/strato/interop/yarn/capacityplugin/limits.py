@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from strato.interop.yarn.capacity.limits import ApplicationLimits, am_limit, application_limits, user_am_limit
 from strato.interop.yarn.capacityplugin.mirror import ApplicationUse, Mirror, QueueUse
-from strato.interop.yarn.resources import Amounts, add, smallest, subtract
+from strato.interop.yarn.resources import MOST_INT, Amounts, add, smallest, subtract
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.tasks import ALLOCATED_SET
 
@@ -80,6 +80,8 @@ class Limits:
         """Compare the number of applications, waiting and running; of those that wait the first ones are let in."""
         leaf, user = application.leaf, application.user
         limits = self.numbers(leaf)
+        if len(leaf.applications) <= min(limits.maximum_applications, limits.maximum_applications_per_user):
+            return None
         running = [one for one in leaf.applications if one.is_active]
         before = running + [one for one in self._before(application) if not one.is_active]
         if len(before) >= limits.maximum_applications:
@@ -107,11 +109,13 @@ class Limits:
     def _parallel(self, application: ApplicationUse) -> Refusal | None:
         user = application.user
         for queue in application.leaf.lineage():
-            running = [one for one in self._below(queue) if one.is_active]
             most = queue.configuration.max_parallel_apps
+            own = queue.configuration.max_parallel_apps_of.get(user, queue.configuration.max_parallel_apps_per_user)
+            if min(most, own) == MOST_INT:
+                continue
+            running = [one for one in self._below(queue) if one.is_active]
             if len(running) >= most:
                 return Refusal(PARALLEL, f"queue {queue.path} runs {len(running)} applications of {most} at a time")
-            own = queue.configuration.max_parallel_apps_of.get(user, queue.configuration.max_parallel_apps_per_user)
             mine = sum(1 for one in running if one.user == user)
             if mine >= own:
                 return Refusal(
@@ -164,7 +168,7 @@ class Limits:
             mirror.configuration,
             queue_limit,
             partition=partition,
-            active_users=len(mirror.users(leaf, active=True)),
+            active_users=len(mirror.active_users(leaf)),
             user_weight=leaf.configuration.user_weights.get(application.user, 1.0),
         )
         if not fits(add(of_user, size), user_limit):
@@ -234,26 +238,28 @@ class Limits:
     ) -> tuple[int, Refusal | None]:
         """Return how many pods may start until the user is above the limit: the last one may exceed it."""
         mirror, leaf, user = self._mirror, application.leaf, application.user
-        limit = mirror.limit(leaf, user, partition, active=True, ignores=ignores)
         used = mirror.used_by(leaf, user, partition)
         need = mirror.units.asked(task.cls.amounts)
         whole = mirror.partitions[partition]
 
-        def allows(started: int) -> bool:
-            held = tuple(have + started * one for have, one in zip(used, need, strict=True))
-            return mirror.arithmetic.less_or_equal(whole, held, limit)
+        def limit_with(started: int) -> tuple[Amounts, Amounts]:
+            more = tuple(started * one for one in need)
+            return add(used, more), mirror.active_limit(leaf, user, partition, more=more, ignores=ignores)
 
-        if not allows(0):
+        held, limit = limit_with(0)
+        if not mirror.arithmetic.less_or_equal(whole, held, limit):
             text = (
                 f"user {user} uses {self._text(used)} of queue {leaf.path}, above the user limit of "
                 f"{self._text(limit)}{self._labelled(partition)}"
             )
             return 0, Refusal(USER_LIMIT, text)
-        low, high = 0, count
+        # The limit grows with use, but slower, so that it is reached once.
+        low, high = 1, count
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if allows(middle - 1) else (low, middle - 1)
-        return low, None
+            allowed = mirror.arithmetic.less_or_equal(whole, *limit_with(middle - 1))
+            low, high = (middle, high) if allowed else (low, middle - 1)
+        return min(low, count), None
 
     def _text(self, amounts: Amounts) -> str:
         text = self._mirror.units.text(amounts)

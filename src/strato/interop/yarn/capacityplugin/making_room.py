@@ -261,7 +261,7 @@ class MakingRoom:
                 by_user[one.user] = add(by_user.get(one.user, mirror.zero), asked)
         pending = mirror.zero
         for user, asked in by_user.items():
-            limit = mirror.limit(leaf, user, partition, active=False)
+            limit = mirror.limit(leaf, user, partition)
             room = less_down_to_none(limit, mirror.used_by(leaf, user, partition))
             if not mirror.configuration.is_dominant:
                 room = (room[0], *asked[1:])  # only memory counts
@@ -270,7 +270,7 @@ class MakingRoom:
 
     def _leaf(self, queue: QueueUse) -> LeafNumbers:
         mirror, configuration = self._mirror, queue.configuration
-        users = mirror.users(queue, active=False)
+        users = mirror.users(queue)
         return LeafNumbers(
             absolute_capacity=queue.capacity[""].absolute,
             am_percent=configuration.am_percents.get("", 0.1),
@@ -279,7 +279,7 @@ class MakingRoom:
             orders_fairly=configuration.ordering_policy == "fair",
             intra_queue_disabled=configuration.intra_queue_preemption_disabled,
             user_limits={
-                partition: {user: mirror.limit(queue, user, partition, active=False) for user in users}
+                partition: {user: mirror.limit(queue, user, partition) for user in users}
                 for partition in mirror.partitions
             },
             user_used={

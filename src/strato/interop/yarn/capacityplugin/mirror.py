@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -34,6 +35,10 @@ class QueueUse:
     used: dict[str, Amounts]
     children: list[QueueUse] = field(default_factory=list)
     applications: list[ApplicationUse] = field(default_factory=list)
+    used_by: dict[tuple[str, str], Amounts] = field(default_factory=dict)
+    """What users use, by user and partition; of a leaf."""
+    active_users: Counter[str] = field(default_factory=Counter)
+    """Of a leaf, by user how many applications were let in and want something."""
 
     @property
     def path(self) -> str:
@@ -56,11 +61,15 @@ class ApplicationUse:
     leaf: QueueUse
     user: str
     used: dict[str, Amounts] = field(default_factory=dict)
+    is_wanting: bool = False
+    """Whether it was let in and asks for more; as counted last."""
+    was_let_in: bool = False
+    """Whether this cycle let it in."""
 
     @property
     def is_active(self) -> bool:
         """Whether it was let in."""
-        return not self.job.is_waiting_for_queue or bool(self.job.used.any())
+        return self.was_let_in or not self.job.is_waiting_for_queue or bool(self.job.used.any())
 
 
 class Mirror:
@@ -96,7 +105,7 @@ class Mirror:
         self.applications: dict[str, ApplicationUse] = {}
         """By key of the job."""
         self._leaves: dict[str, QueueUse | None] = {}
-        self._limits: dict[tuple[str, str, bool], Amounts] = {}
+        self._limits: dict[tuple[str, str], Amounts] = {}
         self._add_applications()
 
     # -- building ------------------------------------------------------------------------------------------------------
@@ -162,6 +171,13 @@ class Mirror:
         for found in self.queues.values():
             found.applications.sort(key=lambda one: (one.job.created, one.job.key))
 
+    def let_in(self, job: Job) -> None:
+        """Count a job among those that were let in."""
+        application = self.applications.get(job.key)
+        if application is not None:
+            application.was_let_in = True
+            self.refresh(job)
+
     def refresh(self, job: Job | None) -> None:
         """Count a job's pods again."""
         application = self.applications.get(job.key) if job is not None else None
@@ -170,14 +186,19 @@ class Mirror:
             self._limits.clear()
 
     def _count(self, application: ApplicationUse) -> None:
-        now = self._held_by(application.job)
+        leaf, now = application.leaf, self._held_by(application.job)
         for partition in {*now, *application.used}:
             before, after = application.used.get(partition, self.zero), now.get(partition, self.zero)
             if before != after:
                 change = subtract(after, before)
-                for queue in application.leaf.lineage():
+                for queue in leaf.lineage():
                     queue.used[partition] = add(queue.used.get(partition, self.zero), change)
+                key = application.user, partition
+                leaf.used_by[key] = add(leaf.used_by.get(key, self.zero), change)
         application.used = now
+        is_wanting = application.is_active and bool(application.job.pending)
+        leaf.active_users[application.user] += is_wanting - application.is_wanting
+        application.is_wanting = is_wanting
 
     def _held_by(self, job: Job) -> dict[str, Amounts]:
         if not self._label_key:
@@ -203,40 +224,62 @@ class Mirror:
 
     def used_by(self, leaf: QueueUse, user: str, partition: str) -> Amounts:
         """Return what a user uses of a leaf."""
-        used = self.zero
-        for application in leaf.applications:
-            if application.user == user:
-                used = add(used, application.used.get(partition, self.zero))
-        return used
+        return leaf.used_by.get((user, partition), self.zero)
 
-    def users(self, leaf: QueueUse, *, active: bool) -> set[str]:
-        """Return the users of a leaf; with `active` those whose applications were let in and want something."""
-        return {
-            application.user
-            for application in leaf.applications
-            if not active or (application.is_active and application.job.pending)
-        }
+    @staticmethod
+    def users(leaf: QueueUse) -> set[str]:
+        """Return the users of a leaf."""
+        return {application.user for application in leaf.applications}
 
-    def limit(self, leaf: QueueUse, user: str, partition: str, *, active: bool, ignores: bool = False) -> Amounts:
-        """Return a user's limit in a leaf; with `active` the one that scheduling obeys, else that of preemption."""
-        key = leaf.path, partition, active
-        limit = self._limits.get(key) if not ignores else None
+    @staticmethod
+    def active_users(leaf: QueueUse) -> set[str]:
+        """Return the users of a leaf whose applications were let in and want something."""
+        return {user for user, count in leaf.active_users.items() if count > 0}
+
+    def limit(self, leaf: QueueUse, user: str, partition: str) -> Amounts:
+        """Return a user's limit in a leaf as preemption obeys it: among all users."""
+        key = leaf.path, partition
+        limit = self._limits.get(key)
         if limit is None:
-            limit = self._limit(leaf, partition, active=active, ignores=ignores)
-            if not ignores:
-                self._limits[key] = limit
+            users = self.users(leaf)
+            limit = self._limits[key] = self._limit(leaf, partition, users, self.zero, used=None)
+        return self._of_user(limit, leaf, user)
+
+    def active_limit(
+        self, leaf: QueueUse, user: str, partition: str, *, more: Amounts, ignores: bool = False
+    ) -> Amounts:
+        """Return a user's limit in a leaf as scheduling obeys it: among those who want something.
+
+        Args:
+            leaf: The leaf.
+            user: The user.
+            partition: The partition.
+            more: What the user would use besides; the limit grows with use.
+            ignores: Whether a shared partition's idle capacity is being given away.
+        """
+        users = self.active_users(leaf) | {user}
+        used = more
+        for one in users:
+            used = add(used, self.used_by(leaf, one, partition))
+        limit = self._limit(leaf, partition, users, more, used=used, ignores=ignores)
+        return self._of_user(limit, leaf, user)
+
+    def _of_user(self, limit: Amounts, leaf: QueueUse, user: str) -> Amounts:
         weight = leaf.configuration.user_weights.get(user, 1.0)
         return limit_of_user(limit, weight, self.configuration.minimum_allocation, self.arithmetic)
 
-    def _limit(self, leaf: QueueUse, partition: str, *, active: bool, ignores: bool) -> Amounts:
+    def _limit(
+        self,
+        leaf: QueueUse,
+        partition: str,
+        users: set[str],
+        more: Amounts,
+        *,
+        used: Amounts | None,
+        ignores: bool = False,
+    ) -> Amounts:
         whole = self.partitions.get(partition, self.zero)
-        weights = leaf.configuration.user_weights
-        users = self.users(leaf, active=active)
-        used = self.zero
-        for application in leaf.applications:
-            if application.user in users:
-                used = add(used, application.used.get(partition, self.zero))
-        in_use = leaf.used.get(partition, self.zero)
+        in_use = add(leaf.used.get(partition, self.zero), more)
         numbers = UserLimitInputs(
             partition=whole,
             minimum_allocation=self.configuration.minimum_allocation,
@@ -247,8 +290,9 @@ class Mirror:
             user_limit_factor=leaf.configuration.user_limit_factor,
             ignores_exclusivity=ignores,
         )
+        weights = leaf.configuration.user_weights
         total = sum(weights.get(user, 1.0) for user in users) or 1.0
-        return user_limit(numbers, self.arithmetic, used=used if active else None, weights=total)
+        return user_limit(numbers, self.arithmetic, used=used, weights=total)
 
     # -- order ---------------------------------------------------------------------------------------------------------
 

@@ -174,6 +174,10 @@ class YarnCapacity(Plugin):
             return REJECT
         return REJECT if self._refused(job, self._limits.refusal(application)) else PERMIT
 
+    def job_enqueued(self, job: Job) -> None:
+        """Count the job among those that were let in, and its user among those who want something."""
+        self._mirror.let_in(job)
+
     def _refused(self, job: Job, refusal: Refusal | None) -> bool:
         if refusal is not None:
             self._say(job, refusal.code, refusal.text)
