@@ -118,6 +118,10 @@ def test_patches_change_while_the_job_is_suspended(before: bool, after: bool, is
         (runtime(step("a", dependsOn=[{"name": "c"}])), "must be the name of another replicated job"),
         (runtime(step("a"), step("b", dependsOn=[{"name": "a", "status": "Gone"}])), "must be Ready or Complete"),
         (
+            {"template": {"spec": {"replicatedJobs": [step("a")], "ttlSecondsAfterFinished": -1}}},
+            "spec.template.spec.ttlSecondsAfterFinished",
+        ),
+        (
             runtime(step("a", has={"image": "i", "resources": {"requests": {"cpu": "x"}}})),
             "spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].resources.requests[cpu]",
         ),

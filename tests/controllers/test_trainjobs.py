@@ -288,6 +288,23 @@ def test_all_jobs_begin_anew_when_one_fails(policy: Json, attempts: int, reason:
     play(scenario, enabled=ENABLED)
 
 
+@pytest.mark.parametrize(("code", "end"), [(0, "Complete"), (1, "Failed")])
+def test_jobs_go_when_the_time_of_their_runtime_is_over(code: int, end: str) -> None:
+    async def scenario(world: World) -> None:
+        await submit(world, runtime(step(code=code), ttlSecondsAfterFinished=100))
+        over = await until(world, end)
+        await world.settle(60)
+        assert set(await jobs(world)) == {"t-node-0"}
+        await world.settle(120)
+        assert not await jobs(world)
+        assert not await world.pods()
+        kept = await get(world)
+        assert holding(kept) == holding(over)
+        assert [(one.name, one.active) for one in kept.status.jobs_status] == [("node", 0)]
+
+    play(scenario, enabled=ENABLED)
+
+
 def test_a_job_may_succeed_with_some_of_its_steps() -> None:
     async def scenario(world: World) -> None:
         server = step("server", seconds=None, part="")

@@ -161,6 +161,8 @@ class JobSetSpec(View, frozen=True, kw_only=True):
     startup_policy: StartupPolicy = StartupPolicy()
     success_policy: JobSetSuccess = JobSetSuccess()
     failure_policy: JobSetFailure = JobSetFailure()
+    ttl_seconds_after_finished: int | None = None
+    """How long Jobs and pods are kept after the end; None: for ever."""
 
 
 class TrainingRuntimeSpec(View, frozen=True, kw_only=True):

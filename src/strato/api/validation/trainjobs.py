@@ -149,7 +149,10 @@ def _patches(patches: Sequence[Json], steps: Mapping[str, set[str]]) -> Iterator
 
 
 def _order(view: JobSetSpec) -> Iterator[Cause]:
-    """Yield dependencies that can never be met."""
+    """Yield dependencies that can never be met, and a time that is none."""
+    kept = view.ttl_seconds_after_finished
+    if kept is not None and kept < 0:
+        yield invalid_value(f"{_JOBS}.ttlSecondsAfterFinished", kept, "must be greater than or equal to 0")
     names = {one.name for one in view.replicated_jobs}
     done: set[str] = set()
     for position, step in enumerate(view.replicated_jobs):

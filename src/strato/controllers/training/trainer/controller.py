@@ -111,17 +111,21 @@ class TrainJobController(KeyedController):
     async def _record(self, job: TrainJob) -> TrainJobRecord:
         meta = job.metadata
         rendering, problem = None, ""
-        if not job.status.is_finished:
+        is_over = job.status.is_finished
+        if not is_over:
             try:
                 rendering = await self._rendering(job)
             except BadRuntime as error:
                 problem = str(error)
             except CompanionOfOthers as error:
                 raise self._refuse(job, error) from None
+        elif self._owned.get(meta.uid):  # how long its Jobs are kept is said there
+            with suppress(BadRuntime, CompanionOfOthers):
+                rendering = await self._rendering(job)
         group = self._groups.get(job.key)
         holder = group.metadata.controller if group is not None else None
         is_ours = holder is not None and holder.uid == meta.uid
-        if group is not None and not is_ours and rendering is not None and rendering.group is not None:
+        if group is not None and not is_ours and not is_over and rendering is not None and rendering.group is not None:
             raise self._refuse(job, GroupOfOthers(job.key))
         jobs = [found for key in self._owned.get(meta.uid, ()) if (found := self._jobs.get(key)) is not None]
         return TrainJobRecord(

@@ -121,9 +121,11 @@ def plan(record: TrainJobRecord) -> TrainJobPlan:
         elif record.rendering is not None:
             _go_on(record, record.rendering, draft, planned)
     if draft.is_finished:
-        planned.delete = [job for job in record.jobs.values() if ended(job) is None and not _is_going(job)]
+        left = _seconds_kept(record, draft)
+        is_over = left is not None and left <= 0
+        planned.delete = [job for job in record.jobs.values() if (is_over or ended(job) is None) and not _is_going(job)]
         planned.delete_group = record.group is not None
-        planned.again_seconds = None
+        planned.again_seconds = None if is_over else left
         draft.steps = tuple(msgspec.structs.replace(one, ready=0, active=0, suspended=0) for one in draft.steps)
     planned.events = draft.events
     status = draft.to_status()
@@ -258,6 +260,15 @@ def _steps(rendering: Rendering, present: Mapping[str, Job], *, is_suspended: bo
             suspended=step.suspended + (is_suspended and verdict is None and job.spec.suspend),
         )
     return tuple(found.values())
+
+
+def _seconds_kept(record: TrainJobRecord, draft: _Draft) -> float | None:
+    """Return how long the Jobs of a TrainJob that is over are yet kept; None for ever, and where there are none."""
+    rendering = record.rendering
+    if rendering is None or rendering.kept_seconds is None or not record.jobs:
+        return None
+    since = draft.conditions["Complete" if draft.holds("Complete") else "Failed"].last_transition_time
+    return (parse_time(since) if since else record.now) + rendering.kept_seconds - record.now
 
 
 def _seconds_left(record: TrainJobRecord, draft: _Draft) -> float | None:

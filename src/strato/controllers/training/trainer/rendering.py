@@ -42,6 +42,8 @@ class Rendering:
     """Labels and annotations of what is made."""
     success: JobSetSuccess
     failure: JobSetFailure
+    kept_seconds: int | None = None
+    """How long its Jobs are kept after the end; None: as long as the TrainJob."""
 
 
 def render(job: TrainJob, runtime: TrainingRuntimeSpec, scheduler: str) -> Rendering:
@@ -77,6 +79,7 @@ def render(job: TrainJob, runtime: TrainingRuntimeSpec, scheduler: str) -> Rende
         metadata=steps.metadata,
         success=steps.spec.success_policy,
         failure=steps.spec.failure_policy,
+        kept_seconds=steps.spec.ttl_seconds_after_finished,
     )
 
 
