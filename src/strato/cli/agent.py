@@ -165,8 +165,8 @@ def agent(
 ) -> None:
     """Keep this machine's node useful and responsive: suppress training, let containers burst, report hot spots.
 
-    What it does is in policy.yaml of the ConfigMap strato-agent; without one, the defaults hold. What Volcano's own agent
-    does is in colocation-config of the ConfigMap volcano-agent-configuration, for nodes with its labels.
+    What it does is in policy.yaml of the ConfigMap strato-agent; without one, the defaults hold. What Volcano's own
+    agent does is in colocation-config of the ConfigMap volcano-agent-configuration, for nodes with its labels.
     """
     from strato.agent.agent import AgentOptions, lease_of
 

@@ -1,4 +1,4 @@
-"""Pods that ask for lent resources: admitted with requests below limits, placed by what the node lends, counted once."""
+"""Pods that ask for lent resources: admitted with requests below limits, placed by what is lent, counted once."""
 
 from __future__ import annotations
 

@@ -89,6 +89,19 @@ def choose_cuts(
     return Cuts(limits, need if need > _ENOUGH_CORES else 0.0)
 
 
+def floors(containers: Iterable[ContainerEvent], options: SuppressionOptions) -> Mapping[str, int]:
+    """Return the least limits of those that may be cut, in millicores by key, though cutting them frees nothing.
+
+    Who is kept from the CPU by an overload uses little of it, and still competes with those of higher priority.
+    """
+    found = {}
+    for one in containers:
+        if may_be_cut(one, options):
+            least = _rounded_up(floor_milli(one, options))
+            found[one.key] = least if one.limit_milli is None else min(least, one.limit_milli)
+    return found
+
+
 def may_be_cut(container: ContainerEvent, options: SuppressionOptions) -> bool:
     """Tell whether a container is a candidate: training, in use, not cut already, on shared CPUs."""
     return (
@@ -108,7 +121,11 @@ def floor_milli(container: ContainerEvent, options: SuppressionOptions) -> float
 
 def _limit_milli(container: ContainerEvent, cut_cores: float, options: SuppressionOptions) -> int:
     limit = max((container.used_cores - cut_cores) * 1000, floor_milli(container, options))
-    return math.ceil((limit - _NOISE_MILLI) / _STEP_MILLI) * _STEP_MILLI
+    return _rounded_up(limit)
+
+
+def _rounded_up(milli: float) -> int:
+    return math.ceil((milli - _NOISE_MILLI) / _STEP_MILLI) * _STEP_MILLI
 
 
 def _cut_order(one: ContainerEvent) -> tuple[int, bool, float, float, str, str, str]:

@@ -8,7 +8,7 @@ from random import Random
 from typing import ClassVar
 
 from strato.agent.decisions.release import ReleaseOptions, choose_releases
-from strato.agent.decisions.suppression import SuppressionOptions, choose_cuts
+from strato.agent.decisions.suppression import SuppressionOptions, choose_cuts, floors
 from strato.agent.events import (
     OVERLOADED,
     RESTORED,
@@ -105,6 +105,10 @@ class Suppress(Handler):
         cuts = choose_cuts(event.capacity_cores, event.cpu, event.containers, self.options)
         below = self.options.give_way_below
         yielding = {one.key for one in event.containers if one.priority < below and not one.is_guaranteed}
+        limits = dict(cuts.limits_milli)
+        if cuts.unmet_cores:  # who has nothing left to give at least gives way
+            least = floors(event.containers, self.options)
+            limits |= {key: limit for key, limit in least.items() if key in yielding and key not in limits}
         actions = [
             Action(
                 kind=ActionKind.SET_QUOTA,
@@ -114,7 +118,7 @@ class Suppress(Handler):
                 reason=SUPPRESSED,
                 message=f"CPU limit lowered to {limit}m: the host is at {event.cpu:.0%}",
             )
-            for key, limit in cuts.limits_milli.items()
+            for key, limit in limits.items()
         ]
         text = f"CPU at {event.cpu:.0%} of {event.capacity_cores:g} cores"
         actions.append(Action(kind=ActionKind.EVENT, reason=OVERLOADED, message=text))

@@ -13,6 +13,8 @@ from strato.agent.sampling.rings import Ring
 
 _LONGEST_GAP = 3
 """Intervals: what was measured over a longer one says nothing about now."""
+_SHORTEST_GAP_SECONDS = 3.0
+"""Less is never too long: the agent itself has to wait for a CPU on an overloaded host, and must act there."""
 _BITS_PER_BYTE = 8
 _MEGA = 1_000_000
 
@@ -70,7 +72,7 @@ class Sampler:
             at: Monotonic seconds.
             groups: Of all containers that run, by key; others are forgotten.
         """
-        longest = _LONGEST_GAP * self.interval_seconds
+        longest = max(_LONGEST_GAP * self.interval_seconds, _SHORTEST_GAP_SECONDS)
         self.has_gap = self._last_at is None or at - self._last_at > longest
         self._last_at = at
         with contextlib.suppress(OSError, ValueError, KeyError):
