@@ -41,6 +41,7 @@ from strato.admission.webhook.review import answer, read_review
 from strato.api import catalog
 from strato.api.cel import compile_expression
 from strato.api.kinds import Kind
+from strato.api.trainingkinds import kinds_off
 from strato.api.wire import User
 from strato.client.local import LocalCluster
 from strato.clock import SystemClock
@@ -173,6 +174,9 @@ def test_services_are_named_by_their_paths() -> None:
         "/queues/mutate",
     ]
     assert parse_enabled([""]) == ()
+    of_training = ["/tfjobs/validate", "/mpijobs/validate", "/mpijobs/v2beta1/validate", "/jobs/validate"]
+    left = parse_enabled([",".join(of_training)], kinds_off("*,-MPIJob"))
+    assert [one.path for one in left] == ["/tfjobs/validate", "/jobs/validate"]
     with pytest.raises(UsageError, match="'/jobs/mutat' is no admission service"):
         parse_enabled(["/jobs/mutat"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from strato.admission import nodes, queueacls, recommendations, trainingjobs, trainjobs
@@ -89,8 +89,10 @@ SERVICES: dict[str, Service] = {
 """Every service by its path."""
 
 
-def parse_enabled(texts: Sequence[str]) -> tuple[Service, ...]:
+def parse_enabled(texts: Sequence[str], off: Collection[Kind] = ()) -> tuple[Service, ...]:
     """Return the services that ``--enabled-admission`` names; blanks are ignored, nothing named is none.
+
+    Kinds that are off are left out: their objects are somebody else's.
 
     Raises:
         UsageError: A path is not one of ours.
@@ -102,4 +104,4 @@ def parse_enabled(texts: Sequence[str]) -> tuple[Service, ...]:
             f"--enabled-admission: {', '.join(map(repr, unknown))} is no admission service; "
             f"known: {', '.join(SERVICES)}"
         )
-    return tuple(SERVICES[path] for path in dict.fromkeys(paths))
+    return tuple(SERVICES[path] for path in dict.fromkeys(paths) if SERVICES[path].kind not in off)

@@ -106,7 +106,7 @@ def build_webhook(
     names: tuple[str, ...],
     off: Collection[Kind] = (),
 ) -> WebhookServer:
-    """Put the webhook together, without checks of kinds that are off: their objects are somebody else's.
+    """Put the webhook together, without checks of kinds that are off.
 
     Raises:
         InvalidInput: The admission configuration is wrong.
@@ -137,7 +137,7 @@ def build_webhook(
         resource_groups=groups.first() if groups is not None else None,
     )
     hooks = Hooks(
-        services=tuple(one for one in parse_enabled([flags.enabled]) if one.kind not in off),
+        services=parse_enabled([flags.enabled], off),
         scheduler_names=names,
         excluded_namespaces=(*own_namespaces, *flags.excluded_namespaces),
         part_namespaces=own_namespaces,
