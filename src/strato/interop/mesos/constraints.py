@@ -146,7 +146,7 @@ def _member(holder: Any, key: str, type_: type, where: str, problems: list[Probl
         problems.append(Problem(where, f"expected an object, got {called(holder)}"))
         return None
     value = holder.get(key)
-    if value is not None and not isinstance(value, type):
+    if value is not None and not isinstance(value, type_):
         problems.append(Problem(f"{where}.{key}", f"expected {called(type_())}, got {called(value)}"))
         return None
     return value
