@@ -125,3 +125,22 @@ def test_the_command_refuses_a_variant_that_is_not_there(tmp_path: Path) -> None
     result = CliRunner().invoke(cli, ["sim", "utilisation", str(file), "--variant", "al"])
     assert result.exit_code != 0
     assert "has no variant 'al'; did you mean 'all'?" in str(result.exception) + result.output
+
+
+def test_a_training_that_is_given_up_leaves_nothing_behind() -> None:
+    """Without it every training that was deleted kept its pods, and after a few hours nothing fitted any more."""
+    text = """
+hours: 6
+warmUpHours: 0
+nodes: 1x8cpu,32Gi
+trainings:
+  perDay: 192
+  giveUpMinutes: 20
+  kinds:
+  - {name: long, medianMinutes: 30, spread: 0.1, roles: {worker: {replicas: 2, cpu: "3", memory: 1Gi, demand: "3"}}}
+variants: {none: {}}
+"""
+    (one,) = run_experiment(parse_experiment(text, "e.yaml", Path()), name="e", seed=1).variants
+    assert one.given_up >= 3
+    assert one.runs.runs >= 4
+    assert max(one.series[-12:]) > 0.5, "trainings still run in the last hour"

@@ -13,6 +13,7 @@ from typing import Final
 from strato.agent.events import Workload
 from strato.api import catalog, quantity
 from strato.clock import VirtualClock, run_virtual
+from strato.controllers.kube.garbage import GarbageCollector
 from strato.controllers.manager import DEFAULT
 from strato.errors import NotFound
 from strato.history import statistics
@@ -35,6 +36,9 @@ from strato.sim.utilisation.workload import (
 
 MIDNIGHT: Final = 1_700_006_400.0
 """When an experiment begins, seconds since the epoch."""
+
+_PARTS: Final = (*DEFAULT, GarbageCollector.name)
+"""Controllers; what belongs to a training that is deleted goes with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +99,7 @@ class _Variant:
         if not self._options.overcommit:
             shapes = tuple(dataclasses.replace(shape, cpu_overcommit_factor=1.0) for shape in shapes)
         self._cpu = HollowCpu(clock, experiment.traces, lambda run: self._recorder.on_closed(run))
-        self._world = SimulatedCluster(
-            clock, self._random, ClusterOptions(nodes=shapes, controllers=DEFAULT), self._cpu
-        )
+        self._world = SimulatedCluster(clock, self._random, ClusterOptions(nodes=shapes, controllers=_PARTS), self._cpu)
         self._hosts: list[HostFacts] = []
         self._since = math.inf
         """From when on what happens counts."""
