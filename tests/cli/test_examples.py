@@ -76,3 +76,16 @@ def test_the_pages_of_the_examples_name_files_that_are_there() -> None:
     folder = ROOT / "examples"
     for name in re.findall(r"\]\(([^)#:]+)\)", (folder / "README.md").read_text()):
         assert (folder / name).exists(), name
+
+
+def test_five_schools_run_one_trace(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(written / "schools")
+    command = re.search(r"^\$ strato (sim run .*\n.*)$", Path("README.md").read_text(), re.MULTILINE)
+    assert command is not None
+    words = command[1].replace("\\\n", " ").split()
+    done = run(*words, "--limit", "25", "--processes", "2", "-o", "json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)["policies"]
+    assert {name: report["finished"] for name, report in found.items()} == dict.fromkeys(
+        ("volcano", "yarn-fair", "mesos", "firmament", "easy"), 25
+    )

@@ -19,9 +19,17 @@ import pytest
 from tests.e2e.conftest import EXAMPLES
 from tests.e2e.worlds import STRATO, EmbeddedWorld, World, eventually
 
-_OF_OTHERS = ("manifests/", "scheduler.yaml", "tfjob/chart/", "pytorch-elastic/", "training-policy/")
-"""What other tests run: tests/cli/test_examples.py, tests/e2e/test_manifests.py, tests/clients/test_training.py, and
-tests/scheduler for the policy."""
+_OF_OTHERS = (
+    "manifests/",
+    "scheduler.yaml",
+    "schools/",
+    "tfjob/chart/",
+    "pytorch-elastic/",
+    "training-policy/",
+    "utilisation/",
+)
+"""What other tests run: tests/cli/test_examples.py, tests/e2e/test_manifests.py, tests/clients/test_training.py,
+tests/scheduler for the policy and tests/sim for experiments."""
 MANIFESTS = sorted(
     name
     for path in EXAMPLES.rglob("*.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from strato.errors import UsageError, nearest
 from strato.units import human_duration
 
 if TYPE_CHECKING:
+    from strato.sim.comparison import Comparison, Policy
+    from strato.sim.report import Report
     from strato.sim.run import Progress
     from strato.sim.utilisation.run import Progress as ExperimentProgress
 
@@ -32,6 +35,16 @@ def sim() -> None:
     "--nodes", default="100x32cpu,256Gi", show_default=True, help="Shapes: COUNTxCPUcpu,MEMORY[,Ngpu][,overcommit=F]+…"
 )
 @click.option("--config", type=INPUT_FILE, default=None, help="The scheduler's configuration file.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="Compare configuration files: repeat it, and the trace is run under each, side by side.",
+)
+@click.option(
+    "--processes", type=click.IntRange(1), help="With --policy: how many run at once; as many as there are CPUs."
+)
 @click.option("--queues", type=INPUT_FILE, default=None, help="YAML file with Queue manifests.")
 @click.option("--queue-by", type=click.Choice(["queue", "user", "group"]), default=None, help="Queues of an SWF log.")
 @click.option("--limit", default=0, type=click.IntRange(0), help="Only the first so many jobs; 0 is all.")
@@ -44,6 +57,8 @@ def run(
     trace: Path,
     nodes: str,
     config: Path | None,
+    policies: tuple[str, ...],
+    processes: int | None,
     queues: Path | None,
     queue_by: str | None,
     limit: int,
@@ -54,18 +69,50 @@ def run(
     """Run TRACE (CSV or Standard Workload Format, may be gzipped; - is standard input), print waits, use, makespan."""
     from strato.sim.run import SimulationOptions, simulate
 
-    report = simulate(
-        SimulationOptions(
-            trace=trace,
-            nodes=nodes,
-            config=config,
-            queues=queues,
-            queue_by=queue_by or "",
-            limit=limit,
-            seed=seed,
-            progress=_Line().show if sys.stderr.isatty() else None,
-        )
+    if policies and config is not None:
+        raise UsageError("--config and --policy: name each configuration to compare by a --policy of its own")
+    options = SimulationOptions(
+        trace=trace,
+        nodes=nodes,
+        config=config,
+        queues=queues,
+        queue_by=queue_by or "",
+        limit=limit,
+        seed=seed,
+        progress=_Line().show if sys.stderr.isatty() else None,
     )
+    if not policies:
+        _print(simulate(options), json_file, output)
+        return
+    from strato.sim.comparison import compare
+
+    show = _Line().show_policy if sys.stderr.isatty() else None
+    read = [_policy(text) for text in policies]
+    comparison, is_complete = compare(options, read, processes=processes or os.cpu_count() or 1, progress=show)
+    _print(comparison, json_file, output)
+    if not is_complete:
+        click.echo(f"interrupted: {len(comparison.policies)} of {len(policies)} policies had ended", err=True)
+        raise SystemExit(130)
+
+
+def _policy(text: str) -> Policy:
+    """Read ``[NAME=]FILE``; without a name it is called as its file.
+
+    Raises:
+        UsageError: It names no file, or one that is not there.
+    """
+    from strato.sim.comparison import Policy
+
+    name, equals, file = text.rpartition("=")
+    path = Path(file)
+    if not file or (equals and not name):
+        raise UsageError(f"--policy {text!r}: expected NAME=FILE or FILE")
+    if not path.is_file():
+        raise UsageError(f"--policy {text!r}: there is no file {file}")
+    return Policy(name or path.stem, path)
+
+
+def _print(report: Report | Comparison, json_file: OutputFile | None, output: str) -> None:
     if json_file is not None:
         json_file.write(report.to_json())
     if json_file is None or json_file.path is not None:  # else that is what standard output is for
@@ -117,6 +164,10 @@ class _Line:
             f"{progress.finished} of {progress.total} jobs ended, {progress.running_pods} pods run"
         )
         self._draw(text, is_done=progress.finished == progress.total)
+
+    def show_policy(self, name: str, progress: Progress) -> None:
+        is_done = progress.finished == progress.total
+        self._draw(f"{name}: {progress.finished} of {progress.total} jobs ended", is_done=is_done)
 
     def show_experiment(self, progress: ExperimentProgress) -> None:
         hours, total = progress.virtual_seconds / 3600, progress.total_seconds / 3600

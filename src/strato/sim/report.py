@@ -281,11 +281,12 @@ def _rounded(value: float) -> float:
 
 def _row(name: str, part: QueueReport | Report) -> tuple[str, ...]:
     wait, slow = part.wait_seconds, part.bounded_slowdown
-    waits = (_short(value) for value in (wait.mean, wait.p50, wait.p95, wait.p99, wait.max))
+    waits = (short_duration(value) for value in (wait.mean, wait.p50, wait.p95, wait.p99, wait.max))
     return name, str(part.jobs), str(part.finished), *waits, f"{slow.mean:.2f}", f"{slow.p95:.2f}"
 
 
-def _short(seconds: float) -> str:
+def short_duration(seconds: float) -> str:
+    """Write a duration for a table: whole seconds from a minute on."""
     return format_duration(round(seconds) if seconds >= 60 else round(seconds, 2))
 
 

@@ -90,6 +90,11 @@ def simulate(options: SimulationOptions) -> Report:
     return run_virtual(clock, _simulate(options, inputs, clock))
 
 
+def check(options: SimulationOptions) -> None:
+    """Read all inputs of a simulation without running it. Raises as `simulate` does."""
+    _read(options)
+
+
 def _read(options: SimulationOptions) -> _Inputs:
     """Read everything; problems of all inputs are reported together."""
     problems: list[Problem] = []
