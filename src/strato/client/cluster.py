@@ -122,6 +122,8 @@ class Created(msgspec.Struct, frozen=True, gc=False):
 
     uid: str
     resource_version: str = msgspec.field(name="resourceVersion")
+    name: str = ""
+    """Also one that was generated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from strato.api.core import Pod
+import msgspec
+
+from strato.api.core import Pod, PodStatus
 from strato.api.kinds import Kind
 from strato.api.meta import Key, Object, ObjectMeta
 from strato.client.informer import Change, Informer
@@ -17,12 +19,15 @@ from strato.clock import parse_time
 from strato.controllers.context import ControllerContext
 from strato.controllers.job.pods import revision_of
 from strato.controllers.kube.adoption import adopt_all, index_orphans, orphans, plan_ownership, release_all, selector_of
+from strato.controllers.ownedcreates import create_owned
 from strato.controllers.owners import controller_reference
 from strato.controllers.parallel import for_each
-from strato.errors import AlreadyExists, NotFound
+from strato.errors import NotFound
 
 _PHASE_ORDER: Mapping[str, int] = {"Pending": 0, "Running": 1}
 _CONCURRENT: Final = 32
+_BEGINNING: Final = PodStatus(phase="Pending")
+"""Of a pod that has just been made."""
 _DEBOUNCE_SECONDS_PER_POD: Final = 20e-6
 """Ten times what a pass costs per pod: passes take a tenth of the time, however many pods there are."""
 
@@ -153,20 +158,11 @@ class OwnedPods:
         Raises:
             StratoError: The first that failed, after all were tried.
         """
-
-        async def create(body: Mapping[str, Any]) -> None:
-            try:
-                pod = await self._cluster.create(Pod, body, owner.namespace)
-            except AlreadyExists:
-                present = await self._cluster.get(Pod, body["metadata"]["name"], owner.namespace)
-                holder = present.metadata.controller
-                if holder is None or holder.uid != owner.uid:
-                    raise
-                pod = present
+        there, failures = await create_owned(self._cluster, Pod, owner, bodies)
+        for pod in there:
             if pod.key not in self._pods:
-                self._created.setdefault(owner.uid, {})[pod.key] = pod
-
-        failures = await for_each(bodies, create, _CONCURRENT)
+                begins = pod if pod.status.phase else msgspec.structs.replace(pod, status=_BEGINNING)
+                self._created.setdefault(owner.uid, {})[pod.key] = begins
         if failures:
             message = f"Error creating: {failures[0]}"
             self._recorder.event(self._kind.view(metadata=owner), "Warning", "FailedCreate", message)

@@ -13,8 +13,9 @@ from strato.api.meta import Key, ObjectMeta
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.controllers.job.pods import revision_of
+from strato.controllers.ownedcreates import create_owned
 from strato.controllers.parallel import for_each
-from strato.errors import AlreadyExists, NotFound
+from strato.errors import NotFound
 
 _CONCURRENT: Final = 32
 
@@ -70,19 +71,9 @@ class OwnedServices:
         Raises:
             StratoError: The first that failed, after all were tried.
         """
-
-        async def create(body: Mapping[str, Any]) -> None:
-            name = body["metadata"]["name"]
-            try:
-                made = await self._cluster.create(Service, body, owner.namespace)
-            except AlreadyExists:
-                made = await self._cluster.get(Service, name, owner.namespace)
-                holder = made.metadata.controller
-                if holder is None or holder.uid != owner.uid:
-                    raise
-            self._made[owner.uid][made.key] = made
-
-        failures = await for_each(bodies, create, _CONCURRENT)
+        there, failures = await create_owned(self._cluster, Service, owner, bodies)
+        for service in there:
+            self._made[owner.uid][service.key] = service
         if failures:
             raise failures[0]
 
