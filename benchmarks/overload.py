@@ -74,6 +74,11 @@ class Node:
     def apply(self, *objects: dict[str, Any]) -> None:
         self.kubectl("apply", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": list(objects)})
 
+    def requests(self, seconds: int) -> list[tuple[float, float, float]]:
+        """Return the probe's last requests: when each was due, its latency in ms, and its wait for the run queue."""
+        lines = (line.split() for line in self.kubectl("logs", "probe", f"--since={seconds}s").splitlines())
+        return [(float(due), float(latency), float(waited)) for due, latency, waited in lines]
+
     def uid(self, pod: str) -> str:
         return self.kubectl("get", "pod", pod, "-o", "jsonpath={.metadata.uid}")
 
@@ -143,11 +148,11 @@ def policy(*, is_on: bool) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def one_round(node: Node, number: int, seconds: float, *, is_on: bool) -> dict[str, Any]:
+def one_round(node: Node, number: int, seconds: float, per_core: int, *, is_on: bool) -> dict[str, Any]:
     """Overload the node once; return the probe's latencies, the reaction, and the host second by second."""
     node.apply(policy(is_on=is_on))
     cores = os.cpu_count() or 1
-    names = [f"train-{number}-{index}" for index in range(2 * cores)]
+    names = [f"train-{number}-{index}" for index in range(per_core * cores)]
     request = f"{900 * cores // len(names)}m"
     time.sleep(2)  # the policy takes effect at the next decision
     watch = FirstCut(node)
@@ -170,8 +175,7 @@ def one_round(node: Node, number: int, seconds: float, *, is_on: bool) -> dict[s
             mine = (used - pods_before) / (now - before[0])
             host.append({"at": now - began, "cpu": cpu, "used": mine, "quotas": sum(free) / 1000, "cut": len(free)})
             before, pods_before = (now, busy), used
-    lines = (line.split() for line in node.kubectl("logs", "probe", f"--since={int(seconds) + 60}s").splitlines())
-    requests = [(float(due) - began, float(latency), float(waited)) for due, latency, waited in lines]
+    requests = [(due - began, latency, waited) for due, latency, waited in node.requests(int(seconds) + 60)]
     cut_at = watch.ended()
     node.kubectl("delete", "pod", "-l", "role=training", "--now")
     return {
@@ -180,6 +184,13 @@ def one_round(node: Node, number: int, seconds: float, *, is_on: bool) -> dict[s
         "host": host,
         "requests": [one for one in requests if -5 <= one[0] <= SETTLING_SECONDS + seconds],
     }
+
+
+def without_training(node: Node) -> list[float]:
+    """Return the sorted latencies of the probe alone: what this machine and its other work leave to reach."""
+    began = time.time()
+    time.sleep(2 * SETTLING_SECONDS)
+    return sorted(latency for due, latency, _ in node.requests(60) if due >= began)
 
 
 def settled(rounds: list[dict[str, Any]], *, is_on: bool, column: int = 1) -> list[float]:
@@ -218,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Overload this machine's node with the agent and without, in turns.")
     parser.add_argument("--rounds", type=int, default=3, help="pairs of rounds")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each round, once it has settled")
+    parser.add_argument("--per-core", type=int, default=2, help="training pods")
     parser.add_argument("--trace", type=Path, default=RESULTS / "overload-trace.json", help="what is drawn")
     parser.add_argument("--isolate", action="store_true", help="put what else this machine does behind, in all rounds")
     options = parser.parse_args()
@@ -231,15 +243,20 @@ def main() -> None:
         node.apply(priority_class("p0-pri", 1000), priority_class("p2-pri", 0))
         node.apply(pod("probe", "p0-pri", "online", "10m", ["python3", "-c", PROBE]))
         node.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/probe", "--timeout=60s")
+        alone = without_training(node)
         pairs = range(2 * max(1, options.rounds))
-        rounds = [one_round(node, number, options.seconds, is_on=bool(number % 2)) for number in pairs]
+        rounds = [
+            one_round(node, number, options.seconds, options.per_core, is_on=bool(number % 2)) for number in pairs
+        ]
     free, cut = settled(rounds, is_on=False), settled(rounds, is_on=True)
     reactions = [one["reaction"] for one in rounds if one["suppressed"] and one["reaction"] is not None]
     row = {
         "rounds each": len(rounds) // 2,
+        "training pods": options.per_core * (os.cpu_count() or 1),
         "requests each": min(len(free), len(cut)),
         "p50 ms without": quantile(free, 0.5),
         "p50 ms with": quantile(cut, 0.5),
+        "p99 ms alone": quantile(alone, 0.99),
         "p99 ms without": quantile(free, 0.99),
         "p99 ms with": quantile(cut, 0.99),
         "p99 better": quantile(free, 0.99) / quantile(cut, 0.99),

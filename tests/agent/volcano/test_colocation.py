@@ -139,14 +139,14 @@ async def world(
     async with Harness(nodes=f"1x{CORES}cpu,64Gi", scheduler=False, controllers=()) as harness:
         node = next(iter((await harness.cluster.list(catalog.NODE)).items))["metadata"]["name"]
         kernel = Kernel(tmp_path)
-        told = ColocationOptions(features=supported_features(features), **options)
+        colocation = ColocationOptions(features=supported_features(features), **options)
         settings = AgentOptions(
             node=node,
             namespace="default",
             cpus=CORES,
             proc=str(tmp_path / "proc"),
             sys=str(tmp_path / "sys"),
-            colocation=told,
+            colocation=colocation,
         )
         agent = await new_agent(harness, tmp_path, settings, layout)
         for informer in (agent.colocation._nodes, agent.colocation._configs, agent._pods):
@@ -309,8 +309,8 @@ async def test_what_a_node_cannot_do_is_said_once(tmp_path: Path) -> None:
         sections = {"networkQosConfig": {"enable": True}, "cpuThrottlingConfig": {"enable": True}}
         await found.configure(**sections, overSubscriptionConfig={}, evictingConfig={})
         await found.rounds(4, cores=1)
-        said = sorted(await found.events("NetworkQoSUnsupported"))
-        assert [("not installed" in one, "net_cls.classid" in one) for one in said] == [(True, False), (False, True)]
+        reports = sorted(await found.events("NetworkQoSUnsupported"))
+        assert [("not installed" in one, "net_cls.classid" in one) for one in reports] == [(True, False), (False, True)]
         assert len(await found.events("NoBestEffortGroup")) == 1
 
 

@@ -1,7 +1,7 @@
 """How much of a busy CPU a control group gets beside others, and how it is made to give way to all of them.
 
 Linux 5.15 and later have ``cpu.idle``: who is of such a group runs when nobody else wants to, and is taken off the CPU
-at once when somebody does. A quota alone cannot do that: until it is used up, everybody else has to wait in turn.
+at once when somebody does. A quota alone cannot do that: until it is used up, all others have to wait in turn.
 Before, the least weight comes closest.
 """
 

@@ -67,7 +67,7 @@ _TYPES: Final = "volcano.sh/oversubscription-types"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColocationOptions:
-    """What one agent is told, as the flags of Volcano's have it."""
+    """Options of one agent, as the flags of Volcano's have them."""
 
     features: frozenset[Feature] = DEFAULT_FEATURES
     """What it may do at all."""
@@ -183,10 +183,10 @@ class Colocation:
             found = read_colocation(text, labels)
         except InvalidInput as error:
             _log.warning("configuration refused, the old one stays: %s", error)
-            self._events.event(self._told(config, node), WARNING, "ConfigApplyFailed", str(error)[:1000])
+            self._events.event(self._event_object(config, node), WARNING, "ConfigApplyFailed", str(error)[:1000])
             return
         await self._apply_config(found, node, running)
-        self._events.event(self._told(config, node), NORMAL, "ConfigApplySuccess", "the configuration is in force")
+        self._events.event(self._event_object(config, node), NORMAL, "ConfigApplySuccess", "the configuration is in force")
 
     async def _apply_config(self, found: ColocationConfig, node: Node, running: Mapping[str, ContainerFacts]) -> None:
         before, self.active = self.active, found.active(self._options.features)
@@ -386,7 +386,7 @@ class Colocation:
             return found
         return found | {MEMORY: memory.total - memory.available}
 
-    def _told(self, config: ConfigMap | None, node: Node) -> Mapping[str, object] | ConfigMap | Node:
+    def _event_object(self, config: ConfigMap | None, node: Node) -> Mapping[str, object] | ConfigMap | Node:
         """Return the object that has the events about the configuration."""
         namespace, name = self._options.own_pod
         if name:
