@@ -140,7 +140,8 @@ class Launching:
                 text = "The `id` field cannot be set on LAUNCH_GROUP operations"
                 self._refuse_all(framework, operation, text, room, now)
                 return
-            self._launch_group(framework, operation["launch_group"], room, now)
+            if "launch_group" in operation:
+                self._launch_group(framework, operation["launch_group"], room, now)
         elif kind in CONVERSIONS:
             outcome = converted(operation, room.left, room.role)
             if isinstance(outcome, str):

@@ -63,8 +63,11 @@ class _Field(NamedTuple):
         return self.label == "l"
 
 
-class _Table(msgspec.Struct, frozen=True):
+class Table(msgspec.Struct, frozen=True):
+    """Messages and enums."""
+
     messages: dict[str, dict[str, tuple[str, str, str]]]
+    """By field number: name, type and label."""
     enums: dict[str, dict[str, int]]
 
 
@@ -192,13 +195,12 @@ class Message:
 
     def missing(self, value: Mapping[str, Any], path: str) -> Iterator[str]:
         """Yield the paths of what is required and not there."""
-        table = _table()
         for field in self._by_name.values():
             given = value.get(field.name)
             if given is None:
                 if field.label == "q":
                     yield path + field.name
-            elif field.kind in table.messages:
+            elif field.kind in table().messages:
                 inner = message(field.kind)
                 if field.is_list:
                     for number, item in enumerate(given):
@@ -248,15 +250,16 @@ def _entry(raw: int | bytes, kind: str, depth: int) -> tuple[str, Any]:
 
 
 @cache
-def _table() -> _Table:
+def table() -> Table:
+    """Return every message and enum by its name without ``mesos.v1.``."""
     packed = files("strato.interop.mesos.wire").joinpath("data/messages.json.gz").read_bytes()
-    return msgspec.json.decode(gzip.decompress(packed), type=_Table)
+    return msgspec.json.decode(gzip.decompress(packed), type=Table)
 
 
 @cache
 def message(name: str) -> Message:
     """Return a type of message by its name without ``mesos.v1.``: ``scheduler.Call``."""
-    return Message(name, _table().messages[name])
+    return Message(name, table().messages[name])
 
 
 def _check_depth(depth: int, name: str) -> None:
@@ -266,18 +269,18 @@ def _check_depth(depth: int, name: str) -> None:
 
 def enum_names(name: str) -> frozenset[str]:
     """Return the values of an enum."""
-    return frozenset(_table().enums[name])
+    return frozenset(table().enums[name])
 
 
 @cache
 def _numbers(name: str) -> Mapping[int, str]:
-    return {number: value for value, number in _table().enums[name].items()}
+    return {number: value for value, number in table().enums[name].items()}
 
 
 def _wire_type(kind: str) -> int:
     if kind == "double":
         return FIXED64
-    return BYTES if kind in ("string", "bytes") or kind in _table().messages else VARINT
+    return BYTES if kind in ("string", "bytes") or kind in table().messages else VARINT
 
 
 # -- readers and writers of values -------------------------------------------------------------------------------------
@@ -285,12 +288,11 @@ def _wire_type(kind: str) -> int:
 
 @cache
 def _json_reader(kind: str, depth: int) -> Callable[[Any, str], Any]:
-    table = _table()
-    if kind in table.messages:
+    if kind in table().messages:
         inner = message(kind)
         return lambda value, path: inner.from_value(value, path, depth + 1)
-    if kind in table.enums:
-        return _json_enum(table.enums[kind])
+    if kind in table().enums:
+        return _json_enum(table().enums[kind])
     return {"string": _json_string, "bytes": _json_bytes, "bool": _json_bool, "double": _json_double}.get(
         kind
     ) or _json_integer(kind)
@@ -351,11 +353,10 @@ def _json_integer(kind: str) -> Callable[[Any, str], int]:
 
 @cache
 def _protobuf_reader(kind: str, depth: int) -> Callable[[Any], Any]:
-    table = _table()
-    if kind in table.messages:
+    if kind in table().messages:
         inner = message(kind)
         return lambda raw: inner.from_protobuf(_blob(raw), depth + 1)
-    if kind in table.enums:
+    if kind in table().enums:
         names = _numbers(kind)
         return lambda raw: names.get(_integer(raw))
     return {
@@ -405,12 +406,11 @@ def _double(raw: int | bytes) -> float:
 
 @cache
 def _writer(kind: str) -> Callable[[Any], bytes]:
-    table = _table()
-    if kind in table.messages:
+    if kind in table().messages:
         inner = message(kind)
         return lambda value: _sized(inner.to_protobuf(value))
-    if kind in table.enums:
-        numbers = table.enums[kind]
+    if kind in table().enums:
+        numbers = table().enums[kind]
         return lambda value: varint_bytes(numbers[value])
     return {
         "string": lambda value: _sized(value.encode()),
