@@ -280,6 +280,25 @@ def test_a_guarantee_that_one_framework_has_met_is_no_others() -> None:
     assert list(offers(made.allocate_pending(0.0)).values()) == [parse("cpus:1;mem:1000")]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_what_both_stages_give_of_an_agent_is_one_offer(seed: int) -> None:
+    """An agent that shrank makes memory look scarce until q2 has its own; if q1 was first, it gets the rest later."""
+    made = Allocator(AllocatorOptions(), random.Random(seed))
+    made.set_quota("q1", Quota({"cpus": 1000}))
+    made.set_quota("q2", Quota({"mem": 1_000_000}))
+    made.add_agent(ONE, agent("cpus:1;mem:1000;gpus:1"))
+    made.add_agent(TWO, agent("mem:1000"))
+    made.add_agent(AgentId("shrunk"), agent("mem:1000"), {(FrameworkId("c"), "other"): parse("mem:2000")})
+    made.add_framework(A, framework("q1", capabilities=("GPU_RESOURCES",)))
+    made.add_framework(B, framework("q2"))
+    made_offers = made.allocate_pending(0.0).offers
+    assert len(made_offers) == 2
+    assert offers(Offered(made_offers)) == {
+        ("a", "q1", "one"): parse("cpus:1;mem:1000;gpus:1"),
+        ("b", "q2", "two"): parse("mem:1000"),
+    }
+
+
 def test_a_quota_that_goes_holds_nothing() -> None:
     made = world(agent(), framework("q"))
     made.set_quota("q", Quota({}, {"cpus": 0, "mem": 0}))

@@ -187,6 +187,8 @@ class _World:
     def _take(self, offered: Offered, now: Moment) -> None:
         self.offered += offered.offers
         self.rounds.append(offered)
+        places = [(one.framework, one.role, one.agent) for one in offered.offers]
+        assert len(places) == len(set(places)), "two offers of one agent to one role of a framework"
         for one in offered.offers:
             assert one.resources
             for framework, role, agent, refusal in self.refused:

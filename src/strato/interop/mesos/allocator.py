@@ -86,6 +86,7 @@ class Allocator:
         self._pending: set[AgentId] = set()
         self._all_pending = False
         self._batches = 0
+        self._latest = Moment(0.0, 0)  # one for all refusals of a round
         self._paused_until: float | None = None
         self._agents_awaited = 0
 
@@ -329,7 +330,9 @@ class Allocator:
                 yield from self._maintenance.ask(agent.id, active, now)
 
     def _moment(self, now: float) -> Moment:
-        return Moment(now, self._batches)
+        if self._latest.seconds != now or self._latest.batches != self._batches:
+            self._latest = Moment(now, self._batches)
+        return self._latest
 
     # --- recovery
 

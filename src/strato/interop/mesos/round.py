@@ -173,7 +173,7 @@ class Round:
         rng.shuffle(order)
         for agent in order:
             self._visit(agent, to_guarantees=False)
-        return self._made
+        return _joined(self._made)
 
     def _visit(self, agent: AgentBook, to_guarantees: bool) -> None:
         """Offer what is free of an agent in the order of fairness until nothing is left."""
@@ -301,6 +301,16 @@ class Round:
             return False
         constraints = framework.spec.offer_constraints.get(role)
         return constraints is None or constraints.admit(spec)
+
+
+def _joined(made: Iterable[Allotment]) -> list[Allotment]:
+    """Join what both stages gave of an agent to a framework's role: that is one offer."""
+    joined: dict[tuple[FrameworkId, str, AgentId], Allotment] = {}
+    for one in made:
+        key = (one.framework, one.role, one.agent)
+        before = joined.get(key)
+        joined[key] = one if before is None else Allotment(*key, before.resources + one.resources)
+    return list(joined.values())
 
 
 def _is_enough(resources: Resources, minimum: tuple[Quantities, ...]) -> bool:
