@@ -13,7 +13,7 @@ from strato.api import catalog
 from strato.api.core import Node, Pod
 from strato.api.heldroom import HELD_ROOM
 from strato.api.meta import Json
-from strato.client.cluster import Cluster, Created, Deletion, Patch, PatchType
+from strato.client.cluster import Cluster, Created, Patch, PatchType
 from strato.client.informer import Change, Informers
 from strato.client.writequeue import WriteQueue
 from strato.clock import Clock
@@ -217,8 +217,18 @@ class Edge:
                 self._master.remove_agent(known, now)
             if node is not None:
                 self._agents[name] = agent_id(node)
+                agent = self._master.state.agents.get(agent_id(node))
+                was_lost = agent is not None and not agent.is_connected
                 others = self._others[name].values() if name in self._others else ()
                 self._master.set_agent(facts_of(node, others, self._settings.dimensions), now)
+                if was_lost and node.is_ready:
+                    self._look_again(name, now)
+
+    def _look_again(self, node: str, now: float) -> None:
+        """Hand over what pods did while their node was lost."""
+        for pod in self._pods.list():
+            if pod.spec.node_name == node and self._is_ours(pod):
+                self._master.observe(pod.metadata.name, unit_facts(pod), now)
 
     # -- what is written -----------------------------------------------------------------------------------------------
 
@@ -325,20 +335,27 @@ class Edge:
                 self._kills.add_after(kill, 1.0)
 
     async def _forget(self, names: Sequence[str]) -> None:
-        """Let pods go: their finalizer, and then themselves."""
+        """Let pods go: their finalizer, and then themselves, also those that no watch has shown yet."""
         namespace = self._settings.namespace
-        known = [(name, pod) for name in names if (pod := self._pods.get((namespace, name))) is not None]
-        patches = [Patch(namespace, name, {"metadata": {"finalizers": None}}) for name, _ in known]
-        if not known:
-            return
+        patches = [Patch(namespace, name, {"metadata": {"finalizers": None}}) for name in names]
         outcomes = await self._cluster.patch_all(catalog.POD, patches)
-        for name, error in zip((name for name, _ in known), outcomes, strict=True):
-            if error is not None and not isinstance(error, NotFound):
-                self._forgotten.add_after(name, 1.0)
-        gone = [Deletion(namespace, name, pod.metadata.uid) for name, pod in known]
-        for name, error in zip((name for name, _ in known), await self._cluster.delete_all(Pod, gone), strict=True):
-            if error is not None and not isinstance(error, NotFound):
-                self._forgotten.add_after(name, 1.0)
+        await asyncio.gather(*(self._let_go(name, error) for name, error in zip(names, outcomes, strict=True)))
+
+    async def _let_go(self, name: str, error: ApiError | None) -> None:
+        """Delete a pod whose finalizer is gone, unless that failed."""
+        if isinstance(error, NotFound):
+            if name in self._creating:
+                self._forgotten.add_after(name, _KILL_AGAIN_SECONDS)
+            return
+        try:
+            if error is not None:
+                raise error
+            await self._cluster.delete(catalog.POD, name, self._settings.namespace)
+        except NotFound:
+            return
+        except ApiError as refusal:
+            _log.info("pod not let go yet: pod=%s: %s", name, refusal)
+            self._forgotten.add_after(name, 1.0)
 
     def _record_patch(self, name: str) -> Patch | None:
         unit = self._master.state.units.get(name)

@@ -241,7 +241,10 @@ class Agents:
         if unit.executor is not None:
             self._executor_ended(unit, unit.executor, 9, now)
             return
+        framework = self._state.frameworks.get(unit.framework_id)
         for task in list(unit.tasks):
+            if framework is not None and framework.unreachable.pop(task.id, None) is not None:
+                framework.tasks[task.id] = task
             killed = task.kill_wanted
             state = "TASK_KILLED" if killed else "TASK_GONE"
             reason = task.killing_reason or (None if killed else "REASON_CONTAINER_PREEMPTED")
