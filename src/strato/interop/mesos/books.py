@@ -57,11 +57,6 @@ class AgentBook:
         """Whether there is something that may be offered."""
         return bool(self.shared) or bool(self.free)
 
-    @property
-    def held_in_all(self) -> Resources:
-        """Offered and used by all together."""
-        return self._held_in_all
-
     def change(self, holder: Holder, given: Resources, taken: Resources) -> None:
         """Add to what somebody holds, and take from it."""
         now = self.held.get(holder, NOTHING) - taken + given

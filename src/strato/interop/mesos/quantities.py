@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -52,18 +51,3 @@ def total(*parts: Quantities) -> dict[str, int]:
         for name, millis in part.items():
             result[name] = result.get(name, 0) + millis
     return result
-
-
-def minus(had: Quantities, taken: Quantities) -> dict[str, int]:
-    """Return what is left, by the names of ``had``, never below zero."""
-    return {name: max(millis - taken.get(name, 0), 0) for name, millis in had.items()}
-
-
-def to_units(quantities: Quantities) -> dict[str, float]:
-    """Return the amounts in their own units."""
-    return {name: from_millis(millis) for name, millis in quantities.items()}
-
-
-def share(part: int, whole: int) -> float:
-    """Return a share; equal ratios give equal floats, since the division of whole numbers is rounded once."""
-    return part / whole if whole > 0 else math.inf

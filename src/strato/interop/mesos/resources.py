@@ -148,10 +148,6 @@ class Resources:
     def __repr__(self) -> str:
         return f"Resources({dict(self._items)!r})"
 
-    def amount(self, kind: Kind) -> Amount | None:
-        """Return how much there is of one kind."""
-        return self._items.get(kind)
-
     @property
     def is_plain(self) -> bool:
         """Whether nothing of it is reserved, revocable or shared, as most resources are."""
@@ -261,10 +257,6 @@ class Resources:
         """Return what one task holds at a time."""
         return self if self.is_plain else self.filter(lambda kind: not kind.shared)
 
-    def persistent_volumes(self) -> Resources:
-        """Return the persistent volumes."""
-        return self.filter(lambda kind: kind.is_persistent_volume)
-
     def to_unreserved(self) -> Resources:
         """Return the same amounts without reservations."""
         return self.map(lambda kind: replace(kind, reservations=()))
@@ -282,10 +274,6 @@ class Resources:
         if all(kind.allocated_to == role for kind in self._items):
             return self
         return self.map(lambda kind: replace(kind, allocated_to=role))
-
-    def allocation_roles(self) -> frozenset[str]:
-        """Return the roles that hold some of it."""
-        return frozenset(kind.allocated_to for kind in self._items if kind.allocated_to is not None)
 
     # --- parts of a given size
 
