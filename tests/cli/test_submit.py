@@ -98,6 +98,7 @@ def test_nodes_are_pods_and_tasks_are_their_cpus(
 
 def test_every_other_option_has_its_place(shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEED", "7")
+    monkeypatch.setenv("LOGNAME", "ann")
     name = script(
         folder,
         "#SBATCH -t 1-00:00:00 -A team --qos=high --comment='a b' --chdir=/data --requeue -N 1-3",
@@ -105,7 +106,7 @@ def test_every_other_option_has_its_place(shell: Shell, folder: Path, monkeypatc
     )
     _, job = manifests(shell, name)
     metadata, spec = job["metadata"], job["spec"]
-    assert metadata["labels"] == {"strato.dev/account": "team"}
+    assert metadata["labels"] == {"strato.dev/account": "team", "strato.dev/user": "ann"}
     assert metadata["annotations"] == {
         "strato.dev/after": "ok:a,ok:b,any:c",
         "strato.dev/comment": "a b",

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "kubectl": ("kubectl", "kubectl", "Run the system's kubectl against the cluster."),
     "job": ("job", "job", "Run, list, view, suspend, resume and delete jobs."),
     "submit": ("submit", "submit", "Submit a batch script with #SBATCH or #STRATO lines."),
+    "slurm": ("slurm", "slurm", "Slurm's commands: squeue, scancel, sinfo, srun, sacct, and the others."),
     "queue": ("queue", "queue", "Create, list, get, operate and delete queues."),
     "pod": ("pod", "pod", "List the pods of jobs and queues."),
     "podgroup": ("podgroup", "podgroup", "List and show pod groups."),

@@ -19,13 +19,15 @@ from strato.cli.job.submission import Submission
 from strato.cli.job.submission import submit as send
 from strato.cli.job.wait import wait_until_completed
 from strato.cli.submit.options import FOREIGN
-from strato.cli.submit.plan import SbatchChecks, config_map, job_of, name_for, request_of
+from strato.cli.submit.plan import SbatchChecks, config_map, job_of, login, name_for, request_of
 from strato.cli.submit.script import LARGEST_BYTES, Script, wrapped
 from strato.client.cluster import Cluster
 from strato.errors import InvalidInput, Problem, UsageError, one_line
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _SCRIPT = "strato.submit.script"
+_CREATED = "strato.submit.created"
+"""In the context's meta: what srun wants to be called with the name of the job."""
 
 
 class SubmitCommand(click.Command):
@@ -134,7 +136,7 @@ def submit(ctx: click.Context, /, script: str | None, args: tuple[str, ...], dry
         raise UsageError(f"--wrap is given, and a script too: {script}; give one")
     checks = SbatchChecks(found.name)
     options["job_name"] = options["job_name"] or Path(found.name).stem
-    options["submit_dir"] = os.getcwd()
+    options["submit_dir"], options["user"] = os.getcwd(), login()
     options["image"] = options["image"] or default_image(ctx)
     notes = _foreign(ctx, options, checks)
     request = request_of(name_for(options["job_name"], _suffix()), options, args, checks)
@@ -152,6 +154,8 @@ def submit(ctx: click.Context, /, script: str | None, args: tuple[str, ...], dry
     async def work(cluster: Cluster) -> None:
         text = None if options["quiet"] else "{name}" if options["parsable"] else "Submitted batch job {name}"
         created = await send(cluster, submission, dry_run=mode, text=text, show=not options["test_only"])
+        if created is not None and _CREATED in ctx.meta:
+            ctx.meta[_CREATED](request.name)
         if created is not None and not options["quiet"]:
             warn_about_images(ctx, created)
         if created is not None and options["wait"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -14,10 +15,9 @@ from strato.cli.job.request import Checks, JobRequest
 from strato.cli.job.resources import GPU, Resources
 from strato.cli.submit.script import Script
 from strato.client.cluster import Json
+from strato.interop.slurm.jobs import ACCOUNT, COMMENT, USER
 
 TASK = "node"
-ACCOUNT = "strato.dev/account"
-COMMENT = "strato.dev/comment"
 MOUNT = "/var/run/strato/job"
 _MOST_NAMED = 256
 """Nodes whose names are in the environment."""
@@ -246,8 +246,9 @@ def job_of(request: JobRequest, options: Mapping[str, Any]) -> Json:
     pod["volumes"] = [{"name": "script", "configMap": {"name": f"{request.name}-script", "defaultMode": 0o755}}]
     if options["chdir"]:
         container["workingDir"] = options["chdir"]
-    if options["account"]:
-        metadata["labels"] = {ACCOUNT: options["account"]}
+    labels = {ACCOUNT: options["account"], USER: options.get("user", "")}
+    if labels := {name: value for name, value in labels.items() if value}:
+        metadata["labels"] = labels
     if options["comment"]:
         metadata.setdefault("annotations", {})[COMMENT] = options["comment"]
     policies = []
@@ -263,6 +264,15 @@ def job_of(request: JobRequest, options: Mapping[str, Any]) -> Json:
     if policies:
         spec["policies"] = policies
     return job
+
+
+def login() -> str:
+    """Return who submits as a label may hold it; empty for a user without a name."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # of a container without an entry in passwd
+        return ""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:63].strip("._-")
 
 
 def config_map(request: JobRequest, script: Script) -> Json:
