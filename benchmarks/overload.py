@@ -26,6 +26,7 @@ from benchmarks.report import RESULTS, check_writable, publish
 from strato import kernelstats
 from strato.agent.sampling.groupfiles import read_cpu, read_quota
 from strato.agent.sampling.layouts import SandboxLayout
+from strato.clock import format_time
 from strato.node.sandbox.paths import NodePaths
 
 POLICY = """\
@@ -74,13 +75,11 @@ class Node:
     def apply(self, *objects: dict[str, Any]) -> None:
         self.kubectl("apply", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": list(objects)})
 
-    def requests(self, seconds: int) -> list[tuple[float, float, float]]:
-        """Return the probe's last requests: when each was due, its latency in ms, and its wait for the run queue."""
-        lines = (line.split() for line in self.kubectl("logs", "probe", f"--since={seconds}s").splitlines())
+    def requests(self, since: float) -> list[tuple[float, float, float]]:
+        """Return the probe's requests from then on: when due, the latency in ms, and the wait for the run queue."""
+        begin = f"--since-time={format_time(since)}"
+        lines = (line.split() for line in self.kubectl("logs", "probe", begin).splitlines())
         return [(float(due), float(latency), float(waited)) for due, latency, waited in lines]
-
-    def uid(self, pod: str) -> str:
-        return self.kubectl("get", "pod", pod, "-o", "jsonpath={.metadata.uid}")
 
     def outweigh(self) -> None:
         """Give all pods together so much more weight than one process beside them has as the lowest niceness gives."""
@@ -157,10 +156,10 @@ def one_round(node: Node, number: int, seconds: float, per_core: int, *, is_on: 
     time.sleep(2)  # the policy takes effect at the next decision
     watch = FirstCut(node)
     node.apply(*(pod(name, "p2-pri", "training", request, ["sh", "-c", STRESS]) for name in names))
-    for name in names:
-        node.kubectl("wait", "--for=jsonpath={.status.phase}=Running", f"pod/{name}", "--timeout=60s")
-    uids = [node.uid(name) for name in names]
-    began = max(float(node.kubectl("logs", name).split()[0]) for name in names)
+    chosen = ("-l", "role=training")
+    node.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod", *chosen, "--timeout=120s")
+    uids = [one["metadata"]["uid"] for one in json.loads(node.kubectl("get", "pod", *chosen, "-o", "json"))["items"]]
+    began = max(map(float, node.kubectl("logs", *chosen, "--tail=-1", f"--max-log-requests={len(names)}").split()))
     host, before = [], (time.time(), kernelstats.busy_seconds("/proc"))
     pods_before = node.pods_seconds()
     while time.time() < began + SETTLING_SECONDS + seconds:
@@ -175,7 +174,7 @@ def one_round(node: Node, number: int, seconds: float, per_core: int, *, is_on: 
             mine = (used - pods_before) / (now - before[0])
             host.append({"at": now - began, "cpu": cpu, "used": mine, "quotas": sum(free) / 1000, "cut": len(free)})
             before, pods_before = (now, busy), used
-    requests = [(due - began, latency, waited) for due, latency, waited in node.requests(int(seconds) + 60)]
+    requests = [(due - began, latency, waited) for due, latency, waited in node.requests(began - 5)]
     cut_at = watch.ended()
     node.kubectl("delete", "pod", "-l", "role=training", "--now")
     return {
@@ -190,7 +189,7 @@ def without_training(node: Node) -> list[float]:
     """Return the sorted latencies of the probe alone: what this machine and its other work leave to reach."""
     began = time.time()
     time.sleep(2 * SETTLING_SECONDS)
-    return sorted(latency for due, latency, _ in node.requests(60) if due >= began)
+    return sorted(latency for due, latency, _ in node.requests(began) if due >= began)
 
 
 def settled(rounds: list[dict[str, Any]], *, is_on: bool, column: int = 1) -> list[float]:
@@ -229,7 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Overload this machine's node with the agent and without, in turns.")
     parser.add_argument("--rounds", type=int, default=3, help="pairs of rounds")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each round, once it has settled")
-    parser.add_argument("--per-core", type=int, default=2, help="training pods")
+    parser.add_argument("--per-core", type=int, default=8, help="training pods")
     parser.add_argument("--trace", type=Path, default=RESULTS / "overload-trace.json", help="what is drawn")
     parser.add_argument("--isolate", action="store_true", help="put what else this machine does behind, in all rounds")
     options = parser.parse_args()

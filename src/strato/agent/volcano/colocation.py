@@ -186,7 +186,8 @@ class Colocation:
             self._events.event(self._event_object(config, node), WARNING, "ConfigApplyFailed", str(error)[:1000])
             return
         await self._apply_config(found, node, running)
-        self._events.event(self._event_object(config, node), NORMAL, "ConfigApplySuccess", "the configuration is in force")
+        about = self._event_object(config, node)
+        self._events.event(about, NORMAL, "ConfigApplySuccess", "the configuration is in force")
 
     async def _apply_config(self, found: ColocationConfig, node: Node, running: Mapping[str, ContainerFacts]) -> None:
         before, self.active = self.active, found.active(self._options.features)
