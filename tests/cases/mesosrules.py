@@ -66,7 +66,7 @@ def _resources_answer(check: Json) -> tuple[Any, Any]:
         return check["value"], first == read(check["b"])
     if fn == "parse":
         return _parsed(check)
-    result = check["result"]
+    result = check.get("result")
     want = None if result is None else read(result)
     if fn == "add":
         return want, sum((read(term) for term in check["terms"]), NOTHING)
@@ -90,7 +90,7 @@ def _resources_answer(check: Json) -> tuple[Any, Any]:
 
 def _target(first: Resources, check: Json) -> dict[str, int]:
     """Return how much a check shrinks to: of all names a text's amounts, or of the only one a number."""
-    to = next(check[key] for key in ("to", "target", "most", "quantities") if key in check)
+    to = next(value for key, value in check.items() if key not in {"fn", "a", "result", "note", "notes"})
     if isinstance(to, str):
         return dict(read(to).quantities())
     if isinstance(to, dict):
