@@ -129,13 +129,13 @@ class Catalogue:
 
     def clean(self) -> None:
         """Remove dynamic queues without applications; make what had to wait for others to become empty."""
-        for name, is_leaf in list(self._postponed.items()):
-            if self._make_way(name, is_leaf=is_leaf):
-                if name not in self.tree.queues:
-                    queue = self._create(name, is_leaf=is_leaf)
-                    if queue is not None:
-                        queue.dynamic = False
-                del self._postponed[name]
         for queue in sorted(self.tree.queues.values(), key=lambda queue: -queue.name.count(".")):
             if queue.dynamic and queue.is_empty and not queue.children:
                 self.tree.remove_queue(queue)
+        for name, is_leaf in list(self._postponed.items()):
+            if self._make_way(name, is_leaf=is_leaf):
+                if name not in self.tree.queues:
+                    made = self._create(name, is_leaf=is_leaf)
+                    if made is not None:
+                        made.dynamic = False
+                del self._postponed[name]

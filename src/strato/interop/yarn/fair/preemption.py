@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from strato.interop.yarn.fair import starvation
 from strato.interop.yarn.fair.cluster import ANYWHERE, Ask, ClusterNode, Container, EngineApp
@@ -17,6 +19,18 @@ class Found:
 
     containers: list[Container] = field(default_factory=list)
     masters: int = 0
+
+
+class _Starved:
+    """An application in the queue of starved ones: who lacks more comes first."""
+
+    __slots__ = ("app",)
+
+    def __init__(self, app: EngineApp) -> None:
+        self.app = app
+
+    def __lt__(self, other: _Starved) -> bool:
+        return not starvation.comes_after(self.app.starvation, other.app.starvation)
 
 
 class Preemptor:
@@ -38,9 +52,7 @@ class Preemptor:
         self.chosen = []
         if not self._is_needed():
             return
-        starved: list[EngineApp] = []
-        for queue in self._of.tree.leaves():
-            starved += [app for app in self._starved_in(queue) if app not in starved]
+        starved = {app: None for queue in self._of.tree.leaves() for app in self._starved_in(queue)}
         for app in self._most_starved_first(starved):
             victims = self._victims_for(app)
             if victims:
@@ -57,7 +69,7 @@ class Preemptor:
         now, cluster, calculator = self._of.now_ms, self._of.tree.cluster, queue.policy.calculator
         apps = [app for app in queue.runnable if isinstance(app, EngineApp) and not is_zero(app.unmet)]
         apps = sorted((app for app in apps if now >= app.next_check_ms), key=self._of.key(queue.policy))
-        starved: list[EngineApp] = []
+        starved: dict[EngineApp, None] = {}
         in_all: Amounts = self._of.zero
         for app in apps:
             found = starvation.of_fair_share(
@@ -74,7 +86,7 @@ class Preemptor:
             app.fair_starvation, app.satisfied_ms = found.lacking, found.satisfied_ms
             if is_zero(found.lacking):
                 break
-            starved.append(app)
+            starved[app] = None
             in_all = add(in_all, found.lacking)
         least = starvation.of_min_share(
             queue.usage,
@@ -89,21 +101,18 @@ class Preemptor:
         parts = starvation.spread_min_share(sub0(least.lacking, in_all), unmet, calculator, cluster)
         for app, part in zip(apps, parts, strict=True):
             app.min_starvation = self._of.zero if part is None else part
-            if part is not None and app not in starved:
-                starved.append(app)
-        return starved
+            if part is not None:
+                starved[app] = None
+        return list(starved)
 
     @staticmethod
-    def _most_starved_first(apps: list[EngineApp]) -> list[EngineApp]:
-        """Return applications so that none comes before another whose starvation it fits in."""
-        ordered: list[EngineApp] = []
+    def _most_starved_first(apps: Iterable[EngineApp]) -> Iterator[EngineApp]:
+        """Yield applications as a queue by starvation gives them out; the order of amounts is a partial one."""
+        waiting: list[_Starved] = []
         for app in apps:
-            at = next(
-                (at for at, one in enumerate(ordered) if not starvation.comes_after(app.starvation, one.starvation)),
-                len(ordered),
-            )
-            ordered.insert(at, app)
-        return ordered
+            heappush(waiting, _Starved(app))
+        while waiting:
+            yield heappop(waiting).app
 
     # -- whom they take from -------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ A pod is marked first, and goes after the wait if whom it makes room for still w
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from strato.interop.yarn.fairplugin.mirror import Mirror
 from strato.interop.yarn.resources import Amounts, is_zero, subtract
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.tasks import BOUND, RUNNING
+
+log = logging.getLogger(__name__)
 
 _STAYS = (BOUND, RUNNING)
 
@@ -124,6 +127,7 @@ class MakingRoom:
                 task = self._tasks[container.number]
                 goes = self._now_ms + state.options.wait_before_kill_ms
                 memory.marks[task.uid] = Mark(task.key, beneficiary.name, goes)
+                log.info("pod is marked to make room: pod=%s for=%s", task.key, beneficiary.name)
         memory.satisfied = {key: app.satisfied_ms for key, app in self._mirror.apps.items()}
         memory.next_check = {key: app.next_check_ms for key, app in self._mirror.apps.items() if app.next_check_ms}
         memory.queues = dict(preemptor.satisfied)

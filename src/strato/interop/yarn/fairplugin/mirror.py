@@ -90,6 +90,7 @@ class Mirror:
         self._leaves: dict[str, FairQueue | None] = {}
         self._dirty = True
         self._add_apps()
+        self.tree.update_demand(by_size=options.size_based_weight)
 
     # -- building ------------------------------------------------------------------------------------------------------
 
@@ -130,10 +131,9 @@ class Mirror:
             self._count(job, app)
 
     def shares(self) -> FairState:
-        """Return the state with demand and shares as they are now."""
+        """Return the state with shares of all that run now; demand is that of the cycle's start."""
         if self._dirty:
             self._dirty = False
-            self.tree.update_demand(by_size=self.state.options.size_based_weight)
             self.tree.update_shares()
         return self.state
 
@@ -172,7 +172,6 @@ class Mirror:
 
     def position_of(self, leaf: FairQueue) -> Position:
         """Return a leaf's place among all: level by level from the root."""
-        self.shares()
         cluster = self.tree.cluster
         lineage = [*leaf.lineage()][::-1]
         below = itertools.pairwise(lineage)
@@ -180,7 +179,6 @@ class Mirror:
 
     def position_in_leaf(self, app: EngineApp) -> Position:
         """Return an application's place among those of its queue."""
-        self.shares()
         return Position(((comparator(app.queue.policy, self.tree.cluster), _standing(app)),))
 
 

@@ -185,8 +185,10 @@ class YarnFair(Plugin):
         if limit:
             self._say(job, MAX_APPS, self._too_many(app, limit))
             return REJECT
-        least = self._units.asked(job.min_resources.tolist()) if job.min_resources is not None else None
-        for above in app.queue.lineage() if least is not None else ():
+        if job.min_resources is None:
+            return PERMIT
+        least = self._units.asked(job.min_resources.tolist())
+        for above in app.queue.lineage():
             if not fits(least, above.max_share):
                 most = f"the maximum of queue {above.name} is {self._text(above.max_share)}"
                 self._say(job, MAX_SHARE, f"{most}; the job asks for {self._text(least)} at least, so it never fits")
