@@ -3,11 +3,13 @@
 worlds.svg  the three worlds
 run.svg     from run.json, which examples/parameter-server/demo.py --json wrote
 kube.svg    from kube.json, the results of benchmarks.kube --peer volcano --nodes 300 --gangs 40 --singles 0
+overload.svg  from overload.json, the --trace of benchmarks.overload --isolate
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -147,11 +149,54 @@ def kube_picture(report: Mapping[str, Any]) -> str:
     return picture("CPU time of scheduler and controllers, Strato beside Volcano", y + 8, parts)
 
 
+MARKS = (1, 10, 100, 1000, 10000)
+"""Milliseconds that have a line."""
+
+
+def overload_picture(rounds: Sequence[Mapping[str, Any]]) -> str:
+    """Draw the worst hundredth of a service's requests, second by second, with the agent and without."""
+    left, top, height, last = 70, 70, 200, 13
+    least, most = (math.log10(MARKS[0]), math.log10(MARKS[-1]))
+    scale = (WIDTH - left - 110) / (last + 3)
+
+    def x(second: float) -> float:
+        return left + (second + 3) * scale
+
+    def y(milliseconds: float) -> float:
+        part = (math.log10(max(milliseconds, MARKS[0])) - least) / (most - least)
+        return top + height * (1 - part)
+
+    parts = [text(16, 22, "A node is overloaded by training: 99th percentile of a service's latency", "ink strong")]
+    parts.append(
+        text(
+            16,
+            42,
+            "16 training pods on 2 cores, the last begins at 0 s; 3 ms are the request's own work (benchmarks.overload)",
+            "faint",
+        )
+    )
+    for mark in MARKS:
+        words = f"{mark} ms" if mark < 1000 else f"{mark // 1000} s"
+        parts += [line(left, y(mark), WIDTH - 110, y(mark)), text(left - 8, y(mark) + 4, words, "faint end")]
+    parts += [text(x(second), top + height + 18, f"{second} s", "faint middle") for second in range(-2, last + 1, 3)]
+    for one in rounds:
+        colour, name = (OURS, "with the agent") if one["suppressed"] else (THEIRS, "without")
+        shown = [(second, value) for second, value in one["p99_ms"] if -3 <= second <= last]
+        points = " ".join(f"{x(second):.1f},{y(value):.1f}" for second, value in shown)
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
+        parts.append(text(x(shown[-1][0]) + 8, y(shown[-1][1]) + 4, name))
+        if one["suppressed"] and one["reaction"]:
+            parts.append(line(x(one["reaction"]), top, x(one["reaction"]), top + height))
+            parts.append(text(x(one["reaction"]) + 4, top - 6, f"first cut, after {one['reaction']:.1f} s", "faint"))
+    return picture("Latency of a service on an overloaded node, with the agent and without", top + height + 30, parts)
+
+
 def drawn() -> dict[str, str]:
     """Return each picture's file name and content."""
     pictures = {"worlds.svg": worlds_picture()}
     pictures["run.svg"] = run_picture(json.loads((IMAGES / "run.json").read_text()))
     pictures["kube.svg"] = kube_picture(json.loads((IMAGES / "kube.json").read_text()))
+    pictures["overload.svg"] = overload_picture(json.loads((IMAGES / "overload.json").read_text()))
     return pictures
 
 
