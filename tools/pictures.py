@@ -171,7 +171,7 @@ def overload_picture(rounds: Sequence[Mapping[str, Any]]) -> str:
         text(
             16,
             42,
-            "16 training pods on 2 cores, the last begins at 0 s; 3 ms are the request's own work (benchmarks.overload)",
+            "16 training pods on 2 cores, the last begins at 0 s; 3 ms are the request's own work",
             "faint",
         )
     )
