@@ -75,3 +75,9 @@ def test_a_resource_needs_both_names(tmp_path: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit):
         main(["yarn", "check", str(file), "--resource", "gpu"])
     assert "expected <type in YARN>=<resource in Kubernetes>" in capsys.readouterr().err
+
+
+def test_arguments_of_the_plugin_are_listed_by_name() -> None:
+    result = CliRunner().invoke(cli, ["config", "arguments", "yarnfair"], standalone_mode=False)
+    assert "yarnfair.waitTimeBeforeKill" in result.output
+    assert "yarnfair.allocationFile" in result.output

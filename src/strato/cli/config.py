@@ -78,9 +78,11 @@ def arguments(names: tuple[str, ...]) -> None:
     """List actions and plugins with their arguments, the types and the defaults."""
     from strato.cli.output import fitted_table
     from strato.errors import UsageError, nearest
+    from strato.scheduler.framework.thirdparty import installed, installed_names
     from strato.scheduler.registry import ACTIONS, PLUGINS
 
     known: dict[str, Any] = {**ACTIONS, **PLUGINS}
+    known |= {name: installed(name) for name in installed_names() if name in names and name not in known}
     for name in names:
         if name not in known:
             raise UsageError(f"no such action or plugin {name!r}{nearest(name, known)}")

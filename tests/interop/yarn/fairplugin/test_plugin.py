@@ -19,6 +19,7 @@ from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.run import load
 from strato.scheduler.dryrun.states import START
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.placement.placer import Placer
 from strato.testing import Decisions, decide, manifests
 
@@ -325,3 +326,17 @@ def test_a_bad_annotation_leaves_the_plugin_out_and_says_why() -> None:
 def test_resources_are_read_as_pairs() -> None:
     with pytest.raises(InvalidInput, match="expected <type in YARN>=<resource in Kubernetes>"):
         run([node()], config(resources="gpu"))
+
+
+def test_annotations_are_read_again_when_a_queue_changes_and_only_then() -> None:
+    def queues(weight: str) -> list[Queue]:
+        world = load([("object", queue("a", weight=weight))])
+        return list(world.queues.values())
+
+    source, first = sources.AnnotationSource(ResourceTypes()), queues("2")
+    read = source.refreshed(first)
+    assert source.refreshed(first) is read
+    assert source.refreshed(queues("3")).settings_of("root.a").weight == 3
+    with pytest.raises(InvalidInput):
+        source.refreshed(queues("heavy"))
+    assert source.refreshed(first).settings_of("root.a").weight == 2

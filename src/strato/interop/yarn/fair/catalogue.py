@@ -24,12 +24,17 @@ class Catalogue:
 
     # -- applications --------------------------------------------------------------------------------------------------
 
-    def leaf(self, name: str) -> FairQueue | None:
-        """Return a leaf queue by its full name, made when it is not there; None when that is not possible."""
+    def leaf(self, name: str, *, steady: bool = True) -> FairQueue | None:
+        """Return a leaf queue by its full name, made when it is not there; None when that is not possible.
+
+        Args:
+            name: Its full name.
+            steady: Whether steady shares are wanted; they change with every queue that is made.
+        """
         queue = self.tree.queues.get(name)
         if queue is None:
             queue = self._create(name, is_leaf=True)
-            if queue is not None:
+            if queue is not None and steady:
                 self.tree.update_steady_shares()
         return queue if queue is not None and queue.is_leaf else None
 

@@ -121,7 +121,7 @@ class Mirror:
     def leaf(self, queue: Queue) -> FairQueue | None:
         """Return the leaf of a queue; None for one that is a parent or cannot be."""
         if queue.name not in self._leaves:
-            self._leaves[queue.name] = self.catalogue.leaf(path_of(queue))
+            self._leaves[queue.name] = self.catalogue.leaf(path_of(queue), steady=False)
         return self._leaves[queue.name]
 
     def refresh(self, job: Job | None) -> None:

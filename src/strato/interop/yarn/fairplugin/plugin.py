@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from strato.errors import InvalidInput, UsageError
 from strato.interop.yarn import hadoopxml
@@ -22,7 +22,7 @@ from strato.interop.yarn.fair.policies import Policy
 from strato.interop.yarn.fair.tree import FairQueue
 from strato.interop.yarn.fairplugin.making_room import MakingRoom, Remembered
 from strato.interop.yarn.fairplugin.mirror import Mirror, how_many
-from strato.interop.yarn.fairplugin.sources import FileSource, from_annotations
+from strato.interop.yarn.fairplugin.sources import AnnotationSource, FileSource
 from strato.interop.yarn.fairplugin.units import Units
 from strato.interop.yarn.resources import Amounts, ResourceTypes, add, fits, largest, raised, subtract
 from strato.scheduler.framework.arguments import arg
@@ -125,7 +125,10 @@ class YarnFair(Plugin):
     def _allocations(self) -> Allocations:
         memory = self._ssn.world.memory
         if not self.args.allocation_file:
-            return from_annotations(self._ssn.world.queues.values(), self._units.types)
+            annotations = memory.get(f"{self.name} annotations")
+            if annotations is None or annotations.types != self._units.types:
+                annotations = memory[f"{self.name} annotations"] = AnnotationSource(self._units.types)
+            return cast("AnnotationSource", annotations).refreshed(self._ssn.world.queues.values())
         key = f"{self.name} {self.args.allocation_file}"
         source: FileSource = memory.setdefault(key, FileSource(Path(self.args.allocation_file), self._units.types))
         if source.refresh(self._ssn.now) and source.allocations is not None:

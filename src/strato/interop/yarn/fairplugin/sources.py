@@ -6,10 +6,12 @@ Annotations carry the same elements in the same notation as the file, so both ar
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from strato.api.volcano.scheduling import Queue as QueueView
 from strato.errors import InvalidInput
 from strato.interop.yarn import hadoopxml
 from strato.interop.yarn.fair import allocationfile
@@ -88,6 +90,30 @@ class FileSource:
             log.warning("the allocation file cannot be used; what it said before stays: %s", self.problem)
             return True
         return False
+
+
+@dataclass(slots=True)
+class AnnotationSource:
+    """Annotations of queues, as read last; they are read again only when a Queue object has changed."""
+
+    types: ResourceTypes
+    _views: list[QueueView] = field(default_factory=list)
+    _allocations: Allocations | None = None
+
+    def refreshed(self, queues: Iterable[Queue]) -> Allocations:
+        """Return what annotations of queues say.
+
+        Raises:
+            InvalidInput: A value cannot be read.
+        """
+        known = [queue for queue in queues if queue.view is not None]
+        views = [queue.view for queue in known if queue.view is not None]
+        same = len(views) == len(self._views) and all(map(operator.is_, views, self._views))
+        if self._allocations is None or not same:
+            self._allocations = None
+            self._views = views
+            self._allocations = from_annotations(known, self.types)
+        return self._allocations
 
 
 def from_annotations(queues: Iterable[Queue], types: ResourceTypes) -> Allocations:
