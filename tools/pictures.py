@@ -4,6 +4,7 @@ worlds.svg  the three worlds
 run.svg     from run.json, which examples/parameter-server/demo.py --json wrote
 kube.svg    from kube.json, the results of benchmarks.kube --peer volcano --nodes 300 --gangs 40 --singles 0
 overload.svg  from overload.json, the --trace of benchmarks.overload --isolate
+utilisation.svg  from utilisation.json, which strato sim utilisation examples/utilisation/deployment.yaml --json wrote
 """
 
 from __future__ import annotations
@@ -149,6 +150,45 @@ def kube_picture(report: Mapping[str, Any]) -> str:
     return picture("CPU time of scheduler and controllers, Strato beside Volcano", y + 8, parts)
 
 
+BARS = (
+    ("trainings started", lambda one: one["runs"]["runs"], "{:.0f}"),
+    ("mean wait, minutes", lambda one: (one["runs"]["mean_wait"] or 0.0) / 60, "{:.1f}"),
+    ("CPU of nodes, mean %", lambda one: (one["hosts"]["mean"] or 0.0) * 100, "{:.0f}"),
+    ("services: CPU missing, %", lambda one: one["online"]["unserved_ratio"] * 100, "{:.2f}"),
+)
+
+
+def utilisation_picture(report: Mapping[str, Any]) -> str:
+    """Draw what each variant of the experiment comes to, side by side."""
+    variants = report["variants"]
+    left, top, row, gap = 130, 84, 22, 16
+    width = (WIDTH - left - 16 - gap * (len(BARS) - 1)) / len(BARS)
+    parts = [
+        text(
+            16,
+            22,
+            "A day of 200 trainings beside services: what gangs, overcommit and suppression contribute",
+            "ink strong",
+        )
+    ]
+    parts.append(
+        text(16, 42, "strato sim utilisation deployment.yaml; each bar is one simulated day on 20 nodes", "faint")
+    )
+    for number, one in enumerate(variants):
+        parts.append(text(left - 10, top + number * row + 15, one["name"], "ink end"))
+    for column, (title, value_of, shown) in enumerate(BARS):
+        x = left + column * (width + gap)
+        values = [float(value_of(one)) for one in variants]
+        scale = (width - 44) / (max(values) or 1.0)
+        parts.append(text(x, top - 14, title, "faint"))
+        for number, value in enumerate(values):
+            y = top + number * row
+            colour = OURS if variants[number]["name"] == "all" else THEIRS
+            parts.append(box(x, y, max(value * scale, 1), row - 6, fill=colour))
+            parts.append(text(x + value * scale + 6, y + 13, shown.format(value)))
+    return picture("Trainings, waits, CPU and missing CPU of services by variant", top + len(variants) * row + 8, parts)
+
+
 MARKS = (1, 10, 100, 1000, 10000)
 """Milliseconds that have a line."""
 
@@ -196,6 +236,7 @@ def drawn() -> dict[str, str]:
     pictures = {"worlds.svg": worlds_picture()}
     pictures["run.svg"] = run_picture(json.loads((IMAGES / "run.json").read_text()))
     pictures["kube.svg"] = kube_picture(json.loads((IMAGES / "kube.json").read_text()))
+    pictures["utilisation.svg"] = utilisation_picture(json.loads((IMAGES / "utilisation.json").read_text()))
     pictures["overload.svg"] = overload_picture(json.loads((IMAGES / "overload.json").read_text()))
     return pictures
 
