@@ -17,7 +17,7 @@ ADMINISTER: Final = "strato.dev/acl-administer"
 SUBMITTED_BY: Final = "strato.dev/submitted-by"
 """Annotation of what was submitted to a queue with a list: the user who did."""
 
-EVERYBODY: Final = "*"
+ANY_USER: Final = "*"
 _MOST_BYTES: Final = 65_536
 
 
@@ -27,17 +27,17 @@ class AccessList:
 
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
-    everybody: bool = False
+    any_user: bool = False
 
     def admits(self, user: User) -> bool:
         """Whether the list names the user, one of the user's groups or everybody."""
-        return self.everybody or user.name in self.users or not self.groups.isdisjoint(user.groups)
+        return self.any_user or user.name in self.users or not self.groups.isdisjoint(user.groups)
 
 
 def parse(text: str) -> AccessList:
     """Read a list; see `problem` for what none is."""
-    if text.strip() == EVERYBODY:
-        return AccessList(everybody=True)
+    if text.strip() == ANY_USER:
+        return AccessList(any_user=True)
     users, _, groups = text.partition(" ")
     return AccessList(_names(users), _names(groups))
 
@@ -48,10 +48,10 @@ def problem(text: str) -> str:
         return f"has {len(text)} characters; a list has at most {_MOST_BYTES}"
     if any(ord(character) < ord(" ") for character in text):
         return f"{text[:80]!r} has control characters; write users, a blank, groups: 'alice,bob research,ops'"
-    if text.strip() == EVERYBODY:
+    if text.strip() == ANY_USER:
         return ""
-    if EVERYBODY in {*_names(text.partition(" ")[0]), *_names(text.partition(" ")[2])}:
-        return f"{text[:80]!r} names {EVERYBODY} beside others; everybody is {EVERYBODY!r} alone"
+    if ANY_USER in {*_names(text.partition(" ")[0]), *_names(text.partition(" ")[2])}:
+        return f"{text[:80]!r} names {ANY_USER} beside others; everybody is {ANY_USER!r} alone"
     if " " in text.partition(" ")[2].strip():
         return f"{text[:80]!r} has more than two parts; write users, a blank, groups: 'alice,bob research,ops'"
     return ""

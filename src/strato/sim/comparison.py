@@ -113,10 +113,10 @@ def compare(
     found: dict[str, Report] = {}
     is_complete = True
     context = multiprocessing.get_context("spawn")  # a fork would take over locks that other threads hold
-    told: SimpleQueue[tuple[str, Progress] | None] = context.SimpleQueue()
+    reports: SimpleQueue[tuple[str, Progress] | None] = context.SimpleQueue()
     with (
-        _relayed(told, progress),
-        ProcessPoolExecutor(min(processes, len(runs)), context, _begin, (told,)) as executor,
+        _relayed(reports, progress),
+        ProcessPoolExecutor(min(processes, len(runs)), context, _begin, (reports,)) as executor,
     ):
         futures = {executor.submit(_run, name, run): name for name, run in runs.items()}
         try:
@@ -141,12 +141,12 @@ def _check(runs: Mapping[str, SimulationOptions]) -> None:
 
 @contextmanager
 def _relayed(
-    told: SimpleQueue[tuple[str, Progress] | None], progress: Callable[[str, Progress], None] | None
+    reports: SimpleQueue[tuple[str, Progress] | None], progress: Callable[[str, Progress], None] | None
 ) -> Iterator[None]:
     """Pass on what the processes tell, in a thread, until the end."""
 
     def relay() -> None:
-        while (message := told.get()) is not None:
+        while (message := reports.get()) is not None:
             if progress is not None:
                 progress(*message)
 
@@ -155,7 +155,7 @@ def _relayed(
     try:
         yield
     finally:
-        told.put(None)
+        reports.put(None)
         thread.join()
 
 
@@ -167,26 +167,26 @@ def _stop(executor: ProcessPoolExecutor, futures: Mapping[Future[Report], str]) 
     executor.shutdown(wait=False, cancel_futures=True)
 
 
-_told: SimpleQueue[tuple[str, Progress] | None] | None = None
+_reports: SimpleQueue[tuple[str, Progress] | None] | None = None
 """In a process of its own: where it tells how far it is."""
 
 
-def _begin(told: SimpleQueue[tuple[str, Progress] | None]) -> None:
-    global _told  # a pool hands queues to its processes by an initializer alone
-    _told = told
+def _begin(reports: SimpleQueue[tuple[str, Progress] | None]) -> None:
+    global _reports  # a pool hands queues to its processes by an initializer alone
+    _reports = reports
 
 
 def _run(name: str, options: SimulationOptions) -> Report:
     last = -1
 
-    def tell(progress: Progress) -> None:
+    def notify(progress: Progress) -> None:
         nonlocal last
         step = _STEPS * progress.finished // max(1, progress.total)
-        if step != last and _told is not None:
+        if step != last and _reports is not None:
             last = step
-            _told.put((name, progress))
+            _reports.put((name, progress))
 
-    return simulate(replace(options, progress=tell))
+    return simulate(replace(options, progress=notify))
 
 
 def _shown(waits: Distribution) -> tuple[float, float, float]:

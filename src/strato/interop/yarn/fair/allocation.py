@@ -19,7 +19,7 @@ NEVER_MS = MOST
 NO_AM_CHECK = -1.0
 """A ``maxAMShare`` that limits nothing."""
 
-EVERYBODY = "*"
+ANY_USER = "*"
 NOBODY = " "
 
 
@@ -154,8 +154,8 @@ def parent_of(name: str) -> str:
 
 def acl_text(text: str) -> str:
     """Return an access list as YARN writes it: users, a blank, groups; ``*`` for everybody, a blank for nobody."""
-    if EVERYBODY in text:
-        return EVERYBODY
+    if ANY_USER in text:
+        return ANY_USER
     users, _, groups = text.partition(" ")
     return f"{_names(users)} {_names(groups)}"
 
