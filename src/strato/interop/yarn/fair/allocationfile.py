@@ -11,7 +11,7 @@ from typing import Any
 from strato.errors import InvalidInput, Problem, UsageError
 from strato.interop.yarn.fair import notation, placement
 from strato.interop.yarn.fair.allocation import (
-    EVERYBODY,
+    ANY_USER,
     NOBODY,
     ROOT,
     Allocations,
@@ -191,7 +191,7 @@ class _Reader:
         if is_parent and "max_am_share" in found:
             self._problem(element, path, "maxAMShare is a setting of leaf queues; move it to the queues below")
         for action in ("ADMINISTER_QUEUE", "SUBMIT_APP"):
-            acls.setdefault(action, EVERYBODY if path == ROOT else NOBODY)
+            acls.setdefault(action, ANY_USER if path == ROOT else NOBODY)
         self.queues[path] = replace(one, is_parent=is_parent or reservable or one.is_parent, acls=acls, **found)
         for child in nested:
             self._queue(path, child)
