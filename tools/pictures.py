@@ -154,7 +154,7 @@ BARS = (
     ("trainings started", lambda one: one["runs"]["runs"], "{:.0f}"),
     ("mean wait, minutes", lambda one: (one["runs"]["mean_wait"] or 0.0) / 60, "{:.1f}"),
     ("CPU of nodes, mean %", lambda one: (one["hosts"]["mean"] or 0.0) * 100, "{:.0f}"),
-    ("services: CPU missing, %", lambda one: one["online"]["unserved_ratio"] * 100, "{:.2f}"),
+    ("CPU services miss, %", lambda one: one["online"]["unserved_ratio"] * 100, "{:.2f}"),
 )
 
 
