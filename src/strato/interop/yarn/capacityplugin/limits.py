@@ -183,7 +183,7 @@ class Limits:
         mirror, used = self._mirror, self._mirror.zero
         for task in job.tasks.values():
             if task.status in ALLOCATED_SET and self._is_master(task) and mirror.partition_of(task.row) == partition:
-                used = add(used, mirror.units.asked(task.cls.amounts))
+                used = add(used, mirror.size_of(task))
         return used
 
     # -- how much fits -------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Limits:
         partition = mirror.partition_for(task, leaf)
         if not leaf.configuration.accesses(partition) or partition not in leaf.capacity:
             return 0, self._access(application) or Refusal(NO_ACCESS, f"there are no nodes labelled {partition!r}")
-        need = mirror.units.asked(task.cls.amounts)
+        need = mirror.size_of(task)
         if self._is_master(task):
             refusal = self.master_refusal(application, task)
             if refusal is not None:
@@ -239,7 +239,7 @@ class Limits:
         """Return how many pods may start until the user is above the limit: the last one may exceed it."""
         mirror, leaf, user = self._mirror, application.leaf, application.user
         used = mirror.used_by(leaf, user, partition)
-        need = mirror.units.asked(task.cls.amounts)
+        need = mirror.size_of(task)
         whole = mirror.partitions[partition]
 
         def limit_with(started: int) -> tuple[Amounts, Amounts]:

@@ -186,7 +186,7 @@ class MakingRoom:
         spare = len(running) if job.min_available <= 1 else max(0, job.ready - job.min_available)
         for number, task in enumerate(running):
             partition = mirror.partition_of(task.row)
-            size = mirror.units.asked(task.cls.amounts)
+            size = mirror.size_of(task)
             is_am = self._is_master(task)
             if is_am:
                 am_used[partition] = add(am_used.get(partition, mirror.zero), size)

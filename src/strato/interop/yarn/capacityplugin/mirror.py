@@ -106,6 +106,7 @@ class Mirror:
         """By key of the job."""
         self._leaves: dict[str, QueueUse | None] = {}
         self._limits: dict[tuple[str, str], Amounts] = {}
+        self._sizes: dict[int, Amounts] = {}
         self._add_applications()
 
     # -- building ------------------------------------------------------------------------------------------------------
@@ -116,6 +117,13 @@ class Mirror:
             return NO_PARTITION
         node = self.world.nodes.facts[row]
         return node.metadata.label(self._label_key) if node is not None else NO_PARTITION
+
+    def size_of(self, task: Task) -> Amounts:
+        """Return what a pod asks for."""
+        size = self._sizes.get(task.cls.number)
+        if size is None:
+            size = self._sizes[task.cls.number] = self.units.asked(task.cls.amounts)
+        return size
 
     def partition_for(self, task: Task, leaf: QueueUse) -> str:
         """Return the partition that a pod asks for: by its node selector, or its queue's default."""
@@ -207,7 +215,7 @@ class Mirror:
         for task in job.tasks.values():
             if HOLDS_RESOURCES[task.status]:
                 partition = self.partition_of(task.row)
-                found[partition] = add(found.get(partition, self.zero), self.units.asked(task.cls.amounts))
+                found[partition] = add(found.get(partition, self.zero), self.size_of(task))
         return found
 
     def pending_of(self, application: ApplicationUse) -> dict[str, Amounts]:
@@ -217,7 +225,7 @@ class Mirror:
         found: dict[str, Amounts] = {}
         for task in application.job.pending.values():
             partition = self.partition_for(task, application.leaf)
-            found[partition] = add(found.get(partition, self.zero), self.units.asked(task.cls.amounts))
+            found[partition] = add(found.get(partition, self.zero), self.size_of(task))
         return found
 
     # -- users ---------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from strato.interop.yarn.capacityplugin.making_room import MakingRoom, Remembere
 from strato.interop.yarn.capacityplugin.mirror import ApplicationUse, Mirror, QueueUse
 from strato.interop.yarn.capacityplugin.source import ConfigurationSource, read_file, scaled
 from strato.interop.yarn.fairplugin.sources import path_of
-from strato.interop.yarn.fairplugin.units import Units
+from strato.interop.yarn.fairplugin.units import Units, resource_pairs
 from strato.interop.yarn.resources import Amounts
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
@@ -41,19 +41,6 @@ MARKED = "MakingRoom"
 """Codes of its verdicts, besides those of `limits`."""
 OTHER_PARTITION = Reason("yarncapacity", "node(s) belong to another partition", curable=False)
 QUEUE_FULL = Reason("yarncapacity", "node(s) are in a partition where the queue has its maximum")
-
-
-def _pairs(value: Any) -> dict[str, str]:
-    """Read ``gpu=nvidia.com/gpu, fpga=example.com/fpga``."""
-    if not isinstance(value, str):
-        raise ValueError("expected text like 'gpu=nvidia.com/gpu', several with commas between")
-    found: dict[str, str] = {}
-    for part in value.split(",") if value.strip() else ():
-        name, equals, resource = (side.strip() for side in part.partition("="))
-        if not equals or not name or not resource:
-            raise ValueError(f"{part.strip()!r}: expected <type in YARN>=<resource in Kubernetes>")
-        found[name] = resource
-    return found
 
 
 def _properties(value: Any) -> dict[str, str]:
@@ -78,7 +65,7 @@ class YarnCapacityArgs:
     """Path of a ``capacity-scheduler.xml``, read again when it changes; one that cannot be read changes nothing."""
     properties: Mapping[str, str] = arg("yarncapacity.properties", {}, read=_properties)
     """Properties of ``yarn-site.xml`` that count too, by name; those of the file win. Default: none."""
-    resources: Mapping[str, str] = arg("yarncapacity.resources", {}, read=_pairs)
+    resources: Mapping[str, str] = arg("yarncapacity.resources", {}, read=resource_pairs)
     """Kubernetes' names of further resource types: ``gpu=nvidia.com/gpu``. Default: memory and vcores alone."""
     user: str = arg("yarncapacity.userKey", "")
     """Label or annotation of a PodGroup that names its user. Default: its namespace is the user."""
@@ -225,7 +212,7 @@ class YarnCapacity(Plugin):
         application = self._application(task)
         if application is None or not self.watches_pods(task):
             return None
-        need = self._units.asked(task.cls.amounts)
+        need = self._mirror.size_of(task)
         for queue in application.leaf.lineage():
             free = tuple(
                 most - used

@@ -23,7 +23,7 @@ from strato.interop.yarn.fair.tree import FairQueue
 from strato.interop.yarn.fairplugin.making_room import MakingRoom, Remembered
 from strato.interop.yarn.fairplugin.mirror import Mirror, how_many
 from strato.interop.yarn.fairplugin.sources import AnnotationSource, FileSource
-from strato.interop.yarn.fairplugin.units import Units
+from strato.interop.yarn.fairplugin.units import Units, resource_pairs
 from strato.interop.yarn.resources import Amounts, ResourceTypes, add, fits, largest, raised, subtract
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
@@ -44,26 +44,13 @@ STARVED = "Starved"
 """Codes of its verdicts."""
 
 
-def _pairs(value: Any) -> dict[str, str]:
-    """Read ``gpu=nvidia.com/gpu, fpga=example.com/fpga``."""
-    if not isinstance(value, str):
-        raise ValueError("expected text like 'gpu=nvidia.com/gpu', several with commas between")
-    found: dict[str, str] = {}
-    for part in value.split(",") if value.strip() else ():
-        name, equals, resource = (side.strip() for side in part.partition("="))
-        if not equals or not name or not resource:
-            raise ValueError(f"{part.strip()!r}: expected <type in YARN>=<resource in Kubernetes>")
-        found[name] = resource
-    return found
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YarnFairArgs:
     """Arguments, as written under ``arguments:`` of this plugin."""
 
     allocation_file: str = arg("yarnfair.allocationFile", "")
     """Path of a ``fair-scheduler.xml``, read again when it changes. Default: annotations of the Queue objects."""
-    resources: Mapping[str, str] = arg("yarnfair.resources", {}, read=_pairs)
+    resources: Mapping[str, str] = arg("yarnfair.resources", {}, read=resource_pairs)
     """Kubernetes' names of further resource types: ``gpu=nvidia.com/gpu``. Default: memory and vcores alone."""
     user: str = arg("yarnfair.userKey", "")
     """Label or annotation of a PodGroup that names its user. Default: its namespace is the user."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from strato.interop.yarn.fair.allocation import Allocations, Declared
 from strato.interop.yarn.fair.notation import Limit
@@ -15,6 +16,23 @@ from strato.interop.yarn.resources import MEMORY, MOST, VCORES, Amounts, Resourc
 from strato.scheduler.model.resources import Dimensions, is_whole
 
 _MIB = 1 << 20
+
+
+def resource_pairs(value: Any) -> dict[str, str]:
+    """Read an argument that names resources of Kubernetes: ``gpu=nvidia.com/gpu, fpga=example.com/fpga``.
+
+    Raises:
+        ValueError: It says something else.
+    """
+    if not isinstance(value, str):
+        raise ValueError("expected text like 'gpu=nvidia.com/gpu', several with commas between")
+    found: dict[str, str] = {}
+    for part in value.split(",") if value.strip() else ():
+        name, equals, resource = (side.strip() for side in part.partition("="))
+        if not equals or not name or not resource:
+            raise ValueError(f"{part.strip()!r}: expected <type in YARN>=<resource in Kubernetes>")
+        found[name] = resource
+    return found
 
 
 @dataclass(frozen=True, slots=True)
