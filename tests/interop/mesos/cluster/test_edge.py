@@ -225,3 +225,26 @@ def test_a_framework_that_goes_at_once_leaves_no_pod() -> None:
         await front.harness.eventually(front.has_no_pods)
 
     played(story)
+
+
+def test_a_master_that_ends_in_order_holds_nothing() -> None:
+    async def story(front: Front) -> None:
+        await front.subscribe()
+        await front.offer()
+        assert await front.held()
+        await front.end()
+        assert await front.held() == {}
+
+    played(story)
+
+
+def test_a_master_that_crashed_leaves_holds_that_the_next_one_corrects() -> None:
+    async def story(front: Front) -> None:
+        [node] = (await front.harness.cluster.list(Node)).items
+        annotations = {HELD_ROOM: '{"cpu": "4"}'}
+        body = {"metadata": {"annotations": annotations}}
+        await front.harness.cluster.patch(catalog.NODE, node.metadata.name, "", body)
+        await front.master.serves.wait()
+        await front.harness.eventually(lambda: _is_empty(front))
+
+    played(story)

@@ -151,12 +151,12 @@ class Edge:
             self._master.heartbeat()
 
     async def release(self) -> None:
-        """Hold nothing any more: the master ends in order."""
+        """Hold nothing of offers any more: the master ends in order, after `run`."""
         for agent in self._master.state.agents.values():
             agent.offers.clear()
-        for name in [name for name, text in self._held.items() if text]:
-            self._holds.put(name)
-        await self._holds.drain()
+        patches = [patch for node, text in list(self._held.items()) if text and (patch := self._hold_patch(node))]
+        if patches:
+            await self._send_nodes(patches)
 
     # -- what is seen --------------------------------------------------------------------------------------------------
 

@@ -76,6 +76,7 @@ class MesosMaster:
         self._cluster, self._informers, self._clock, self._random = cluster, informers, clock, random
         self._settings, self._options, self._lease = settings, options, lease
         self._door = Door(settings.credentials)
+        self._elector: LeaderElector | None = None
         self.port = settings.port
         """The bound one, also when 0 was asked for."""
         self.serves = asyncio.Event()
@@ -103,7 +104,7 @@ class MesosMaster:
 
     async def _elect(self, timing: LeaseTiming) -> None:
         identity = f"{self._settings.advertise}:{self.port}_{self._uuid().hex[:8]}"
-        elector = LeaderElector(
+        elector = self._elector = LeaderElector(
             self._cluster, self._clock, self._random, name=f"{self._settings.name}-master",
             namespace=self._settings.namespace, identity=identity, timing=timing,
         )  # fmt: skip
@@ -146,9 +147,10 @@ class MesosMaster:
             await edge.run()
         finally:
             self._door.serving, self._door.leads = None, False
-            with contextlib.suppress(TimeoutError, ApiError):
-                async with asyncio.timeout(_RELEASE_SECONDS):
-                    await edge.release()
+            if self._elector is None or self._elector.is_leader:  # otherwise the holds are the next leader's
+                with contextlib.suppress(TimeoutError, ApiError):
+                    async with asyncio.timeout(_RELEASE_SECONDS):
+                        await edge.release()
 
     async def _ensure_namespace(self) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._settings.namespace}}

@@ -62,10 +62,6 @@ class LatestWrites(Generic[R]):
                     future.cancel()
             self._waiting.clear()
 
-    async def drain(self) -> None:
-        """Return when all is written."""
-        await self._queue.drain()
-
     def _build(self, key: str, number: int) -> Write[R] | float | None:
         request = self._build_request(key)
         if request is None:

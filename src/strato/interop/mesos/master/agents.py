@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from strato.api.meta import Json
 from strato.interop.mesos.master.executors import Executors
-from strato.interop.mesos.master.frameworks import used
-from strato.interop.mesos.master.model import Agent, AgentFacts, Executor, Framework, Task
+from strato.interop.mesos.master.model import Agent, AgentFacts, Executor, Task
 from strato.interop.mesos.master.offers import Offers
 from strato.interop.mesos.master.state import State, Unit
 from strato.interop.mesos.master.updates import Updates
@@ -73,9 +72,9 @@ class Agents:
         agent = Agent(facts, registered_at=now)
         agent.converted_from, agent.converted_to = self._state.conversions.pop(facts.id, (NOTHING, NOTHING))
         self._state.agents[agent.id] = agent
-        for unit in self._state.units.values():
+        for unit in self._state.units_on(agent.id):
             executor = unit.executor
-            if unit.agent_id == agent.id and executor is not None:
+            if executor is not None:
                 agent.executors[executor.framework_id, executor.id] = executor
         if facts.is_ready:
             self._give_to_allocator(agent)
@@ -88,12 +87,11 @@ class Agents:
 
     def _give_to_allocator(self, agent: Agent) -> None:
         """Have an agent allocated, with what runs there."""
-        held = {
-            (FrameworkId(framework.id), role): resources.allocated(None)
-            for framework in self._state.frameworks.values()
-            for role, resources in used(self._state, framework).get(AgentId(agent.id), {}).items()
-        }
-        self._state.allocator.add_agent(AgentId(agent.id), spec_of(agent), held)
+        held: dict[tuple[FrameworkId, str], Resources] = {}
+        for unit in self._state.units_on(agent.id):
+            holder = FrameworkId(unit.framework_id), unit.role
+            held[holder] = held.get(holder, NOTHING) + unit_use(unit)
+        self._state.allocator.add_agent(AgentId(agent.id), spec_of(agent), {k: v for k, v in held.items() if v})
         self._activity(agent)
 
     def _activity(self, agent: Agent) -> None:
@@ -114,9 +112,8 @@ class Agents:
         total = NOTHING
         for offer in agent.offers.values():
             total += offer.resources.allocated(None)
-        for framework in self._state.frameworks.values():
-            for resources in used(self._state, framework).get(AgentId(agent.id), {}).values():
-                total += resources.allocated(None)
+        for unit in self._state.units_on(agent.id):
+            total += unit_use(unit)
         return total
 
     def _connected(self, agent: Agent, now: float) -> None:
@@ -271,6 +268,15 @@ def _healthy(task: Task) -> bool | None:
     return task.statuses[-1].get("healthy") if task.statuses else None
 
 
+def unit_use(unit: Unit) -> Resources:
+    """Return what a pod's tasks and its executor hold."""
+    total = NOTHING if unit.executor is None else unit.executor.resources.allocated(None)
+    for task in unit.tasks:
+        if task.has_resources:
+            total += task.resources.allocated(None)
+    return total
+
+
 def spec_of(agent: Agent) -> AgentSpec:
     """Return an agent as the allocator is given it."""
     facts = agent.facts
@@ -280,8 +286,3 @@ def spec_of(agent: Agent) -> AgentSpec:
         attributes=facts.attributes,
         domain=Domain(facts.region, facts.zone) if facts.region else None,
     )
-
-
-def tasks_on(framework: Framework, agent_id: str) -> list[Task]:
-    """Return a framework's tasks on an agent."""
-    return [task for task in framework.tasks.values() if task.agent_id == agent_id]

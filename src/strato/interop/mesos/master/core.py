@@ -187,7 +187,7 @@ class Master:
         if framework is None:
             return None
         unit = records.restored_unit(name, record)
-        self.state.units[name] = unit
+        self.state.add_unit(unit)
         for task in unit.tasks:
             if task.is_terminal and not task.pending:
                 framework.completed.append(task)

@@ -8,14 +8,13 @@ from strato.interop.mesos import constraints
 from strato.interop.mesos.master import frameworkinfo
 from strato.interop.mesos.master.effects import Kill
 from strato.interop.mesos.master.executors import Executors, of_framework
-from strato.interop.mesos.master.model import Framework, Stream, used_by
+from strato.interop.mesos.master.model import Framework, Stream
 from strato.interop.mesos.master.offers import Offers
 from strato.interop.mesos.master.state import HEARTBEAT_SECONDS, State
 from strato.interop.mesos.master.updates import Updates
 from strato.interop.mesos.master.views import framework_json
 from strato.interop.mesos.quantities import Quantities, to_millis
-from strato.interop.mesos.resources import Resources
-from strato.interop.mesos.specs import AgentId, FrameworkId, FrameworkSpec
+from strato.interop.mesos.specs import FrameworkId, FrameworkSpec
 
 _KILL_SECONDS = 3.0
 
@@ -242,29 +241,6 @@ class Frameworks:
         if self._state.listeners:
             body = {"framework_info": framework.info}
             self._state.notify({"type": "FRAMEWORK_REMOVED", "framework_removed": body})
-
-
-def used(state: State, framework: Framework) -> dict[AgentId, dict[str, Resources]]:
-    """Return what a framework's tasks and executors hold, by agent and role."""
-    found: dict[AgentId, dict[str, Resources]] = {}
-
-    def add(agent_id: str, role: str, resources: Resources) -> None:
-        roles = found.setdefault(AgentId(agent_id), {})
-        roles[role] = roles[role] + resources if role in roles else resources
-
-    for task in framework.tasks.values():
-        if task.has_resources and task.agent_id in state.agents:
-            add(task.agent_id, task.role, task.resources)
-    for executor in of_framework(state, framework):
-        unit = state.units.get(executor.unit)
-        if unit is not None and executor.resources:
-            add(executor.agent_id, unit.role, executor.resources)
-    return found
-
-
-def total_used(framework: Framework) -> Resources:
-    """Return what a framework's tasks hold."""
-    return used_by(framework.tasks)
 
 
 def _problem_of_constraints(limits: Json | None, subscribed: tuple[str, ...]) -> str | None:

@@ -268,7 +268,7 @@ class Launching:
         name = unit_name(tasks[0].id, self._state.new_uuid().hex)
         unit = Unit(name, framework.id, room.agent.id, room.role, tasks)
         unit.pod_resources = resources.allocated(None)
-        self._state.units[name] = unit
+        self._state.add_unit(unit)
         room.agent.starting[name] = unit.pod_resources
         for task in tasks:
             task.unit = name

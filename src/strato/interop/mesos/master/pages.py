@@ -134,8 +134,8 @@ def _offer(state: State, offer_id: str, shown: Framework) -> Json:
     }
 
 
-def slave(state: State, agent: Agent) -> Json:
-    """Return an agent."""
+def slave(state: State, agent: Agent, used: Resources) -> Json:
+    """Return an agent; ``used`` is what its tasks hold."""
     facts = agent.facts
     return {
         "id": agent.id,
@@ -145,20 +145,22 @@ def slave(state: State, agent: Agent) -> Json:
         "pid": f"slave(1)@{facts.ip}:{state.identity.port}",
         "registered_time": agent.registered_at,
         "resources": resources_map(agent.total),
-        "used_resources": resources_map(views.used_on(state, agent)),
+        "used_resources": resources_map(used),
         "offered_resources": resources_map(views.offered_on(agent)),
         "reserved_resources": {},
         "unreserved_resources": resources_map(agent.total.unreserved()),
         "active": agent.is_offered,
         "deactivated": agent.is_deactivated,
         "version": VERSION,
-        "capabilities": [given["type"] for given in views.agent_json(state, agent)["capabilities"]],
+        "capabilities": list(views.AGENT_CAPABILITIES),
     }
 
 
 def slaves(state: State) -> Json:
     """Return ``/slaves``."""
-    return {"slaves": [slave(state, agent) for agent in state.agents.values()], "recovered_slaves": []}
+    used = views.used_by_agent(state)
+    found = [slave(state, agent, used[agent.id]) for agent in state.agents.values()]
+    return {"slaves": found, "recovered_slaves": []}
 
 
 def frameworks(state: State) -> Json:
@@ -257,10 +259,18 @@ def summary(state: State) -> Json:
     """Return ``/state-summary``: agents and frameworks with counts of their tasks."""
     short = {"hostname": state.identity.hostname, "cluster": state.options.cluster}
     found_slaves = []
+    used = views.used_by_agent(state)
+    tasks_by_agent: dict[str, list[Task]] = {agent_id: [] for agent_id in state.agents}
+    for unit in state.units.values():
+        tasks_by_agent.setdefault(unit.agent_id, []).extend(unit.tasks)
     for agent in state.agents.values():
-        own = [each for unit in state.units.values() if unit.agent_id == agent.id for each in unit.tasks]
+        own = tasks_by_agent[agent.id]
         found_slaves.append(
-            {**slave(state, agent), **_counts(own), "framework_ids": sorted({t.framework_id for t in own})}
+            {
+                **slave(state, agent, used[agent.id]),
+                **_counts(own),
+                "framework_ids": sorted({t.framework_id for t in own}),
+            }
         )
     found_frameworks = []
     for each in state.frameworks.values():

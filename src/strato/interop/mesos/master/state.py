@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from strato.api.meta import Json
@@ -118,6 +118,7 @@ class State:
     frameworks: dict[str, Framework] = field(default_factory=dict)
     completed: deque[Framework] = field(default_factory=lambda: deque(maxlen=MOST_COMPLETED_FRAMEWORKS))
     units: dict[str, Unit] = field(default_factory=dict)
+    _units_on: dict[str, dict[str, Unit]] = field(default_factory=dict)
     outbox: Outbox = field(default_factory=Outbox)
     listeners: dict[Stream, None] = field(default_factory=dict)
     """Operators' event streams."""
@@ -148,6 +149,22 @@ class State:
         both = agent.converted_from - (agent.converted_from - agent.converted_to)
         agent.converted_from, agent.converted_to = agent.converted_from - both, agent.converted_to - both
         self.outbox.saved_registry = True
+
+    def add_unit(self, unit: Unit) -> None:
+        """Know a pod."""
+        self.units[unit.name] = unit
+        self._units_on.setdefault(unit.agent_id, {})[unit.name] = unit
+
+    def drop_unit(self, name: str) -> Unit | None:
+        """Forget a pod and return it, if it was known."""
+        unit = self.units.pop(name, None)
+        if unit is not None:
+            self._units_on[unit.agent_id].pop(name, None)
+        return unit
+
+    def units_on(self, agent_id: str) -> Collection[Unit]:
+        """Return the pods on an agent."""
+        return self._units_on.get(agent_id, {}).values()
 
     def next_number(self, series: str) -> int:
         """Return the next number of a series of ids, from 0."""

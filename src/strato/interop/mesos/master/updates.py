@@ -130,7 +130,7 @@ class Updates:
 
     def let_go(self, name: str) -> None:
         """Forget a pod whose end is acknowledged."""
-        unit = self._state.units.pop(name, None)
+        unit = self._state.drop_unit(name)
         if unit is not None:
             self._state.outbox.saved_units.pop(name, None)
             self._state.outbox.forgotten.append(Forget(name))

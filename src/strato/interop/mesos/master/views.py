@@ -10,7 +10,7 @@ from strato.interop.mesos.master.state import VERSION, State
 from strato.interop.mesos.resourcejson import to_json
 from strato.interop.mesos.resources import NOTHING, Resources
 
-_AGENT_CAPABILITIES = (
+AGENT_CAPABILITIES = (
     "MULTI_ROLE", "HIERARCHICAL_ROLE", "RESERVATION_REFINEMENT", "AGENT_OPERATION_FEEDBACK", "AGENT_DRAINING",
     "TASK_RESOURCE_LIMITS",
 )  # fmt: skip
@@ -80,8 +80,8 @@ def framework_json(framework: Framework) -> Json:
     return shown
 
 
-def agent_json(state: State, agent: Agent) -> Json:
-    """Return an agent as operators see it."""
+def agent_json(state: State, agent: Agent, used: Resources = NOTHING) -> Json:
+    """Return an agent as operators see it; ``used`` is what its tasks hold."""
     from strato.interop.mesos.master.executors import agent_info
 
     return {
@@ -92,23 +92,23 @@ def agent_json(state: State, agent: Agent) -> Json:
         "pid": f"slave(1)@{agent.facts.ip}:{state.identity.port}",
         "registered_time": instant(agent.registered_at),
         "total_resources": to_json(agent.total),
-        "allocated_resources": to_json(used_on(state, agent)),
+        "allocated_resources": to_json(used),
         "offered_resources": to_json(offered_on(agent)),
-        "capabilities": [{"type": name} for name in _AGENT_CAPABILITIES],
+        "capabilities": [{"type": name} for name in AGENT_CAPABILITIES],
     }
 
 
-def used_on(state: State, agent: Agent) -> Resources:
-    """Return what tasks and executors of all frameworks hold on an agent."""
-    total = NOTHING
+def used_by_agent(state: State) -> dict[str, Resources]:
+    """Return what tasks and executors of all frameworks hold on each agent: one look at all tasks."""
+    found = dict.fromkeys(state.agents, NOTHING)
     for unit in state.units.values():
-        if unit.agent_id == agent.id:
+        if unit.agent_id in found:
             for task in unit.tasks:
                 if task.has_resources:
-                    total += task.resources
-    for executor in agent.executors.values():
-        total += executor.resources
-    return total
+                    found[unit.agent_id] += task.resources
+            if unit.executor is not None:
+                found[unit.agent_id] += unit.executor.resources
+    return found
 
 
 def offered_on(agent: Agent) -> Resources:
@@ -149,7 +149,8 @@ def frameworks_view(state: State) -> Json:
 
 def agents_view(state: State) -> Json:
     """Return GET_AGENTS."""
-    return _without_empty({"agents": [agent_json(state, agent) for agent in state.agents.values()]})
+    used = used_by_agent(state)
+    return _without_empty({"agents": [agent_json(state, agent, used[agent.id]) for agent in state.agents.values()]})
 
 
 def executors_view(state: State) -> Json:
@@ -282,7 +283,8 @@ def _totals(state: State) -> tuple[Resources, Resources]:
     total = used = NOTHING
     for agent in state.agents.values():
         total += agent.total.filter(_is_scalar)
-        used += used_on(state, agent).filter(_is_scalar).allocated(None)
+    for held in used_by_agent(state).values():
+        used += held.filter(_is_scalar).allocated(None)
     return total, used
 
 
