@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from strato.errors import UsageError
+from strato.errors import InvalidInput, UsageError
 from strato.interop.yarn import hadoopxml
 from strato.interop.yarn.fair import allocationfile, notation, order, placement, shares
 from strato.interop.yarn.fair.allocation import Allocations, QueueSettings
@@ -296,7 +297,8 @@ class Scenario:
             self.result.append({"op": "move", "error": str(error)})
 
     def _reload(self, step: Json) -> None:
-        self.scheduler.reload(_allocations(step["xml"], self.options))
+        with contextlib.suppress(InvalidInput):  # a bad file keeps the old one
+            self.scheduler.reload(_allocations(step["xml"], self.options))
 
     def _reinit(self, step: Json) -> None:
         self.scheduler.reload(self.scheduler.allocations)
