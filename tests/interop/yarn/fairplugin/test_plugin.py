@@ -333,10 +333,26 @@ def test_annotations_are_read_again_when_a_queue_changes_and_only_then() -> None
         world = load([("object", queue("a", weight=weight))])
         return list(world.queues.values())
 
+    def weight() -> float:
+        assert source.allocations is not None
+        return source.allocations.settings_of("root.a").weight
+
     source, first = sources.AnnotationSource(ResourceTypes()), queues("2")
-    read = source.refreshed(first)
-    assert source.refreshed(first) is read
-    assert source.refreshed(queues("3")).settings_of("root.a").weight == 3
-    with pytest.raises(InvalidInput):
-        source.refreshed(queues("heavy"))
-    assert source.refreshed(first).settings_of("root.a").weight == 2
+    source.refresh(first)
+    read = source.allocations
+    source.refresh(first)
+    assert source.allocations is read
+    source.refresh(queues("3"))
+    assert weight() == 3
+    assert source.refresh(queues("heavy"))
+    assert weight() == 3
+    assert "'heavy' is no number" in source.problem
+    assert not source.refresh(first)
+    assert weight() == 2
+
+
+def test_without_any_queue_the_defaults_hold() -> None:
+    source = sources.AnnotationSource(ResourceTypes())
+    assert not source.refresh([])
+    assert source.allocations is not None
+    assert source.allocations.settings_of("root").weight == 1

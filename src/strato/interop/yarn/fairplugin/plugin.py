@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from strato.errors import InvalidInput, UsageError
 from strato.interop.yarn import hadoopxml
@@ -110,18 +110,22 @@ class YarnFair(Plugin):
         self._room: MakingRoom | None = None
 
     def _allocations(self) -> Allocations:
-        memory = self._ssn.world.memory
-        if not self.args.allocation_file:
-            annotations = memory.get(f"{self.name} annotations")
-            if annotations is None or annotations.types != self._units.types:
-                annotations = memory[f"{self.name} annotations"] = AnnotationSource(self._units.types)
-            return cast("AnnotationSource", annotations).refreshed(self._ssn.world.queues.values())
-        key = f"{self.name} {self.args.allocation_file}"
-        source: FileSource = memory.setdefault(key, FileSource(Path(self.args.allocation_file), self._units.types))
-        if source.refresh(self._ssn.now) and source.allocations is not None:
-            self._ssn.plan.failures.append(Failure(self.name, "open", source.problem))
+        """Return what holds now: what can be read, else what could be read last."""
+        memory, types = self._ssn.world.memory, self._units.types
+        path = self.args.allocation_file
+        source: FileSource | AnnotationSource | None = memory.get(f"{self.name} {path}")
+        if source is None or source.types != types:
+            source = FileSource(Path(path), types) if path else AnnotationSource(types)
+            memory[f"{self.name} {path}"] = source
+        is_news = (
+            source.refresh(self._ssn.now)
+            if isinstance(source, FileSource)
+            else source.refresh(self._ssn.world.queues.values())
+        )
         if source.allocations is None:
             raise UsageError(source.problem)
+        if is_news:
+            self._ssn.plan.failures.append(Failure(self.name, "open", source.problem))
         return source.allocations
 
     def _options(self) -> FairOptions:

@@ -94,26 +94,36 @@ class FileSource:
 
 @dataclass(slots=True)
 class AnnotationSource:
-    """Annotations of queues, as read last; they are read again only when a Queue object has changed."""
+    """Annotations of queues, as read last; they are read again only when a Queue object has changed.
+
+    Attributes:
+        allocations: What they said when they could be read last; None before.
+        problem: Why they could not be read since; empty when they could.
+    """
 
     types: ResourceTypes
+    allocations: Allocations | None = None
+    problem: str = ""
     _views: list[QueueView] = field(default_factory=list)
-    _allocations: Allocations | None = None
 
-    def refreshed(self, queues: Iterable[Queue]) -> Allocations:
-        """Return what annotations of queues say.
-
-        Raises:
-            InvalidInput: A value cannot be read.
-        """
+    def refresh(self, queues: Iterable[Queue]) -> bool:
+        """Read the annotations if a queue has changed, and return whether a new problem was found."""
         known = [queue for queue in queues if queue.view is not None]
         views = [queue.view for queue in known if queue.view is not None]
         same = len(views) == len(self._views) and all(map(operator.is_, views, self._views))
-        if self._allocations is None or not same:
-            self._allocations = None
-            self._views = views
-            self._allocations = from_annotations(known, self.types)
-        return self._allocations
+        if same and (self.allocations is not None or self.problem):
+            return False
+        self._views = views
+        before = self.problem
+        try:
+            self.allocations = from_annotations(known, self.types)
+            self.problem = ""
+        except InvalidInput as error:
+            self.problem = str(error)
+        if self.problem and self.problem != before:
+            log.warning("annotations of queues cannot be used; what they said before stays: %s", self.problem)
+            return True
+        return False
 
 
 def from_annotations(queues: Iterable[Queue], types: ResourceTypes) -> Allocations:
