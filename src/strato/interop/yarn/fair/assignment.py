@@ -6,7 +6,6 @@ import math
 
 from strato.interop.yarn.fair import starvation
 from strato.interop.yarn.fair.cluster import (
-    ANYWHERE,
     NODE_LOCAL,
     OFF_SWITCH,
     RACK_LOCAL,
@@ -194,8 +193,3 @@ class Assigner:
         held = [one for one in app.reservations if level == OFF_SWITCH or one.rack == node.rack]
         nodes = len(self._of.nodes) if level == OFF_SWITCH else len(self._of.nodes_in(node.rack))
         return len(held) < math.ceil(nodes * options.reservable_nodes)
-
-
-def named_places(ask: Ask) -> list[str]:
-    """Return the places an ask names, the most particular first."""
-    return [name for name in ask.counts if name != ANYWHERE] + [ANYWHERE]
