@@ -313,6 +313,8 @@ class Resources:
             most: What may be in the result.
             unlimited: Whether a name that ``most`` does not have stays whole; otherwise it is left out.
         """
+        if unlimited and not most:
+            return self
         left, part = dict(most), {}
         for kind, amount in self._items.items():
             if kind.type is not ValueType.SCALAR or (unlimited and kind.name not in most):

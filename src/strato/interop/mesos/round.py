@@ -82,10 +82,10 @@ class TermsTable:
     def __init__(self, books: Books, default_minimum: tuple[Quantities, ...]) -> None:
         self._books, self._default = books, default_minimum
         self._known: WeakValueDictionary[object, Terms] = WeakValueDictionary()
-        self._roles: dict[str, tuple[int, dict[str, Terms]]] = {}
+        self._roles: dict[str, tuple[int, dict[str, Terms], bool]] = {}
 
-    def of_role(self, role: str) -> dict[str, Terms]:
-        """Return the terms of a role's frameworks."""
+    def of_role(self, role: str) -> tuple[dict[str, Terms], bool]:
+        """Return the terms of a role's frameworks, and whether all have the same."""
         changed = self._books.changed.get(role, 0)
         known = self._roles.get(role)
         if known is None or known[0] != changed:
@@ -93,8 +93,8 @@ class TermsTable:
                 self._roles.clear()
             active = self._books.framework_sorters[role].order()
             made = {name: self._make(self._books.frameworks[FrameworkId(name)], role) for name in active}
-            known = self._roles[role] = (changed, made)
-        return known[1]
+            known = self._roles[role] = (changed, made, len(set(made.values())) == 1)
+        return known[1:]
 
     def _make(self, framework: FrameworkBook, role: str) -> Terms:
         has, minimum = framework.spec.capabilities, framework.spec.min_allocatable.get(role, self._default)
@@ -150,6 +150,7 @@ class Round:
         self._headroom = Headroom(books.quota)
         self._shared_offered: dict[AgentId, Resources] = {}
         self._made: list[Allotment] = []
+        self._last_split = (NOTHING, NOTHING, NOTHING)
         self._open_roles()
 
     def _open_roles(self) -> None:
@@ -218,7 +219,7 @@ class Round:
         Returns:
             Whether the role is open: something was given, or was not because of quotas.
         """
-        frameworks, terms = self._books.frameworks, self._terms.of_role(role)
+        frameworks, (terms, are_equal) = self._books.frameworks, self._terms.of_role(role)
         refusals = self._filters.on(agent.id, role)
         parts: dict[Terms, tuple[Resources, Resources, Collection[FrameworkId]]] = {}
         """What is available under terms, what of it may be given, and who refuses even all of it."""
@@ -231,6 +232,10 @@ class Round:
             available, proposed, refusing = part
             # what is refused whole is refused however little of it quotas leave
             if not available or name in refusing:
+                continue
+            if is_open and not proposed:  # quotas leave the others of these terms nothing either
+                if are_equal:
+                    break
                 continue
             framework = frameworks[FrameworkId(name)]
             if not self._is_capable(framework, agent, role):
@@ -276,9 +281,8 @@ class Round:
         """Return the part of what is available that quotas let a role have."""
         if not self._books.quota.quotas:
             return available
-        metered = available.filter(_is_metered)
-        helpful = NOTHING
-        rest = metered
+        metered, kept = self._split(available)
+        helpful, rest = NOTHING, metered
         if to_guarantees:
             helpful = metered.shrunk(self._headroom.unmet.get(role, {}), unlimited=False)
             if not helpful:
@@ -287,7 +291,14 @@ class Round:
         rest = rest.shrunk(self._headroom.below_limit(role, helpful.scalars())).shrunk(self._headroom.surplus())
         if rest is metered:
             return available
-        return available.filter(lambda kind: not _is_metered(kind)) + helpful + rest
+        return kept + helpful + rest
+
+    def _split(self, available: Resources) -> tuple[Resources, Resources]:
+        """Return what quotas meter and what not; for most roles of a visit the same is available."""
+        if self._last_split[0] is not available:
+            metered = available.filter(_is_metered)
+            self._last_split = (available, metered, available - metered)
+        return self._last_split[1:]
 
     def _is_capable(self, framework: FrameworkBook, agent: AgentBook, role: str) -> bool:
         """Whether a framework understands what an agent is, and wants offers of it."""
