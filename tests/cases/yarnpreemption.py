@@ -42,7 +42,7 @@ def proportional_preemption(case: dict[str, Any], collection: Sequence[dict[str,
     """
     expect = case["expect"]
     flags = set(case.get("flags", ()))
-    conf = dict(given.get("conf", {}))
+    conf = dict(case["input"].get("conf", {}))
     if _was_balancing(expect.get("queues", {})):
         conf[PREEMPTION + "preemption-to-balance-queue-after-satisfied.enabled"] = "true"
     differences = _differences(case, conf, flags, collection)
@@ -63,8 +63,8 @@ def _differences(
     state = world.state()
     found = decide(state, settings, world.arithmetic)
     differences: list[str] = []
-    # Where such a test cleared its recorder in between, the first run has no events in the recording, with the same input
-    # as the second, which has some: only the second can be compared.
+    # Where such a test cleared its recorder in between, the recording of the first run has no events, with the same
+    # input as the second, which has some: only the second can be compared.
     if not ("expects-nothing" in flags and any(key.endswith("conservative-drf") for key in conf)):
         before = _steps_before(case)
         known = [other for other in collection or () if other["id"] in before]
