@@ -67,6 +67,14 @@ ASKING: dict[str, Sequence[str]] = {
     "logs": ("no",),
     "explain": ("job/no",),
     "schedule": ("--from-cluster",),
+    "slurm sacct": (),
+    "slurm salloc": ("true",),
+    "slurm sbatch": ("--wrap", "true"),
+    "slurm scancel": ("no",),
+    "slurm scontrol": ("show", "job", "no"),
+    "slurm sinfo": (),
+    "slurm squeue": (),
+    "slurm srun": ("true",),
     "install": (),
 }
 """Commands that ask a cluster, with what they need; an object they name is not there."""
@@ -77,7 +85,7 @@ LOCAL = {
     ("run", "scheduler"), ("run", "controllers"), ("run", "webhook"), ("run", "all"), ("run", "apiserver"),
     ("run", "node"), ("examples",), ("man",), ("backup",),
     ("restore",), ("advise",), ("report",), ("stats",), ("agent", "reset"),
-    ("doctor",), ("crds",), ("completion",), ("version",),
+    ("doctor",), ("crds",), ("slurm", "install"), ("completion",), ("version",),
 }  # fmt: skip
 """Commands that work on this machine, or are components, which wait for their server."""
 STREAMS = {("exec",), ("cp",), ("port-forward",), ("shell",), ("attach",)}

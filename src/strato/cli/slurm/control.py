@@ -135,7 +135,7 @@ async def _pages(cluster: Cluster, namespace: str, kind: str, names: Sequence[st
     if kind == "job":
         views = [one for one in await read_jobs(cluster, namespace) if not names or Wanted(jobs=names).has(one)]
         if names and not views:
-            raise StateError("Invalid job id specified")
+            raise StateError(f"{', '.join(names)}: Invalid job id specified")
         return [job_page(view) for view in views]
     nodes = (await cluster.list(catalog.NODE)).items
     if kind == "node":
