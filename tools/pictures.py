@@ -4,6 +4,7 @@ worlds.svg  the three worlds
 run.svg     from run.json, which examples/parameter-server/demo.py --json wrote
 kube.svg    from kube.json, the results of benchmarks.kube --peer volcano --nodes 300 --gangs 40 --singles 0
 overload.svg  from overload.json, the --trace of benchmarks.overload --isolate
+schools.svg  from schools.json, the means of what the command of examples/schools/README.md --json wrote
 utilisation.svg  from utilisation.json, which strato sim utilisation examples/utilisation/deployment.yaml --json wrote
 """
 
@@ -231,11 +232,44 @@ def overload_picture(rounds: Sequence[Mapping[str, Any]]) -> str:
     return picture("Latency of a service on an overloaded node, with the agent and without", top + height + 30, parts)
 
 
+TENANTS = ("production", "research", "training")
+SCHOOLS = {
+    "volcano": "Volcano",
+    "yarn-fair": "YARN fair",
+    "mesos": "Mesos DRF",
+    "firmament": "Firmament flow",
+    "easy": "EASY",
+}
+
+
+def schools_picture(report: Mapping[str, Any]) -> str:
+    """Draw how long each tenant waits under each school."""
+    left, top, row, gap = 130, 84, 22, 16
+    width = (WIDTH - left - 16 - gap * (len(TENANTS) - 1)) / len(TENANTS)
+    parts = [text(16, 22, "Mean wait by tenant, minutes: one trace under five schools", "ink strong")]
+    how = f"strato sim run {report['trace']} --nodes {report['nodes']}; every school meets the same 408 jobs"
+    parts.append(text(16, 42, how, "faint"))
+    policies = report["policies"]
+    for number, name in enumerate(policies):
+        parts.append(text(left - 10, top + number * row + 15, SCHOOLS[name], "ink end"))
+    for column, tenant in enumerate(TENANTS):
+        x = left + column * (width + gap)
+        minutes = [one["mean_wait_seconds"][tenant] / 60 for one in policies.values()]
+        scale = (width - 44) / max(minutes)
+        parts.append(text(x, top - 14, tenant, "faint"))
+        for number, value in enumerate(minutes):
+            y = top + number * row
+            parts.append(box(x, y, max(value * scale, 1), row - 6, fill=GANGS[number]))
+            parts.append(text(x + value * scale + 6, y + 13, f"{value:.1f}"))
+    return picture("Mean wait of three tenants under five schools", top + len(policies) * row + 8, parts)
+
+
 def drawn() -> dict[str, str]:
     """Return each picture's file name and content."""
     pictures = {"worlds.svg": worlds_picture()}
     pictures["run.svg"] = run_picture(json.loads((IMAGES / "run.json").read_text()))
     pictures["kube.svg"] = kube_picture(json.loads((IMAGES / "kube.json").read_text()))
+    pictures["schools.svg"] = schools_picture(json.loads((IMAGES / "schools.json").read_text()))
     pictures["utilisation.svg"] = utilisation_picture(json.loads((IMAGES / "utilisation.json").read_text()))
     pictures["overload.svg"] = overload_picture(json.loads((IMAGES / "overload.json").read_text()))
     return pictures
