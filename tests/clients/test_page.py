@@ -12,7 +12,9 @@ from tests.clients.environments import CLIENTS
 PAGE = (Path(__file__).parents[2] / "docs/clients.md").read_text()
 
 
-@pytest.mark.parametrize("requirement", sorted({item for named in CLIENTS.values() for item in named if not item.startswith("--")}))
+@pytest.mark.parametrize(
+    "requirement", sorted({item for named in CLIENTS.values() for item in named if not item.startswith("--")})
+)
 def test_the_page_has_each_client_in_the_version_that_is_tested(requirement: str) -> None:
     name, version = requirement.partition("[")[0].partition("==")[0], requirement.partition("==")[2]
     assert f"| {name} {version} |" in PAGE

@@ -16,7 +16,8 @@ XML = """<allocations>
 <defaultQueueSchedulingPolicy>drf</defaultQueueSchedulingPolicy>
 </allocations>"""
 _POD = '{spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "1", memory: 1Gi}}}]}}'
-NODE = "{apiVersion: v1, kind: Node, metadata: {name: one}, status: {allocatable: {cpu: '16', memory: 16Gi, pods: '99'}}}\n"
+_ROOM = "{cpu: '16', memory: 16Gi, pods: '99'}"
+NODE = f"{{apiVersion: v1, kind: Node, metadata: {{name: one}}, status: {{allocatable: {_ROOM}}}}}\n"
 
 
 def job(name: str, queue: str, replicas: int) -> str:
