@@ -160,14 +160,8 @@ class _Asking:
     def _copy(self) -> Copy:
         from strato.cli import states
 
-        text = states.config_text(self._config)
-        if self._paths:
-            self._state = states.read(self._paths)
-        else:
-            self._state, served = with_cluster(self._ctx, states.whole_cluster)
-            text = text if text is not None else served
-        header = states.header_of(self._state, config=text, live=not self._paths)
-        return states.copy_of(self._state, header, self._config.parent if self._config is not None else Path())
+        self._state, copy = states.copy_for(self._ctx, self._paths, self._config)
+        return copy
 
     def _diagnosis(self, copy: Copy, keys: Sequence[str], report: Report) -> Diagnosis | None:
         """Ask the engine about the first of the pods or groups that it knows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,8 +13,9 @@ from strato.api import catalog
 from strato.api.quantity import resource_text
 from strato.cli.commands import issue_command
 from strato.cli.connect import with_cluster
-from strato.cli.inputs import NAME, NEW_NAME
+from strato.cli.inputs import INPUT_FILE, NAME, NEW_NAME
 from strato.cli.listing import Listing, Moment, listing_options, show_list
+from strato.cli.output import fitted_table, output_option, text_of
 from strato.cli.verbs import VerbGroup
 from strato.client.cluster import Cluster, Json
 from strato.errors import UsageError
@@ -110,6 +112,30 @@ def list_queues(ctx: click.Context, output: str, watching: bool, of_totals: bool
 def get(ctx: click.Context, name: str, output: str, watching: bool) -> None:
     """Show one queue."""
     show_list(ctx, QUEUES, output, watching=watching, name=name)
+
+
+@queue.command()
+@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="Take the state from manifests instead.")
+@click.option("--config", type=INPUT_FILE, default=None, help="The scheduler's configuration file.")
+@output_option
+@click.pass_context
+def tree(ctx: click.Context, paths: tuple[str, ...], config: Path | None, output: str) -> None:
+    """Show the queues as a tree, with what each holds and deserves.
+
+    The scheduler's engine decides one cycle on a copy of the state; the table is what it leaves. Nothing is changed
+    anywhere. DESERVED and SHARE (what is held of it) are those of the plugin that shares the cluster, such as
+    proportion, capacity, yarnfair or yarncapacity.
+    """
+    from strato.cli import states
+    from strato.scheduler.dryrun.queuetree import HEADERS as TREE
+    from strato.scheduler.dryrun.queuetree import queue_tree
+
+    _, copy = states.copy_for(ctx, paths, config)
+    found = queue_tree(copy)
+    if output == "table":
+        click.echo(fitted_table(TREE, [one.row() for one in found]))
+    else:
+        click.echo(text_of({"queues": [one.to_json() for one in found]}, output))
 
 
 async def _counts(_: Cluster, __: str, ___: Sequence[Json], groups: Sequence[Json]) -> Counter[tuple[str, str]]:

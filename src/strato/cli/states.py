@@ -13,6 +13,7 @@ import click
 
 from strato.api import catalog
 from strato.api.core import Pod
+from strato.cli.connect import with_cluster
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
 from strato.controllers.podgroup import build_group, is_ours
@@ -112,6 +113,24 @@ def copy_of(state: State, header: Header, base: Path = Path()) -> Copy:
     """
     config, problems = _config_of(header, base, state.problems)
     return Copy(decode_all(with_groups(state.objects), problems), config, header.seed, header.now)
+
+
+def copy_for(ctx: click.Context, paths: Sequence[str], config: Path | None) -> tuple[State, Copy]:
+    """Return the state of the manifests, without any that of the cluster, and a copy of it to try things on.
+
+    The configuration is the given one, else the cluster's, else the default.
+
+    Raises:
+        InvalidInput: Listing everything that is wrong with the manifests and the configuration.
+    """
+    text = config_text(config)
+    if paths:
+        state = read(paths)
+    else:
+        state, served = with_cluster(ctx, whole_cluster)
+        text = text if text is not None else served
+    header = header_of(state, config=text, live=not paths)
+    return state, copy_of(state, header, config.parent if config is not None else Path())
 
 
 def _config_of(header: Header, base: Path, found: Sequence[Problem]) -> tuple[Config, list[Problem]]:
