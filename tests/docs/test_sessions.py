@@ -12,6 +12,7 @@ from tests.docs.sessions import Failed, Reader
 NOT_RUN = {
     "docs/first-steps.md": 3,
     "deploy/README.md": 1,
+    "docs/from-mesos.md": 2,
 }
 """Commands that the tests do not type, by page. The page says so and why, below the block."""
 

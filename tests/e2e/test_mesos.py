@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from strato.testing.mesosframework import FrameworkClient, command_task, fitting
 from tests.e2e.worlds import STRATO, EmbeddedWorld, embedded, eventually, free_port
@@ -31,11 +32,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedWorld]:
 
 
 @contextlib.contextmanager
-def master(world: EmbeddedWorld, port: int, *options: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a master for the length of a block."""
+def master(
+    world: EmbeddedWorld, port: int, *options: str, log: Path, kubeconfig: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a master for the length of a block, as an administrator or as whom a kubeconfig names."""
+    config = str(kubeconfig or world.kubeconfig)
     with log.open("ab") as file:
         process = subprocess.Popen(
-            [*STRATO, "run", "mesos", "--kubeconfig", str(world.kubeconfig), "--port", str(port), *options],
+            [*STRATO, "run", "mesos", "--kubeconfig", config, "--port", str(port), *options],
             stdout=file,
             stderr=file,
         )
@@ -210,3 +214,50 @@ def test_another_master_takes_over(world: EmbeddedWorld, tmp_path: Path) -> None
             )
             leader.send_signal(signal.SIGKILL)
             eventually(lambda: leads(second), timeout=60, what="the second leads")
+
+
+def _account(world: EmbeddedWorld, path: Path) -> Path:
+    """Apply what an installation gives the master, but for its pod, and return a kubeconfig of its account."""
+    parts = [word for part in ("namespace", "rbac", "mesos") for word in ("--only", part)]
+    printed = world.strato("install", "--set", "custom.mesos_enable=true", *parts, "--dry-run")
+    for body in yaml.safe_load_all(printed):
+        if body["kind"] == "Namespace" or (body["metadata"]["name"] == "strato-mesos" and body["kind"] != "Deployment"):
+            world.apply(body)
+    config = yaml.safe_load(world.kubeconfig.read_text())
+    token = world.kubectl("create", "token", "strato-mesos", "-n", "volcano-system").strip()
+    config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def test_the_rights_of_an_installation_suffice(world: EmbeddedWorld, tmp_path: Path) -> None:
+    """With a lease, a new role's queue and group, held room, a killed task and one that ends."""
+    port, log = free_port(), tmp_path / "log"
+    kubeconfig = _account(world, tmp_path / "kubeconfig")
+    states: dict[str, str] = {}
+
+    def launch(framework: FrameworkClient, event: dict[str, Any]) -> None:
+        if event["type"] == "UPDATE":
+            status = event["update"]["status"]
+            states[status["task_id"]["value"]] = status["state"]
+            framework.acknowledge(event)
+        for offer in event.get("offers", {}).get("offers", ()):
+            tasks = [command_task(name, offer, f"sleep {end}", 0.1, 32) for name, end in (("short", 1), ("long", 1000))]
+            operations = [] if states else [{"type": "LAUNCH", "launch": {"task_infos": tasks}}]
+            states.update({} if states else {"short": "", "long": ""})
+            framework.post("ACCEPT", offer_ids=[offer["id"]], operations=operations, filters={"refuse_seconds": 60})
+
+    info = {"user": "u", "name": "n", "role": "from/chart"}
+    with master(world, port, log=log, kubeconfig=kubeconfig):
+        eventually(lambda: leads(port), timeout=60, what="the master leads")
+        with FrameworkClient(f"127.0.0.1:{port}", info, launch) as framework:
+            eventually(lambda: states.get("short") == "TASK_FINISHED", timeout=60, what="a task ends")
+            framework.call("KILL", task_id={"value": "long"})
+            eventually(lambda: states.get("long") == "TASK_KILLED", timeout=60, what="a task is killed")
+            queues = {queue["metadata"]["name"]: queue["spec"] for queue in world.items("queues")}
+            assert [spec["parent"] for name, spec in queues.items() if name.startswith("from-chart")] == ["from"]
+            assert world.items("podgroups", "-n", "mesos")
+            framework.call("TEARDOWN")
+        eventually(lambda: not world.items("pods", "-n", "mesos"), timeout=60, what="what is acknowledged is gone")
+    refused = [line for line in log.read_text().splitlines() if "forbidden" in line.lower()]
+    assert all("namespace not created" in line for line in refused), "the installation makes the namespace"

@@ -13,7 +13,7 @@ from strato.errors import StratoError, UsageError
 if TYPE_CHECKING:
     from strato.client.cluster import Cluster
 
-COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "agent", "monitoring")
+COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "agent", "mesos", "monitoring")
 FIELD_MANAGER = "strato-install"
 
 

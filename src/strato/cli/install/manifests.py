@@ -8,16 +8,16 @@ from typing import Any
 
 from strato.api import trainingkinds
 from strato.api.meta import Json
-from strato.cli.install import nodeagent, roles
+from strato.cli.install import mesosmaster, nodeagent, roles
 from strato.cli.install.values import Values
 
-COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "agent", "monitoring")
+COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "agent", "mesos", "monitoring")
 """Parts of an installation; ``--only`` names them."""
 
 SCHEDULER, CONTROLLERS, ADMISSION = "volcano-scheduler", "volcano-controllers", "volcano-admission"
 ADMISSION_SERVICE = "volcano-admission-service"
 _SCHEDULER_CONFIG, _CONTROLLER_CONFIG = "volcano-scheduler-configmap", "volcano-controller-configmap"
-_METRICS = {"scheduler": 8080, "controllers": 8081, "admission": 8082}
+_METRICS = {"scheduler": 8080, "controllers": 8081, "admission": 8082, "mesos": 8084}
 _HEALTH = 11251
 """Where Volcano's components serve health."""
 
@@ -47,6 +47,7 @@ def resources(values: Values, scheduler_config: str) -> list[Resource]:
         *_scheduler(values, scheduler_config),
         *_controllers(values),
         Resource("agent", nodeagent.daemonset(values), (nodeagent.ENABLED,)),
+        *_mesos(values),
         *_monitoring(values),
     ]
 
@@ -87,6 +88,7 @@ def _rbac(values: Values) -> list[Resource]:
         CONTROLLERS: roles.controller_rules(),
         ADMISSION: roles.webhook_rules([service.configuration for service in webhook.SERVICES.values()]),
         nodeagent.NAME: roles.agent_rules(),
+        mesosmaster.NAME: mesosmaster.cluster_rules(),
     }
     own = {
         SCHEDULER: roles.lease_rules(),
@@ -99,16 +101,20 @@ def _rbac(values: Values) -> list[Resource]:
         CONTROLLERS: "custom.controller_enable",
         ADMISSION: "custom.admission_enable",
         nodeagent.NAME: nodeagent.ENABLED,
+        mesosmaster.NAME: mesosmaster.ENABLED,
     }
     found = [Resource("rbac", body) for body in roles.user_roles()]
     for name, condition in conditions.items():
-        bodies = (
+        bodies = [
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": here}},
             roles.role(name, cluster[name]),
             roles.binding(name, name, here),
-            roles.role(name, own[name], namespace=here),
-            roles.binding(name, name, here, namespace=here),
-        )
+        ]
+        if name in own:
+            bodies += [
+                roles.role(name, own[name], namespace=here),
+                roles.binding(name, name, here, namespace=here),
+            ]
         found += [Resource("rbac", body, (condition,)) for body in bodies]
     return found
 
@@ -208,6 +214,20 @@ def _controllers(values: Values) -> list[Resource]:
     ]
 
 
+def _mesos(values: Values) -> list[Resource]:
+    when = (mesosmaster.ENABLED,)
+    deployment = mesosmaster.complete(_deployment(values, "mesos", "mesos", [], name=mesosmaster.NAME), values)
+    tasks = values("custom.mesos_tasks_namespace")
+    bodies = (
+        mesosmaster.tasks_namespace(values),
+        roles.role(mesosmaster.NAME, mesosmaster.task_rules(), namespace=tasks),
+        roles.binding(mesosmaster.NAME, mesosmaster.NAME, values.namespace, namespace=tasks),
+        mesosmaster.service(values),
+        deployment,
+    )
+    return [Resource("mesos", body, when) for body in bodies]
+
+
 def _monitoring(values: Values) -> list[Resource]:
     served = {
         SCHEDULER: ("custom.scheduler_enable", "custom.scheduler_metrics_enable"),
@@ -256,9 +276,11 @@ def _metrics_service(values: Values, part: str, name: str) -> Json:
     }
 
 
-def _deployment(values: Values, part: str, verb: str, options: Sequence[str], *, config: str = "") -> Json:
+def _deployment(
+    values: Values, part: str, verb: str, options: Sequence[str], *, config: str = "", name: str = ""
+) -> Json:
     """Return a Deployment of one component: not root, nothing writable but scratch, health and metrics on one port."""
-    name = f"volcano-{part}"
+    name = name or f"volcano-{part}"
     word = {"controllers": "controller"}.get(part, part)
     port = _METRICS[part]
     arguments = ["run", verb, f"--listen-address=:{port}", "--enable-healthz=true", *options]

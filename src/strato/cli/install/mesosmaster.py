@@ -1,0 +1,77 @@
+"""The Mesos master of an installation: a Deployment, its Service, the namespace of its tasks, and what it may do.
+
+It makes pods in the name of whoever reaches its port, so it asks for credentials: without the Secret that holds them
+its pod does not start.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strato.api.meta import Json
+from strato.cli.install.roles import rule
+from strato.cli.install.values import Values
+
+NAME: Final = "strato-mesos"
+ENABLED: Final = "custom.mesos_enable"
+_PORT: Final = 5050
+_READ: Final = ("get", "list", "watch")
+
+
+def tasks_namespace(values: Values) -> Json:
+    """Return the namespace of the pods of tasks."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": values("custom.mesos_tasks_namespace")}}
+
+
+def complete(deployment: Json, values: Values) -> Json:
+    """Add what is the master's own to a component's Deployment: its port, its address and its credentials."""
+    pod = deployment["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    container["args"] += [
+        "--ip=0.0.0.0",
+        f"--port={_PORT}",
+        "--advertise=$(POD_IP)",  # the others of several masters send frameworks to the one that leads
+        "--credentials=/credentials/credentials",
+        f"--tasks-namespace={values('custom.mesos_tasks_namespace')}",
+        f"--image={values('custom.mesos_task_image')}",
+        f"--offer-timeout={values('custom.mesos_offer_timeout')}",
+    ]
+    container["env"].append({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    container["ports"].append({"name": "mesos", "containerPort": _PORT})
+    container["volumeMounts"].append({"name": "credentials", "mountPath": "/credentials", "readOnly": True})
+    secret = values("custom.mesos_credentials_secret")
+    pod["volumes"].append({"name": "credentials", "secret": {"secretName": secret}})
+    return deployment
+
+
+def service(values: Values) -> Json:
+    """Return the Service through which frameworks reach a master; one that does not lead sends them on."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": NAME, "namespace": values.namespace},
+        "spec": {
+            "selector": {"app": NAME},
+            "ports": [{"name": "mesos", "port": _PORT, "protocol": "TCP", "targetPort": "mesos"}],
+        },
+    }
+
+
+def cluster_rules() -> list[Json]:
+    """Reads what room there is; holds room of nodes; makes the queues of roles."""
+    return [
+        rule(_READ, "", "pods", "nodes"),
+        rule(("patch",), "", "nodes"),
+        rule(("get", "create"), "scheduling.volcano.sh", "queues"),
+    ]
+
+
+def task_rules() -> list[Json]:
+    """Runs tasks in the namespace of tasks, where it also keeps frameworks and its lease."""
+    return [
+        rule(("get", "create", "patch", "delete"), "", "pods"),
+        rule((*_READ, "create", "patch", "delete"), "", "configmaps"),
+        rule(("get", "create", "delete"), "scheduling.volcano.sh", "podgroups"),
+        rule(("get", "create", "update"), "coordination.k8s.io", "leases"),
+        rule(("create", "patch"), "", "events"),
+    ]
