@@ -50,6 +50,7 @@ def test_of_each_object_is_said_what_is_there(at_once: int) -> None:
                 stored.metadata.uid,
                 stored.metadata.resource_version,
             )
+            assert one.key == stored.key
             assert one.metadata.controller == stored.metadata.controller
 
     clock = VirtualClock()

@@ -33,7 +33,7 @@ async def create_owned(
         answers = await cluster.create_all(kind, batch, owner.namespace)
         for body, answer in zip(batch, answers, strict=True):
             if isinstance(answer, Created):
-                there.append(_seen(view, body, answer))
+                there.append(_stored(view, body, answer, owner.namespace))
             elif isinstance(answer, AlreadyExists):
                 present = await cluster.get(view, body["metadata"]["name"], owner.namespace)
                 holder = present.metadata.controller
@@ -51,8 +51,14 @@ async def create_owned(
     return there, failures
 
 
-def _seen(view: type[V], body: Body, made: Created) -> V:
+def _stored(view: type[V], body: Body, made: Created, namespace: str) -> V:
     """Return the view of an object that was made of a body."""
     sent = msgspec.convert(body, view)
-    known = msgspec.structs.replace(sent.metadata, name=made.name, uid=made.uid, resource_version=made.resource_version)
+    known = msgspec.structs.replace(
+        sent.metadata,
+        name=made.name,
+        namespace=namespace,
+        uid=made.uid,
+        resource_version=made.resource_version,
+    )
     return msgspec.structs.replace(sent, metadata=known)
