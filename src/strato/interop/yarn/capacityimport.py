@@ -18,7 +18,6 @@ from strato.interop.yarn.capacity.autocreation import QueueCatalogue
 from strato.interop.yarn.capacity.configuration import ROOT, CapacityConfiguration
 from strato.interop.yarn.capacity.notation import Unit
 from strato.interop.yarn.capacity.settings import MONITOR_ENABLED, PREEMPTION, SCHEDULER
-from strato.interop.yarn.fairplugin.sources import PATH
 from strato.interop.yarn.importing import (
     DIFFERS,
     MAPS,
@@ -30,6 +29,7 @@ from strato.interop.yarn.importing import (
     queue_names,
     resource_names,
 )
+from strato.interop.yarn.objects import PATH
 
 _OPEN_ABOVE = "keeps nobody out, as one above it lets everybody in (root does unless its list is a blank); as in YARN"
 _NOT_PLACED = "jobs name their queue themselves (spec.queue); rules do not choose one for them"

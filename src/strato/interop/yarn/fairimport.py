@@ -9,7 +9,7 @@ from strato.errors import InvalidInput, Problem
 from strato.interop.yarn.fair import allocationfile
 from strato.interop.yarn.fair.allocation import ROOT, Allocations, parent_of
 from strato.interop.yarn.fair.options import PREFIX, FairOptions, options_of
-from strato.interop.yarn.fairplugin.sources import PATH, annotations_of
+from strato.interop.yarn.fairplugin.sources import annotations_of
 from strato.interop.yarn.hadoopxml import Element
 from strato.interop.yarn.importing import (
     DIFFERS,
@@ -24,6 +24,7 @@ from strato.interop.yarn.importing import (
     queue_names,
     resource_names,
 )
+from strato.interop.yarn.objects import PATH
 
 _NOT_ENFORCED = "access lists are not enforced; let RBAC say who may create jobs"
 _NOT_PLACED = "jobs name their queue themselves (spec.queue); rules do not choose one for them"

@@ -278,10 +278,10 @@ def test_the_file_is_read_again_when_it_changes_and_a_bad_one_is_not(tmp_path: P
         os.utime(path, (at, at))
 
     def weight() -> float:
-        assert source.allocations is not None
-        return source.allocations.settings_of("root.a").weight
+        assert source.content is not None
+        return source.content.settings_of("root.a").weight
 
-    source = sources.FileSource(path, ResourceTypes())
+    source = sources.file_source(path, ResourceTypes())
     write("<queue name='a'><weight>2</weight></queue>", 1000)
     assert not source.refresh(1001.0)
     assert weight() == 2
@@ -334,14 +334,14 @@ def test_annotations_are_read_again_when_a_queue_changes_and_only_then() -> None
         return list(world.queues.values())
 
     def weight() -> float:
-        assert source.allocations is not None
-        return source.allocations.settings_of("root.a").weight
+        assert source.content is not None
+        return source.content.settings_of("root.a").weight
 
     source, first = sources.AnnotationSource(ResourceTypes()), queues("2")
     source.refresh(first)
-    read = source.allocations
+    read = source.content
     source.refresh(first)
-    assert source.allocations is read
+    assert source.content is read
     source.refresh(queues("3"))
     assert weight() == 3
     assert source.refresh(queues("heavy"))
@@ -354,5 +354,5 @@ def test_annotations_are_read_again_when_a_queue_changes_and_only_then() -> None
 def test_without_any_queue_the_defaults_hold() -> None:
     source = sources.AnnotationSource(ResourceTypes())
     assert not source.refresh([])
-    assert source.allocations is not None
-    assert source.allocations.settings_of("root").weight == 1
+    assert source.content is not None
+    assert source.content.settings_of("root").weight == 1

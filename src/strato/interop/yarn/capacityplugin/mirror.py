@@ -14,9 +14,9 @@ from strato.interop.yarn.capacity.configuration import CapacityConfiguration, Qu
 from strato.interop.yarn.capacity.order import ApplicationStanding, QueueStanding, application_key, queue_key
 from strato.interop.yarn.capacity.preemptionmodel import DEFAULT_PARTITION
 from strato.interop.yarn.capacity.userlimits import UserLimitInputs, limit_of_user, user_limit
-from strato.interop.yarn.fairplugin.sources import path_of
-from strato.interop.yarn.fairplugin.units import Units
+from strato.interop.yarn.objects import path_of
 from strato.interop.yarn.resources import Amounts, add, is_zero, subtract
+from strato.interop.yarn.units import Units
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import PHASE_COMPLETED, Job, Task
 from strato.scheduler.model.ledger import HOLDS_RESOURCES

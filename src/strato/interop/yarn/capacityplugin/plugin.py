@@ -16,14 +16,16 @@ from typing import Any
 import numpy as np
 
 from strato.errors import InvalidInput
+from strato.interop.yarn.capacity.autocreation import QueueCatalogue
 from strato.interop.yarn.capacity.configuration import CapacityConfiguration
 from strato.interop.yarn.capacityplugin.limits import Limits, Refusal
 from strato.interop.yarn.capacityplugin.making_room import MakingRoom, Remembered
 from strato.interop.yarn.capacityplugin.mirror import ApplicationUse, Mirror, QueueUse
-from strato.interop.yarn.capacityplugin.source import ConfigurationSource, read_file, scaled
-from strato.interop.yarn.fairplugin.sources import path_of
-from strato.interop.yarn.fairplugin.units import Units, resource_pairs
+from strato.interop.yarn.capacityplugin.source import file_source, read_file, scaled, with_queues
+from strato.interop.yarn.followedfile import FollowedFile
+from strato.interop.yarn.objects import is_master, path_of, user_of
 from strato.interop.yarn.resources import Amounts
+from strato.interop.yarn.units import Units, resource_pairs
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, Plugin
@@ -113,27 +115,21 @@ class YarnCapacity(Plugin):
     def _configuration(self) -> CapacityConfiguration:
         memory = self._ssn.world.memory
         key = f"{self.name} {self.args.file} {sorted(self.args.properties.items())}"
-        made = ConfigurationSource(Path(self.args.file), self.args.resources, self.args.properties)
-        source: ConfigurationSource = memory.setdefault(key, made)
-        if source.refresh(self._ssn.now) and source.catalogue is not None:
+        made = file_source(Path(self.args.file), self.args.resources, self.args.properties)
+        source: FollowedFile[QueueCatalogue] = memory.setdefault(key, made)
+        if source.refresh(self._ssn.now) and source.content is not None:
             self._ssn.plan.failures.append(Failure(self.name, "open", source.problem))
-        if source.catalogue is None:
+        if source.content is None:
             raise RuntimeError(source.problem)
         paths = [path_of(queue) for queue in self._ssn.world.queues.values() if queue.view is not None]
-        return scaled(source.with_queues(sorted(paths)), self._units)
+        source.content = with_queues(source.content, sorted(paths))
+        return scaled(source.content, self._units)
 
     def _user_of(self, job: Job) -> str:
-        if self.args.user and job.group is not None:
-            meta = job.group.metadata
-            return meta.label(self.args.user) or meta.annotation(self.args.user) or job.namespace
-        return job.namespace
+        return user_of(job, self.args.user)
 
     def _is_master(self, task: Task) -> bool:
-        key, _, value = self.args.master.partition("=")
-        if not key:
-            return False
-        found = (task.pod.metadata.labels or {}).get(key)
-        return found is not None and (not value or found == value)
+        return is_master(task, self.args.master)
 
     # -- order ---------------------------------------------------------------------------------------------------------
 

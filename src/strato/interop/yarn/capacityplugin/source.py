@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from strato.errors import InvalidInput
 from strato.interop.yarn import hadoopxml
 from strato.interop.yarn.capacity.autocreation import CreationRefused, QueueCatalogue
 from strato.interop.yarn.capacity.configuration import CapacityConfiguration, QueueConfiguration
 from strato.interop.yarn.capacity.notation import Capacity, Unit
-from strato.interop.yarn.fairplugin.sources import CHECK_SECONDS
-from strato.interop.yarn.fairplugin.units import Units
+from strato.interop.yarn.followedfile import FollowedFile
 from strato.interop.yarn.hadoopxml import Setting, Settings
-
-log = logging.getLogger(__name__)
+from strato.interop.yarn.units import Units
 
 _MINIMUM = "yarn.scheduler.minimum-allocation-mb"
 
@@ -38,65 +34,20 @@ def read_file(path: Path, others: Mapping[str, str], properties: Mapping[str, st
     return QueueCatalogue.of(Settings(settings.file, {**added, **settings.by_name, types.name: types}))
 
 
-@dataclass(slots=True)
-class ConfigurationSource:
-    """A configuration file, as read last.
+def file_source(path: Path, others: Mapping[str, str], properties: Mapping[str, str]) -> FollowedFile[QueueCatalogue]:
+    """Return the queues of a file, followed while it changes; see `read_file` for what else is given."""
+    return FollowedFile(path, lambda file: read_file(file, others, properties))
 
-    Attributes:
-        path: Where it is.
-        others: Further types of resources, by YARN's name.
-        properties: What other files set.
-        catalogue: What it said when it could be read last; None before.
-        problem: Why it could not be read since; empty when it could.
-    """
 
-    path: Path
-    others: Mapping[str, str]
-    properties: Mapping[str, str]
-    catalogue: QueueCatalogue | None = None
-    problem: str = ""
-    _checked: float = float("-inf")
-    _modified: float | None = None
-
-    def refresh(self, now: float) -> bool:
-        """Read the file if it is due and has changed, and return whether a new problem was found.
-
-        Args:
-            now: Seconds since the epoch.
-        """
-        if now - self._checked < CHECK_SECONDS and self.catalogue is not None:
-            return False
-        self._checked = now
-        try:
-            modified = self.path.stat().st_mtime
-        except OSError:
-            modified = None
-        if modified is not None and self._modified == modified:
-            return False
-        before = self.problem
-        try:
-            self.catalogue = read_file(self.path, self.others, self.properties)
-            self.problem = ""
-        except InvalidInput as error:
-            self.problem = str(error)
-        self._modified = modified
-        if self.problem and self.problem != before:
-            log.warning("the capacity scheduler's file cannot be used; what it said before stays: %s", self.problem)
-            return True
-        return False
-
-    def with_queues(self, paths: list[str]) -> QueueCatalogue:
-        """Return the queues, with those created that Queue objects ask for and parents create."""
-        assert self.catalogue is not None, "read before it is asked"
-        catalogue = self.catalogue
-        for path in paths:
-            if path not in catalogue.configuration.by_path:
-                try:
-                    catalogue = catalogue.with_created(path)
-                except CreationRefused:
-                    continue
-        self.catalogue = catalogue
-        return catalogue
+def with_queues(catalogue: QueueCatalogue, paths: Sequence[str]) -> QueueCatalogue:
+    """Return the queues, with those created that Queue objects ask for and parents create."""
+    for path in paths:
+        if path not in catalogue.configuration.by_path:
+            try:
+                catalogue = catalogue.with_created(path)
+            except CreationRefused:
+                continue
+    return catalogue
 
 
 def scaled(catalogue: QueueCatalogue, units: Units) -> CapacityConfiguration:

@@ -15,9 +15,9 @@ from strato.interop.yarn.fair.order import Comparator, Standing, comparator
 from strato.interop.yarn.fair.runnable import binding_limit
 from strato.interop.yarn.fair.state import FairState
 from strato.interop.yarn.fair.tree import FairQueue
-from strato.interop.yarn.fairplugin.sources import path_of
-from strato.interop.yarn.fairplugin.units import Units
+from strato.interop.yarn.objects import path_of
 from strato.interop.yarn.resources import Amounts, add, subtract
+from strato.interop.yarn.units import Units
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import PHASE_COMPLETED, Job, Task
 from strato.scheduler.model.queues import Queue

@@ -22,9 +22,11 @@ from strato.interop.yarn.fair.policies import Policy
 from strato.interop.yarn.fair.tree import FairQueue
 from strato.interop.yarn.fairplugin.making_room import MakingRoom, Remembered
 from strato.interop.yarn.fairplugin.mirror import Mirror, how_many
-from strato.interop.yarn.fairplugin.sources import AnnotationSource, FileSource
-from strato.interop.yarn.fairplugin.units import Units, resource_pairs
+from strato.interop.yarn.fairplugin.sources import AnnotationSource, file_source
+from strato.interop.yarn.followedfile import FollowedFile
+from strato.interop.yarn.objects import is_master, user_of
 from strato.interop.yarn.resources import Amounts, ResourceTypes, add, fits, largest, raised, subtract
+from strato.interop.yarn.units import Units, resource_pairs
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, Plugin
@@ -113,20 +115,20 @@ class YarnFair(Plugin):
         """Return what holds now: what can be read, else what could be read last."""
         memory, types = self._ssn.world.memory, self._units.types
         path = self.args.allocation_file
-        source: FileSource | AnnotationSource | None = memory.get(f"{self.name} {path}")
-        if source is None or source.types != types:
-            source = FileSource(Path(path), types) if path else AnnotationSource(types)
-            memory[f"{self.name} {path}"] = source
+        source: FollowedFile[Allocations] | AnnotationSource | None = memory.get(f"{self.name} {path} {types}")
+        if source is None:
+            source = file_source(Path(path), types) if path else AnnotationSource(types)
+            memory[f"{self.name} {path} {types}"] = source
         is_news = (
             source.refresh(self._ssn.now)
-            if isinstance(source, FileSource)
+            if isinstance(source, FollowedFile)
             else source.refresh(self._ssn.world.queues.values())
         )
-        if source.allocations is None:
+        if source.content is None:
             raise UsageError(source.problem)
         if is_news:
             self._ssn.plan.failures.append(Failure(self.name, "open", source.problem))
-        return source.allocations
+        return source.content
 
     def _options(self) -> FairOptions:
         args = self.args
@@ -141,17 +143,10 @@ class YarnFair(Plugin):
         )
 
     def _user_of(self, job: Job) -> str:
-        if self.args.user and job.group is not None:
-            meta = job.group.metadata
-            return meta.label(self.args.user) or meta.annotation(self.args.user) or job.namespace
-        return job.namespace
+        return user_of(job, self.args.user)
 
     def _is_master(self, task: Task) -> bool:
-        key, _, value = self.args.master.partition("=")
-        if not key:
-            return False
-        found = (task.pod.metadata.labels or {}).get(key)
-        return found is not None and (not value or found == value)
+        return is_master(task, self.args.master)
 
     # -- order ---------------------------------------------------------------------------------------------------------
 

@@ -16,15 +16,14 @@ from strato.errors import InvalidInput
 from strato.interop.yarn import hadoopxml
 from strato.interop.yarn.fair import allocationfile
 from strato.interop.yarn.fair.allocation import ROOT, Allocations, parent_of
-from strato.interop.yarn.fair.placement import full_name
+from strato.interop.yarn.followedfile import FollowedFile
 from strato.interop.yarn.hadoopxml import Element
+from strato.interop.yarn.objects import path_of
 from strato.interop.yarn.resources import ResourceTypes
 from strato.scheduler.model.queues import Queue
 
 log = logging.getLogger(__name__)
 
-PATH = "yarn.strato.io/path"
-"""Annotation of a Queue: its full name in YARN, which may have letters that names in Kubernetes do not."""
 SETTING = "fair.yarn.strato.io/"
 """Prefix of annotations of a Queue: ``fair.yarn.strato.io/weight: "2.0"`` is the element of that name."""
 DEFAULT = "fair-defaults.yarn.strato.io/"
@@ -32,64 +31,10 @@ DEFAULT = "fair-defaults.yarn.strato.io/"
 USERS = "fair-users.yarn.strato.io/"
 """Prefix of annotations of the Queue root: ``maxRunningApps`` by user."""
 
-CHECK_SECONDS = 10.0
-"""How often the file is looked at, as in YARN."""
-SETTLED_SECONDS = 5.0
-"""How old a change must be before it is read: whoever writes may not be done."""
 
-
-def path_of(queue: Queue) -> str:
-    """Return a queue's full name in YARN: by annotation, or its own name below the root."""
-    named = queue.view.metadata.annotation(PATH) if queue.view is not None else ""
-    return full_name(named or queue.name)
-
-
-@dataclass(slots=True)
-class FileSource:
-    """An allocation file, as read last.
-
-    Attributes:
-        path: Where it is.
-        allocations: What it said when it could be read last; None before.
-        problem: Why it could not be read since; empty when it could.
-    """
-
-    path: Path
-    types: ResourceTypes
-    allocations: Allocations | None = None
-    problem: str = ""
-    _checked: float = float("-inf")
-    _modified: float | None = None
-
-    def refresh(self, now: float) -> bool:
-        """Read the file if it is due and has changed, and return whether a new problem was found.
-
-        Args:
-            now: Seconds since the epoch.
-        """
-        if now - self._checked < CHECK_SECONDS and self.allocations is not None:
-            return False
-        self._checked = now
-        try:
-            modified = self.path.stat().st_mtime
-        except OSError:
-            modified = None
-        if modified is not None and self._modified == modified:
-            return False
-        if self.allocations is not None and modified is not None and 0 <= now - modified < SETTLED_SECONDS:
-            self._checked = now - CHECK_SECONDS
-            return False
-        before = self.problem
-        try:
-            self.allocations = allocationfile.read(hadoopxml.read_file(self.path), self.types, str(self.path))
-            self.problem = ""
-        except InvalidInput as error:
-            self.problem = str(error)
-        self._modified = modified
-        if self.problem and self.problem != before:
-            log.warning("the allocation file cannot be used; what it said before stays: %s", self.problem)
-            return True
-        return False
+def file_source(path: Path, types: ResourceTypes) -> FollowedFile[Allocations]:
+    """Return the allocations of a file, followed while it changes."""
+    return FollowedFile(path, lambda file: allocationfile.read(hadoopxml.read_file(file), types, str(file)))
 
 
 @dataclass(slots=True)
@@ -97,12 +42,12 @@ class AnnotationSource:
     """Annotations of queues, as read last; they are read again only when a Queue object has changed.
 
     Attributes:
-        allocations: What they said when they could be read last; None before.
+        content: What they said when they could be read last; None before.
         problem: Why they could not be read since; empty when they could.
     """
 
     types: ResourceTypes
-    allocations: Allocations | None = None
+    content: Allocations | None = None
     problem: str = ""
     _views: list[QueueView] = field(default_factory=list)
 
@@ -111,12 +56,12 @@ class AnnotationSource:
         known = [queue for queue in queues if queue.view is not None]
         views = [queue.view for queue in known if queue.view is not None]
         same = len(views) == len(self._views) and all(map(operator.is_, views, self._views))
-        if same and (self.allocations is not None or self.problem):
+        if same and (self.content is not None or self.problem):
             return False
         self._views = views
         before = self.problem
         try:
-            self.allocations = from_annotations(known, self.types)
+            self.content = from_annotations(known, self.types)
             self.problem = ""
         except InvalidInput as error:
             self.problem = str(error)
