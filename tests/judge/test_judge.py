@@ -63,7 +63,7 @@ def test_cases_have_names_of_namespaces_and_jobs_of_every_kind() -> None:
     assert kinds == {*((name, "v1") for name in names), ("MPIJob", "v2beta1")}
 
 
-@pytest.mark.kube
+@pytest.mark.slow  # a quarter of an hour, and how long things take to settle is a matter of the machine
 @pytest.mark.timeout(1800)
 def test_kubeflows_operators_make_the_same_of_the_same_jobs() -> None:
     if not (KubeWorld.find_binaries() / "kube-apiserver").exists():
