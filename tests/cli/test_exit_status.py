@@ -82,7 +82,8 @@ ASKING: dict[str, Sequence[str]] = {
 LOCAL = {
     ("up",), ("down",), ("status",), ("kubectl",), ("config", "arguments"), ("config", "check"), ("image", "import"),
     ("image", "list"), ("image", "rm"), ("image", "build"), ("image", "pull"), ("image", "push"), ("image", "inspect"),
-    ("image", "prune"), ("flow", "serve"), ("flow", "simulate"), ("flow", "solve"), ("sim", "run"), ("sim", "utilisation"),
+    ("image", "prune"), ("flow", "serve"), ("flow", "simulate"), ("flow", "solve"), ("sim", "run"),
+    ("sim", "utilisation"),
     ("run", "scheduler"), ("run", "controllers"), ("run", "webhook"), ("run", "all"), ("run", "apiserver"),
     ("run", "node"), ("run", "mesos"), ("yarn", "import"), ("yarn", "check"), ("examples",), ("man",), ("backup",),
     ("restore",), ("advise",), ("report",), ("stats",), ("agent", "reset"),

@@ -96,7 +96,7 @@ def test_any_call_is_answered(path: str, kind: str, rng: random.Random, content_
                 if inner is not None:
                     call[body] = anything(inner[1], rng, 1)
             if call.get("type") == "ACCEPT" and framework.offers and rng.random() < 0.9:
-                call["accept"]["offer_ids"] = [{"value": next(iter(framework.offers))}]
+                call.setdefault("accept", {})["offer_ids"] = [{"value": next(iter(framework.offers))}]
             headers = {"content-type": content_type, "mesos-stream-id": framework.stream_id}
             if rng.random() < 0.3:
                 del headers["mesos-stream-id"]
