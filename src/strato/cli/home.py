@@ -182,13 +182,14 @@ class Home:
 
     def write_stop(self, stop: Stop) -> None:
         """Say how the cluster is to stop, or what came of it."""
-        draft = self.stop_file.with_suffix(".json.new")
+        draft = self.stop_file.with_suffix(f".json.{os.getpid()}.new")  # several may ask at once
         draft.write_text(json.dumps(asdict(stop)))
-        draft.replace(self.stop_file)
+        with contextlib.suppress(FileNotFoundError):  # the cluster has ended, and who owns the home has cleared it
+            draft.replace(self.stop_file)
 
     def clear_run_files(self) -> None:
         """Remove the files of a cluster that has ended; the caller owns the directory."""
-        drafts = self.ready_file.with_suffix(".new"), self.stop_file.with_suffix(".json.new")
+        drafts = self.ready_file.with_suffix(".new"), *self.path.glob(f"{self.stop_file.stem}.json.*new")
         for file in (self.pid_file, self.ready_file, self.stop_file, *drafts):
             file.unlink(missing_ok=True)
 
