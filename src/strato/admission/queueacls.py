@@ -120,7 +120,7 @@ class JudgeAccess:
 
 def _note_submitter(request: AdmissionRequest, obj: Json, user: User, reader: AdmissionReader) -> None:
     if request.operation == Operation.CREATE:
-        listed = any(_lists(queue, reader, SUBMIT, ADMINISTER) for queue in queues_of(request.kind, obj, reader))
+        listed = any(_lists(queue, reader) for queue in queues_of(request.kind, obj, reader))
         noted = user.name if listed else None
     else:
         noted = _annotations(request.old_object).get(SUBMITTED_BY)
@@ -136,11 +136,11 @@ def _note_submitter(request: AdmissionRequest, obj: Json, user: User, reader: Ad
 def _judge_work(request: AdmissionRequest, user: User, reader: AdmissionReader) -> None:
     old, new = request.old_object, request.object
     before = queues_of(request.kind, old, reader) if old is not None else ()
-    if old is not None and _submitter(request.kind, old, reader) != user.name:
-        _require(user, before, reader, "change or delete what others submitted to it", (ADMINISTER,))
+    if old is not None and _submitter(old, reader) != user.name:
+        _require(user, before, reader, "change or delete what others submitted to it", ADMINISTER)
     if new is not None:
         entered = [queue for queue in queues_of(request.kind, new, reader) if queue not in before]
-        _require(user, entered, reader, "submit to it", (SUBMIT,))
+        _require(user, entered, reader, "submit to it", SUBMIT)
 
 
 def check_lists(request: AdmissionRequest, reader: AdmissionReader) -> None:
@@ -165,7 +165,7 @@ def _judge_queue(request: AdmissionRequest, user: User, reader: AdmissionReader)
     parents = {parent_of(queue) for queue in (request.object, request.old_object) if queue is not None}
     if request.old_object is None or len(parents) > 1:  # it enters a branch, or moves from one to another
         touched |= parents - {""}
-    _require(user, sorted(touched), reader, "change it", (ADMINISTER,))
+    _require(user, sorted(touched), reader, "change it", ADMINISTER)
 
 
 def _judge_command(request: AdmissionRequest, user: User, reader: AdmissionReader) -> None:
@@ -173,12 +173,12 @@ def _judge_command(request: AdmissionRequest, user: User, reader: AdmissionReade
     target = command.get("target") or {}
     name = target.get("name") or ""
     if target.get("kind") == catalog.QUEUE.name:
-        _require(user, [name], reader, "open or close it", (ADMINISTER,))
+        _require(user, [name], reader, "open or close it", ADMINISTER)
     elif target.get("kind") == catalog.VCJOB.name:
         job = reader.get(catalog.VCJOB, request.namespace, name)
-        if job is not None and _submitter(catalog.VCJOB, job, reader) != user.name:
+        if job is not None and _submitter(job, reader) != user.name:
             queues = queues_of(catalog.VCJOB, job, reader)
-            _require(user, queues, reader, "command what others submitted to it", (ADMINISTER,))
+            _require(user, queues, reader, "command what others submitted to it", ADMINISTER)
 
 
 def queues_of(kind: Kind, obj: Json, reader: AdmissionReader) -> tuple[str, ...]:
@@ -203,11 +203,17 @@ def references(kind: Kind, obj: Json) -> list[tuple[Kind, str]]:
     found = _used(kind, obj)
     if kind is catalog.COMMAND and _at(obj, ("target",)).get("kind") == catalog.VCJOB.name:
         found.append((catalog.VCJOB, _at(obj, ("target",)).get("name") or ""))
+    controller = _controller(obj)
+    return [*found, controller] if controller is not None else found
+
+
+def _controller(obj: Json) -> tuple[Kind, str] | None:
+    """Return what made an object, if that is submitted to queues."""
     for owner in obj["metadata"].get("ownerReferences") or ():
-        controller = catalog.find_named(owner.get("apiVersion") or "", owner.get("kind") or "")
-        if owner.get("controller") and controller in KINDS:
-            found.append((controller, owner.get("name") or ""))
-    return found
+        kind = catalog.find_named(owner.get("apiVersion") or "", owner.get("kind") or "")
+        if owner.get("controller") and kind in KINDS:
+            return kind, owner.get("name") or ""
+    return None
 
 
 def _used(kind: Kind, obj: Json) -> list[tuple[Kind, str]]:
@@ -217,21 +223,23 @@ def _used(kind: Kind, obj: Json) -> list[tuple[Kind, str]]:
         return [(catalog.JOBTEMPLATE, flow.get("name") or "") for flow in flows]
     if kind is catalog.POD:
         noted = _annotations(obj)
-        return [(catalog.PODGROUP, name) for name in {noted[key] for key in POD_GROUP_ANNOTATIONS if noted.get(key)}]
+        names = dict.fromkeys(noted[key] for key in POD_GROUP_ANNOTATIONS if noted.get(key))
+        return [(catalog.PODGROUP, name) for name in names]
     return []
 
 
-def _submitter(kind: Kind, obj: Json, reader: AdmissionReader) -> str:
+def _submitter(obj: Json, reader: AdmissionReader) -> str:
     """Return who submitted an object, or that of which a controller made it; "" if that was not noted."""
     for _ in range(_MOST_OWNERS):
         if noted := _annotations(obj).get(SUBMITTED_BY):
             return noted
-        used = _used(kind, obj)
-        owners = [one for one in references(kind, obj) if one not in used and kind is not catalog.COMMAND]
-        above = reader.get(owners[0][0], obj["metadata"].get("namespace") or "", owners[0][1]) if owners else None
+        controller = _controller(obj)
+        if controller is None:
+            break
+        above = reader.get(controller[0], obj["metadata"].get("namespace") or "", controller[1])
         if above is None:
             break
-        kind, obj = owners[0][0], above
+        obj = above
     return ""
 
 
@@ -250,23 +258,22 @@ def _named(part: object, depth: int) -> Iterator[str]:
             yield from _named(item, depth - 1)
 
 
-def _require(user: User, queues: Iterable[str], reader: AdmissionReader, to: str, keys: tuple[str, ...]) -> None:
-    """Refuse unless, for each queue, a list of these names the user, or there is none up to the root."""
+def _require(user: User, queues: Iterable[str], reader: AdmissionReader, to: str, key: str) -> None:
+    """Refuse unless, for each queue, such a list or one of administrators names the user, or there is no such list."""
     for queue in queues:
-        lists = _lists(queue, reader, *keys)
-        if not lists or any(one.admits(user) for one in lists.values()):
-            continue
-        if any(one.admits(user) for one in _lists(queue, reader, ADMINISTER).values()):
+        lists = _lists(queue, reader)
+        holders = [holder for holder, kept in lists if kept == key]
+        if not holders or any(one.admits(user) for (_, kept), one in lists.items() if kept in (key, ADMINISTER)):
             continue
         groups = f" (groups: {', '.join(user.groups)})" if user.groups else ""
         raise Forbidden(
             f"queue {queue}: user {user.name}{groups} may not {to}; named are only those of "
-            + ", ".join(f"{key} of queue {holder}" for holder, key in lists)
+            + ", ".join(f"{key} of queue {holder}" for holder in holders)
             + "; ask an administrator of the queue"
         )
 
 
-def _lists(queue: str, reader: AdmissionReader, *keys: str) -> dict[tuple[str, str], queueacls.AccessList]:
+def _lists(queue: str, reader: AdmissionReader) -> dict[tuple[str, str], queueacls.AccessList]:
     """Return the lists from a queue to the root, by the queue that has each and its annotation."""
     found: dict[tuple[str, str], queueacls.AccessList] = {}
     name = queue
@@ -275,7 +282,7 @@ def _lists(queue: str, reader: AdmissionReader, *keys: str) -> dict[tuple[str, s
         if stored is None and name != ROOT:
             break  # what goes to no queue is refused elsewhere
         noted = _annotations(stored)
-        found.update({(name, key): queueacls.parse(noted[key]) for key in keys if key in noted})
+        found.update({(name, key): queueacls.parse(noted[key]) for key in (SUBMIT, ADMINISTER) if key in noted})
         if stored is None or name == ROOT:
             break
         name = parent_of(stored)
