@@ -88,7 +88,7 @@ def _rbac(values: Values) -> list[Resource]:
         CONTROLLERS: roles.controller_rules(),
         ADMISSION: roles.webhook_rules([service.configuration for service in webhook.SERVICES.values()]),
         nodeagent.NAME: roles.agent_rules(),
-        mesosmaster.NAME: mesosmaster.cluster_rules(),
+        mesosmaster.NAME: roles.mesos_rules(),
     }
     own = {
         SCHEDULER: roles.lease_rules(),
@@ -220,7 +220,7 @@ def _mesos(values: Values) -> list[Resource]:
     tasks = values("custom.mesos_tasks_namespace")
     bodies = (
         mesosmaster.tasks_namespace(values),
-        roles.role(mesosmaster.NAME, mesosmaster.task_rules(), namespace=tasks),
+        roles.role(mesosmaster.NAME, roles.mesos_task_rules(), namespace=tasks),
         roles.binding(mesosmaster.NAME, mesosmaster.NAME, values.namespace, namespace=tasks),
         mesosmaster.service(values),
         deployment,

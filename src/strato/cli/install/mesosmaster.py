@@ -1,4 +1,4 @@
-"""The Mesos master of an installation: a Deployment, its Service, the namespace of its tasks, and what it may do.
+"""The Mesos master of an installation: a Deployment, its Service and the namespace of its tasks.
 
 It makes pods in the name of whoever reaches its port, so it asks for credentials: without the Secret that holds them
 its pod does not start.
@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from strato.api.meta import Json
-from strato.cli.install.roles import rule
 from strato.cli.install.values import Values
 
 NAME: Final = "strato-mesos"
 ENABLED: Final = "custom.mesos_enable"
 _PORT: Final = 5050
-_READ: Final = ("get", "list", "watch")
 
 
 def tasks_namespace(values: Values) -> Json:
@@ -55,23 +53,3 @@ def service(values: Values) -> Json:
             "ports": [{"name": "mesos", "port": _PORT, "protocol": "TCP", "targetPort": "mesos"}],
         },
     }
-
-
-def cluster_rules() -> list[Json]:
-    """Reads what room there is; holds room of nodes; makes the queues of roles."""
-    return [
-        rule(_READ, "", "pods", "nodes"),
-        rule(("patch",), "", "nodes"),
-        rule(("get", "create"), "scheduling.volcano.sh", "queues"),
-    ]
-
-
-def task_rules() -> list[Json]:
-    """Runs tasks in the namespace of tasks, where it also keeps frameworks and its lease."""
-    return [
-        rule(("get", "create", "patch", "delete"), "", "pods"),
-        rule((*_READ, "create", "patch", "delete"), "", "configmaps"),
-        rule(("get", "create", "delete"), "scheduling.volcano.sh", "podgroups"),
-        rule(("get", "create", "update"), "coordination.k8s.io", "leases"),
-        rule(("create", "patch"), "", "events"),
-    ]
