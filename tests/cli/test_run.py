@@ -21,11 +21,11 @@ import pytest
 from strato.cli.home import Home
 from strato.cli.main import main
 from strato.cli.monitoring import Endpoint, TlsFiles, serve_endpoint, split_address
-from strato.cli.run import ensure_namespace
 from strato.cli.run.common import Common, Member, serve
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.client.leases import LeaseTiming
+from strato.client.namespaces import ensure_namespace
 from strato.clock import SystemClock
 from strato.errors import AlreadyExists, ApiError, Forbidden, StratoError, Unavailable, UsageError
 from strato.metrics import Registry

@@ -6,10 +6,6 @@ import importlib
 
 import click
 
-from strato.cli.run.common import ensure_namespace
-
-__all__ = ["ensure_namespace", "run"]
-
 COMPONENTS = {
     "scheduler": ("components", "Run the scheduler."),
     "controllers": ("components", "Run the controllers of Volcano's kinds."),

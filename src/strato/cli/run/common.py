@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import os
 import socket
 import uuid
@@ -25,12 +24,10 @@ from strato.client.cluster import Cluster
 from strato.client.http import HttpCluster
 from strato.client.informer import Informers
 from strato.client.leases import LeaderElector, LeaseTiming
-from strato.clock import Clock, SystemClock
-from strato.errors import AlreadyExists, ApiError, Unavailable
+from strato.client.namespaces import ensure_namespace
+from strato.clock import SystemClock
 from strato.metrics import Registry
 from strato.units import duration_seconds
-
-_log = logging.getLogger(__name__)
 
 Work = Callable[[], Awaitable[None]]
 
@@ -242,28 +239,3 @@ async def _lead(cluster: Cluster, random: Random, common: Common, member: Member
     finally:
         if own is not cluster:
             await own.close()
-
-
-async def ensure_namespace(cluster: Cluster, clock: Clock, name: str, retry_seconds: float) -> None:
-    """Create a namespace unless it is there; wait for a server that is not up yet.
-
-    A refusal is not an error here: a component's role need not allow it to make namespaces, and whether this one is
-    missing shows when it is used.
-    """
-    from strato.api import catalog
-
-    while True:
-        try:
-            await cluster.create(
-                catalog.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-            )
-        except AlreadyExists:
-            return
-        except Unavailable as error:
-            _log.info("namespace not created yet: namespace=%s: %s", name, error)
-            await clock.sleep(retry_seconds)
-        except ApiError as error:
-            _log.info("namespace not created: namespace=%s: %s", name, error)
-            return
-        else:
-            return

@@ -7,7 +7,7 @@ import click
 from strato.cli.connect import connect
 from strato.cli.goflags import GoCommand
 from strato.cli.mesosoptions import MesosOptions, mesos_options
-from strato.cli.run.common import Common, Member, component_options, ensure_namespace, serve
+from strato.cli.run.common import Common, Member, component_options, serve
 from strato.cli.serving import make_random, run_loop
 from strato.client.informer import Informers
 from strato.clock import SystemClock
@@ -32,16 +32,13 @@ def mesos(ctx: click.Context, common: Common, mesos: MesosOptions) -> None:
         clock, random, metrics = SystemClock(), make_random(), Registry()
         cluster = connect(ctx)
         informers = Informers(cluster, clock, random)
-        settings = mesos.settings()
         master = MesosMaster(
-            cluster, informers, clock, random, settings=settings, options=mesos.options(),
+            cluster, informers, clock, random, settings=mesos.settings(), options=mesos.options(),
             lease=common.timing if common.leader_elect else None,
         )  # fmt: skip
 
-        async def work() -> None:
-            await ensure_namespace(cluster, clock, settings.namespace, common.timing.retry_seconds)
-            await master.run()
-
-        await serve(cluster, random, common, [Member(name="Mesos master", work=work)], metrics, informers=informers)
+        await serve(
+            cluster, random, common, [Member(name="Mesos master", work=master.run)], metrics, informers=informers
+        )
 
     run_loop(main)

@@ -17,12 +17,13 @@ from strato.cli.connect import connect
 from strato.cli.goflags import GoCommand, switch
 from strato.cli.monitoring import TlsFiles
 from strato.cli.optiongroups import option_group
-from strato.cli.run.common import DURATION, Common, Member, component_options, ensure_namespace, serve
+from strato.cli.run.common import DURATION, Common, Member, component_options, serve
 from strato.cli.run.controlling import DEFAULT_NAMES
 from strato.cli.run.tls import tls_options
 from strato.cli.serving import make_random, run_loop
 from strato.cli.training import kinds_option
 from strato.client.cluster import Cluster
+from strato.client.namespaces import ensure_namespace
 from strato.clock import Clock, SystemClock
 from strato.errors import UsageError
 from strato.metrics import Registry

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from strato.api import catalog
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.client.leases import LeaderElector, LeaseTiming
+from strato.client.namespaces import ensure_namespace
 from strato.clock import Clock
-from strato.errors import AlreadyExists, ApiError
+from strato.errors import ApiError
 from strato.http.listen import serve
 from strato.http.plain import PlainService
 from strato.interop.mesos.allocator import Allocator, AllocatorOptions
@@ -30,6 +30,8 @@ from strato.interop.mesos.master.state import MasterIdentity, MasterOptions
 from strato.interop.mesos.resourcetext import parse
 
 _RELEASE_SECONDS = 2.0
+_RETRY_SECONDS = 2.0
+"""Between tries while the API server is not up yet."""
 _log = logging.getLogger(__name__)
 
 
@@ -90,11 +92,11 @@ class MesosMaster:
             LeadershipLost: Another master may lead now.
         """
         settings = self._settings
+        await ensure_namespace(self._cluster, self._clock, settings.namespace, _RETRY_SECONDS)
         server = await serve(PlainService(self._door.handle), settings.host, settings.port, clock=self._clock)
         self.port = server.port
         _log.info("Mesos master: http://%s:%d", settings.advertise, self.port)
         try:
-            await self._ensure_namespace()
             if self._lease is None:
                 await self._lead()
             else:
@@ -151,15 +153,6 @@ class MesosMaster:
                 with contextlib.suppress(TimeoutError, ApiError):
                     async with asyncio.timeout(_RELEASE_SECONDS):
                         await edge.release()
-
-    async def _ensure_namespace(self) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._settings.namespace}}
-        try:
-            await self._cluster.create(catalog.NAMESPACE, body)
-        except AlreadyExists:
-            return
-        except ApiError as error:
-            _log.info("namespace not created: namespace=%s: %s", self._settings.namespace, error)
 
 
 def _allocator_options(options: MasterOptions) -> AllocatorOptions:
