@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from strato.api import catalog
+from strato.api.volcano.scheduling import QUEUE_ANNOTATION
 from strato.cli.connect import with_cluster
 from strato.cli.listing import Listing, Rows, Ticking, listing_options, show_list
 from strato.cli.output import NOTHING_FOUND, all_namespaces_option, fixed_table
@@ -19,7 +20,6 @@ from strato.client.cluster import Cluster, Json
 
 JOB_LABEL = "volcano.sh/job-name"
 QUEUE_LABEL = "volcano.sh/queue-name"
-QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 HEADERS = ("Name", "Ready", "Status", "Restart", "Age")
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 

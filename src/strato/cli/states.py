@@ -13,6 +13,7 @@ import click
 
 from strato.api import catalog
 from strato.api.core import Pod
+from strato.api.volcano.scheduling import GROUP_ANNOTATION
 from strato.cli.connect import with_cluster
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
@@ -28,7 +29,6 @@ from strato.scheduler.dryrun.states import Header, State, latest_date, state_of
 from strato.scheduler.dryrun.trial import Copy
 from strato.scheduler.framework.options import Config
 
-_GROUP = "scheduling.k8s.io/group-name"
 _PAGE = 500
 _CONFIG_MAP = ("volcano-scheduler-configmap", "volcano-system")
 """Where an installed scheduler's configuration is mounted from."""
@@ -160,7 +160,7 @@ def with_groups(objects: Sequence[Located]) -> list[Located]:
         key = (pod.metadata.namespace, group["metadata"]["name"])
         if ("PodGroup", *key) not in names:
             groups.setdefault(key, (f"{where} (its PodGroup)", group))
-        annotations = {**(pod.metadata.annotations or {}), _GROUP: key[1]}
+        annotations = {**(pod.metadata.annotations or {}), GROUP_ANNOTATION: key[1]}
         out.append((where, {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}))
     return [*groups.values(), *out]
 

@@ -19,7 +19,7 @@ from strato.api.batch import Job as BatchJob
 from strato.api.core import Pod
 from strato.api.meta import Key, Object
 from strato.api.selectors import from_labels
-from strato.api.volcano.scheduling import QUEUE_ANNOTATION, PodGroup
+from strato.api.volcano.scheduling import GROUP_ANNOTATION, QUEUE_ANNOTATION, PodGroup
 from strato.client.cluster import Cluster, PatchType
 from strato.client.informer import Change
 from strato.controllers.context import ControllerContext
@@ -53,7 +53,7 @@ def group_name(pod: Pod) -> str:
 
 def is_ours(pod: Pod, schedulers: Collection[str]) -> bool:
     """Return whether a pod needs a group from us."""
-    return pod.spec.scheduler_name in schedulers and not pod.metadata.annotation(terms.GROUP_NAME)
+    return pod.spec.scheduler_name in schedulers and not pod.metadata.annotation(GROUP_ANNOTATION)
 
 
 def build_group(pod: Pod, inherited: Mapping[str, str]) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class PodGroupController(KeyedController):
         return None
 
     async def _join(self, pod: Pod) -> None:
-        change = {"metadata": {"annotations": {terms.GROUP_NAME: group_name(pod)}}}
+        change = {"metadata": {"annotations": {GROUP_ANNOTATION: group_name(pod)}}}
         with suppress(NotFound):
             await self._cluster.patch(
                 Pod, pod.metadata.name, pod.metadata.namespace, change, patch_type=PatchType.STRATEGIC

@@ -17,14 +17,11 @@ import msgspec
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Object
+from strato.api.volcano.scheduling import GROUP_ANNOTATION, QUEUE_ANNOTATION
 from strato.client.cluster import Json
 
 V = TypeVar("V", bound=Object)
 
-GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
-"""On a pod: the PodGroup it belongs to."""
-QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
-"""On a pod without a group: the queue its group is to be in."""
 RUN_SECONDS_ANNOTATION = "strato.dev/run-seconds"
 """On a pod: how long it runs on a hollow node."""
 GPU = "nvidia.com/gpu"

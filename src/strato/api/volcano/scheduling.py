@@ -11,8 +11,10 @@ from strato.api.shapes import EMPTY, LabelSelector, ResourceList
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 """On a pod, a job of others or a namespace: the queue of its PodGroup."""
-POD_GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
-"""On a pod: the name of its PodGroup; the first that is there counts."""
+GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+"""On a pod: the name of its PodGroup, as controllers of ours write it."""
+POD_GROUP_ANNOTATIONS = (GROUP_ANNOTATION, "scheduling.volcano.sh/group-name")
+"""The forms that are read; the first that is there counts."""
 ELASTIC_ANNOTATION = "strato.io/elastic"
 """On a PodGroup, ``true``: the pods that it has beyond ``minMember`` are evicted before those of others."""
 

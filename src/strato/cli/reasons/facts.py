@@ -10,8 +10,6 @@ from strato.cli.reasons.pods import pod_reason
 from strato.cli.reasons.report import StateReason
 from strato.client.cluster import Json
 
-GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
-
 
 @dataclass(slots=True)
 class Facts:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from strato.api.volcano.scheduling import GROUP_ANNOTATION
 from strato.cli.reasons.crons import cron_report
-from strato.cli.reasons.facts import GROUP_ANNOTATION, Facts, owned_by
+from strato.cli.reasons.facts import Facts, owned_by
 from strato.cli.reasons.jobs import creation_refusal, job_report, run_hints, stated, unmet
 from strato.cli.reasons.pods import warnings, when
 from strato.cli.reasons.report import Report

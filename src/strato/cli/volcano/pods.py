@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from strato.cli.pod import JOB_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL, PodRow, read_rows
+from strato.api.volcano.scheduling import QUEUE_ANNOTATION
+from strato.cli.pod import JOB_LABEL, QUEUE_LABEL, PodRow, read_rows
 from strato.cli.volcano.asking import Failed, ask
 from strato.cli.volcano.cobra import Values
 from strato.cli.volcano.texts import NOTHING_FOUND, columns

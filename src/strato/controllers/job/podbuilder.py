@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from strato.api.volcano.batch import Job, TaskSpec
+from strato.api.volcano.scheduling import GROUP_ANNOTATION
 from strato.controllers.job import terms
 from strato.controllers.job.plugins.base import JobPlugin
 from strato.controllers.owners import controller_reference
@@ -126,7 +127,7 @@ class PodBuilder:
             terms.JOB_NAME: job.name,
             terms.QUEUE_NAME: self._job.spec.queue,
             terms.TEMPLATE_UID: f"{job.name}-{self._task.name}",
-            terms.GROUP_NAME: group,
+            GROUP_ANNOTATION: group,
         }
         annotations.update(chosen(job.annotations, _COPIED_ANNOTATIONS))
         for budget in _BUDGETS:

@@ -86,7 +86,6 @@ JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
 RESTARTING: Final = "strato.dev/restarting"
 """On a job: the restart under way (see `intent`)."""
 OUT_OF_SYNC: Final = "volcano.sh/controller-out-of-sync"
-GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 
 DEFAULT_TASK: Final = "default"
 """The task-spec value of a task without a name."""

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from strato.api.frameworks import MASTER, WORKER, JobShape
 from strato.api.meta import Json, ObjectMeta
+from strato.api.volcano.scheduling import GROUP_ANNOTATION
 from strato.controllers.job.terms import PREEMPTABLE
 from strato.controllers.kube.ownedpods import pod_body
 from strato.controllers.owners import controller_reference
@@ -16,7 +17,6 @@ from strato.controllers.training.environments import Environment
 from strato.controllers.training.record import Replica
 from strato.controllers.trainingoptions import PodOptions
 
-GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 TASK_SPEC: Final = "volcano.sh/task-spec"
 _WAIT_FOR_MASTER: Final = (
     "err=1;for i in $(seq {tries}); do if {lookup} {master}; then err=0 && break; fi;"
@@ -51,7 +51,7 @@ class Renderer:
         role, index = replica.role, replica.index
         annotations = {}
         if self.options.scheduler:
-            annotations = {GROUP_NAME: shape.name, TASK_SPEC: role.lower(), **_keeping(shape, template, replica)}
+            annotations = {GROUP_ANNOTATION: shape.name, TASK_SPEC: role.lower(), **_keeping(shape, template, replica)}
         body = pod_body(
             shape.framework.kind,
             owner,

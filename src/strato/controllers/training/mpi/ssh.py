@@ -13,11 +13,11 @@ from strato.api import catalog, mpioperator
 from strato.api.core import Pod
 from strato.api.frameworks import LAUNCHER, WORKER, JobShape
 from strato.api.meta import Json, ObjectMeta
+from strato.api.volcano.scheduling import GROUP_ANNOTATION
 from strato.controllers.kube.ownedpods import pod_body
 from strato.controllers.owners import controller_reference
 from strato.controllers.sshkeys import key_pair
 from strato.controllers.training import labels
-from strato.controllers.training.bodies import GROUP_NAME
 from strato.controllers.training.mpi import hosts
 from strato.controllers.training.record import Companion, Replica
 from strato.controllers.trainingoptions import PodOptions
@@ -142,7 +142,7 @@ class SshPods:
         }
 
     def _annotations(self, shape: JobShape) -> dict[str, str]:
-        return {GROUP_NAME: shape.name} if self.options.scheduler else {}
+        return {GROUP_ANNOTATION: shape.name} if self.options.scheduler else {}
 
     def _spec(self, shape: JobShape, role: str, name: str, given: Json) -> Json:
         """Return the spec of a pod with its name and its keys."""

@@ -9,9 +9,8 @@ from strato.api import catalog, trainer, usage
 from strato.api.meta import Json, ObjectMeta
 from strato.api.pods import effective_requests
 from strato.api.trainer import JobSetFailure, JobSetSuccess, TrainingRuntimeSpec, TrainJob
-from strato.api.volcano.scheduling import QUEUE_ANNOTATION, PodGroupSpec
+from strato.api.volcano.scheduling import GROUP_ANNOTATION, QUEUE_ANNOTATION, PodGroupSpec
 from strato.controllers.owners import controller_reference
-from strato.controllers.training.bodies import GROUP_NAME
 from strato.controllers.training.gang import DEFAULT_QUEUE
 from strato.controllers.training.record import Companion
 from strato.controllers.training.trainer import frameworks, mpi
@@ -120,7 +119,7 @@ def _job(steps: Steps, step: Step, job: TrainJob, index: int, scheduler: str) ->
     pod_meta, pod = template.get("metadata") or {}, {"restartPolicy": "OnFailure", **step.pod}
     annotations = dict(pod_meta.get("annotations") or {})
     if scheduler:
-        annotations[GROUP_NAME] = job.metadata.name
+        annotations[GROUP_ANNOTATION] = job.metadata.name
         pod["schedulerName"] = pod.get("schedulerName") or scheduler
     if steps.has_names:
         pod.setdefault("subdomain", steps.subdomain)

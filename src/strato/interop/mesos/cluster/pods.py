@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from strato.api.core import ContainerStatus, Pod
 from strato.api.meta import Json
 from strato.api.names import is_label_value
+from strato.api.volcano.scheduling import GROUP_ANNOTATION
 from strato.interop.mesos.cluster.nodes import Dimensions, requests_of
 from strato.interop.mesos.master.agents import Observed, UnitFacts
 from strato.interop.mesos.master.effects import Launch
@@ -67,7 +68,7 @@ def pod_of(launch: Launch, node: str, group: str, record: str, settings: PodSett
     labels.update({name: value for name, value in named if is_label_value(value)})
     annotations = {RECORD: record}
     if group:
-        annotations["scheduling.k8s.io/group-name"] = group
+        annotations[GROUP_ANNOTATION] = group
     containers = _containers(launch, settings)
     first = launch.tasks[0]
     container_info: Json = first.get("container") or (launch.executor or {}).get("container") or {}
