@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from strato.api import quantity
 from strato.api.amplification import InvalidFactor, amplified, read_factor, written_ratio
@@ -26,6 +26,10 @@ class NodeShape:
     """Capacity of each, resource → quantity; always with cpu, memory and pods."""
     cpu_overcommit_factor: float = 1.0
     """By which the cpu that each offers is more than it has."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of each node, beside those every node has."""
+    name: str = ""
+    """Of the node, where the shape is a single machine that its trace names."""
 
 
 def parse_nodes(text: str) -> tuple[NodeShape, ...]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from strato.api import names, quantity
 from strato.errors import InvalidInput, Problem, UsageError
+from strato.sim.nodes import NodeShape
 from strato.units import duration_seconds
 
 GPU = "nvidia.com/gpu"
@@ -43,6 +44,27 @@ class TraceJob:
     """Higher goes first."""
     estimate_seconds: float | None = None
     """The user's estimate, where the trace has one."""
+    min_replicas: int | None = None
+    """Pods without which it does not start; None is all. Fewer than ``replicas``: it is elastic between them."""
+    user: str = ""
+    """Who submitted it, as the trace calls them; the tenant where queues say nothing."""
+    application: str = ""
+    """What runs, as the trace calls it: its executable, model or job type; performance models look it up."""
+    after: tuple[str, ...] = ()
+    """Names of jobs that must have ended well before it is submitted; its submission then counts from there."""
+    deadline_seconds: float | None = None
+    """When it should have ended, after the start of the trace."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels that its nodes must have."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of its pods: shares of devices and the like."""
+    waited_seconds: float | None = None
+    """How long it waited in the system that the trace was recorded on."""
+
+    @property
+    def members(self) -> int:
+        """Pods that it needs to start."""
+        return self.replicas if self.min_replicas is None else self.min_replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +74,8 @@ class Trace:
     jobs: tuple[TraceJob, ...]
     skipped: int = 0
     """Entries of a log that never ran (cancelled in the queue, no run time or processors recorded)."""
+    nodes: tuple[NodeShape, ...] = ()
+    """The machines it was recorded on, where its publisher names them."""
 
 
 def read_trace(path: Path, *, queue_by: str = "", limit: int = 0) -> Trace:

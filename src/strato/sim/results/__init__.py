@@ -1,0 +1,1 @@
+"""What a simulated run was: its record in columns, and what is computed from it (reports, tables, plots, files)."""

@@ -1,0 +1,161 @@
+"""`RunRecord`: what happened in one simulated run, in columns. Every report, plot and comparison is computed from it.
+
+Both fidelities of the simulator write it through a `RunRecorder`: the one with every API object from the pods that its
+informer shows, the one of decisions only from its own events. So equal decisions are equal records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from strato.sim.traces import TraceJob
+
+NEVER: Final = np.nan
+"""An instant that did not come."""
+
+
+class Ending(IntEnum):
+    """Why a pod no longer runs."""
+
+    RUNS = 0
+    """It still ran when the run ended."""
+    SUCCEEDED = 1
+    FAILED = 2
+    EVICTED = 3
+    """Preempted, reclaimed or rescheduled: its place went to somebody else."""
+    LOST = 4
+    """Its node died."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeColumns:
+    """The nodes of a run, row by row."""
+
+    names: tuple[str, ...]
+    capacity: Mapping[str, NDArray[np.int64]]
+    """Resource → amount per row that pods can have: cpu in millicores, everything else in units."""
+    labels: tuple[Mapping[str, str], ...] = ()
+    """Per row; empty where no node has any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One run. Instants are virtual seconds after the start of the trace."""
+
+    jobs: tuple[TraceJob, ...]
+    nodes: NodeColumns
+    start_seconds: NDArray[np.float64]
+    """Per job: when as many of its pods as it needs had first begun; `NEVER`."""
+    finish_seconds: NDArray[np.float64]
+    """Per job: when its last pod had ended; `NEVER`."""
+    failed: NDArray[np.bool_]
+    """Per job."""
+    interval_job: NDArray[np.int32]
+    """Intervals: one for each time that a pod ran, by its beginning. Row of its job."""
+    interval_pod: NDArray[np.int32]
+    """Number of the pod within its job, from 0."""
+    interval_node: NDArray[np.int32]
+    """Row of its node."""
+    interval_begin: NDArray[np.float64]
+    interval_end: NDArray[np.float64]
+    """`end_seconds` where it still ran."""
+    interval_ending: NDArray[np.int8]
+    """An `Ending`."""
+    interval_for: NDArray[np.int32]
+    """Row of the job that an evicted pod's room was for; -1 where nobody's or not known."""
+    end_seconds: float
+    """When the run ended."""
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    """Row of a job that never started → what the scheduler says about it."""
+
+
+class RunRecorder:
+    """Collects a run as it happens; `record` closes it."""
+
+    def __init__(self, jobs: Sequence[TraceJob], nodes: NodeColumns) -> None:
+        self._jobs = tuple(jobs)
+        self._nodes = nodes
+        self._start = np.full(len(jobs), NEVER)
+        self._finish = np.full(len(jobs), NEVER)
+        self._failed = np.zeros(len(jobs), bool)
+        self._begun = np.zeros(len(jobs), np.int32)
+        self._ended = np.zeros(len(jobs), np.int32)
+        self._intervals: list[list[float]] = []
+        self._open: dict[tuple[int, int], int] = {}
+        self.finished = 0
+        """Jobs whose pods have all ended."""
+        self.last_change_at = 0.0
+        """The last instant at which a pod began or ended."""
+
+    @property
+    def running_pods(self) -> int:
+        """Pods that run now."""
+        return len(self._open)
+
+    def begin(self, job: int, pod: int, node: int, at: float) -> None:
+        """Note that a pod runs from now on, and where."""
+        if (job, pod) in self._open:
+            return
+        self._open[job, pod] = len(self._intervals)
+        self._intervals.append([job, pod, node, at, NEVER, Ending.RUNS, -1])
+        self.last_change_at = at
+        self._begun[job] += 1
+        wanted = self._jobs[job].members
+        if self._begun[job] == wanted and np.isnan(self._start[job]):
+            self._start[job] = at
+
+    def end(self, job: int, pod: int, at: float, ending: Ending, beneficiary: int = -1) -> bool:
+        """Note that a pod runs no longer.
+
+        Args:
+            job: Its row.
+            pod: Its number.
+            at: When.
+            ending: Why.
+            beneficiary: Row of the job that an evicted pod's room is for.
+
+        Returns:
+            Whether its job has ended with it.
+        """
+        number = self._open.pop((job, pod), None)
+        if number is None:
+            return False
+        self._intervals[number][4:] = [at, ending, beneficiary]
+        self.last_change_at = at
+        if ending in (Ending.EVICTED, Ending.LOST):
+            self._begun[job] -= 1
+            return False
+        self._failed[job] |= ending == Ending.FAILED
+        self._ended[job] += 1
+        if self._ended[job] < self._jobs[job].replicas:
+            return False
+        self._finish[job] = at
+        self.finished += 1
+        return True
+
+    def record(self, end_seconds: float, reasons: Mapping[int, str] | None = None) -> RunRecord:
+        """Return what happened, up to ``end_seconds``."""
+        table = np.array(self._intervals, np.float64).reshape(-1, 7)
+        ends = np.where(np.isnan(table[:, 4]), end_seconds, table[:, 4])
+        return RunRecord(
+            jobs=self._jobs,
+            nodes=self._nodes,
+            start_seconds=self._start,
+            finish_seconds=self._finish,
+            failed=self._failed,
+            interval_job=table[:, 0].astype(np.int32),
+            interval_pod=table[:, 1].astype(np.int32),
+            interval_node=table[:, 2].astype(np.int32),
+            interval_begin=table[:, 3],
+            interval_end=ends,
+            interval_ending=table[:, 5].astype(np.int8),
+            interval_for=table[:, 6].astype(np.int32),
+            end_seconds=end_seconds,
+            reasons=dict(reasons or {}),
+        )
