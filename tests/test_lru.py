@@ -13,7 +13,7 @@ from strato.api.defaults.pod import canonical_list
 from strato.api.quantity import parse
 from strato.api.validation.containers import _is_fine
 from strato.lru import LruCache, memoised
-from strato.node.commandlines import run_of
+from strato.node.hollow.commandlines import run_of
 from strato.server.schema import builtin, rules
 from strato.server.tables.custom import compile_path
 

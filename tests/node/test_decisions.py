@@ -22,7 +22,7 @@ from strato.node.images.store import ImageProblem, ImageStore, NoImage, normal_n
 from strato.node.podstatus import ContainerRecord, Ending, PodRecord, phase_of, pod_status
 from strato.node.records import record_of
 from strato.node.restarts import Backoff, should_restart
-from strato.node.runplan import RUN_SECONDS, plan_run, problems
+from strato.node.hollow.runplan import RUN_SECONDS, plan_run, problems
 from strato.node.sandbox.atomicwriter import File, write_payload
 from strato.node.sandbox.cgroups import cpu_quota
 from strato.node.sandbox.environment import ConfigProblem, DownwardContext, References, environment, expand

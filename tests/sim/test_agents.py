@@ -19,9 +19,9 @@ from strato.api.core import Pod
 from strato.api.cpudemand import CPU_DEMAND
 from strato.api.suppression import SUPPRESSED_CONTAINERS
 from strato.clock import VirtualClock, run_virtual
-from strato.node.cpuruns import CpuRun
-from strato.node.hollowcpu import HollowCpu
-from strato.node.runplan import RUN_SECONDS
+from strato.node.hollow.cpu import HollowCpu
+from strato.node.hollow.cpuruns import CpuRun
+from strato.node.hollow.runplan import RUN_SECONDS
 from strato.sim.agents import AgentCounts, SimulatedAgents, SimulatedSampler
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
 from strato.sim.nodes import parse_nodes

@@ -1,6 +1,6 @@
 """The agents of hollow nodes in virtual time: the handlers and rounds of a real node's agent on simulated samples.
 
-What is measured and what is written come from `strato.node.hollowcpu` in the place of the kernel; what is decided, the
+What is measured and what is written come from `strato.node.hollow.cpu` in the place of the kernel; what is decided, the
 annotations and the evictions are the agent's own. A round is skipped where no handler could distinguish it from the one
 before: nothing changes on its node, and `Handler.may_skip` says that another like it would leave nothing behind.
 """
@@ -32,7 +32,7 @@ from strato.client.events import EventRecorder
 from strato.client.informer import Change, Informers
 from strato.clock import Clock
 from strato.errors import ApiError
-from strato.node.hollowcpu import HollowCpu
+from strato.node.hollow.cpu import HollowCpu
 
 T = TypeVar("T")
 _NO_GROUP: Final = Group("", "", "", is_unified=True)

@@ -22,7 +22,7 @@ from strato.clock import Clock
 from strato.controllers.manager import DEFAULT, ControllerManager
 from strato.errors import AlreadyExists, InvariantError, StratoError
 from strato.node.hollow import HollowNodes, HollowOffer
-from strato.node.hollowcpu import HollowCpu
+from strato.node.hollow.cpu import HollowCpu
 from strato.scheduler.cache.shards import NONE
 from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions

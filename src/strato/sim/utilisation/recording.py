@@ -19,8 +19,8 @@ from strato.history.jobs import facts_of
 from strato.history.rows import Host, Replica, Run
 from strato.history.statistics import GRID_SECONDS
 from strato.history.tracker import Tracker
-from strato.node.cpuruns import CpuAccount, CpuRun
-from strato.node.hollowcpu import HollowCpu
+from strato.node.hollow.cpu import HollowCpu
+from strato.node.hollow.cpuruns import CpuAccount, CpuRun
 
 _QUEUED: Final = ("", "Pending")
 """Phases of a PodGroup that is not let into its queue."""

@@ -19,7 +19,7 @@ from strato.errors import NotFound
 from strato.history import statistics
 from strato.history.rows import Host
 from strato.history.statistics import GRID_SECONDS, Period
-from strato.node.hollowcpu import HollowCpu
+from strato.node.hollow.cpu import HollowCpu
 from strato.sim.agents import AgentCounts, SimulatedAgents
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
 from strato.sim.utilisation.options import Experiment, VariantOptions

@@ -13,8 +13,8 @@ from strato.agent.events import Workload
 from strato.api import catalog
 from strato.api.cpudemand import CPU_DEMAND
 from strato.client.cluster import Json
-from strato.node.hollowcpu import SETS_PACE, WAITS_FOR
-from strato.node.runplan import RUN_SECONDS
+from strato.node.hollow.cpu import SETS_PACE, WAITS_FOR
+from strato.node.hollow.runplan import RUN_SECONDS
 from strato.sim.utilisation.options import WORKING, Arrivals, Experiment, Kind, PodOptions, Service
 
 NAMESPACE: Final = "default"

@@ -1,8 +1,9 @@
 """The CPU of hollow nodes: who gets how much of it when, without a machine.
 
 Containers of pods with a demand (`strato.api.cpudemand`) want cores over time; a node has so many; quotas limit and the
-fair scheduler's weights share (`strato.node.cpushare`). Between two events (a demand changes, a container starts, ends
-or gets another quota) all rates are constant, so what is counted is exact and costs one evaluation per event and node.
+fair scheduler's weights share (`strato.node.hollow.cpushare`). Between two events (a demand changes, a container
+starts, ends or gets another quota) all rates are constant, so what is counted is exact and costs one evaluation per
+event and node.
 
 A container that ends by itself does so when it has got the CPU for it: one that gets half of what it wants runs twice
 as long. Pods of one owner can be one training (`WAITS_FOR`, `SETS_PACE`).
@@ -20,8 +21,8 @@ from strato.api.cpudemand import CPU_DEMAND, Traces, demand_problem, read_quietl
 from strato.api.quantity import InvalidQuantity, milli
 from strato.clock import Clock
 from strato.errors import InvariantError
-from strato.node.cpuruns import HOT_RATIO, NEXT_TO_NOTHING, CpuGroup, CpuRun
-from strato.node.cpushare import fair_shares
+from strato.node.hollow.cpuruns import HOT_RATIO, NEXT_TO_NOTHING, CpuGroup, CpuRun
+from strato.node.hollow.cpushare import fair_shares
 from strato.node.timers import Timers
 
 WAITS_FOR: Final = "strato.dev/waits-for-pods"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from strato.api.core import Pod
 from strato.api.cpudemand import CPU_DEMAND
 from strato.clock import VirtualClock, run_virtual
-from strato.node.cpuruns import CpuRun
-from strato.node.hollowcpu import SETS_PACE, WAITS_FOR, HollowCpu
+from strato.node.hollow.cpu import SETS_PACE, WAITS_FOR, HollowCpu
+from strato.node.hollow.cpuruns import CpuRun
 
 
 class World:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.node.cpushare import fair_shares
+from strato.node.hollow.cpushare import fair_shares
 
 CASES = [
     pytest.param(8, [1, 2, 3], [1, 1, 1], [1, 2, 3], id="room for all: everybody gets what it wants"),

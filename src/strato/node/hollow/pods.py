@@ -1,6 +1,6 @@
 """Pods on hollow nodes: no process runs; a timer ends each container when its run plan says.
 
-What each container does is decided by `strato.node.runplan`; the states it goes through, restarts, back-off, the
+What each container does is decided by `strato.node.hollow.runplan`; the states it goes through, restarts, back-off, the
 active deadline and the grace period of a deletion are those of a kubelet. Init containers pass at once, sidecars end
 with the pod.
 """
@@ -18,12 +18,12 @@ from strato.api.core import Container, Pod
 from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
 from strato.clock import Clock, parse_time
-from strato.node.hollowcpu import HollowCpu
+from strato.node.hollow.cpu import HollowCpu
+from strato.node.hollow.runplan import plan_run, problems, stop_seconds
+from strato.node.hollow.starttemplates import StartTemplate, StartTemplates, container_id, started
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, PodRecord, phase_of, pod_status
 from strato.node.records import ephemeral_record, record_of
 from strato.node.restarts import Backoff, should_restart
-from strato.node.runplan import plan_run, problems, stop_seconds
-from strato.node.starttemplates import StartTemplate, StartTemplates, container_id, started
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
 

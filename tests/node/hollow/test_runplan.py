@@ -10,7 +10,7 @@ import pytest
 
 from strato.api.core import Container
 from strato.api.core.container import ExecAction, Lifecycle, LifecycleHandler, SleepAction
-from strato.node.runplan import (
+from strato.node.hollow.runplan import (
     EXIT_CODE,
     FAILURE_PROBABILITY,
     RUN_SECONDS,

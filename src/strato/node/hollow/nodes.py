@@ -1,7 +1,7 @@
 """Hollow nodes: nodes without a machine behind them, by the ten thousand, for simulations and scale tests.
 
 They register, renew leases and run pods in name only: a bound pod is Running at once and ends when its plan
-(`strato.node.runplan`) says. One pod informer, one heap of timers and one status writer serve all of them.
+(`strato.node.hollow.runplan`) says. One pod informer, one heap of timers and one status writer serve all of them.
 The same code runs under the virtual clock and against a real cluster.
 """
 
@@ -21,8 +21,8 @@ from strato.client.informer import Change, Informer, Informers
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.heartbeats import Heartbeats
-from strato.node.hollowcpu import HollowCpu
-from strato.node.hollowpods import HollowPods
+from strato.node.hollow.cpu import HollowCpu
+from strato.node.hollow.pods import HollowPods
 from strato.node.nodesync import NodeSync
 from strato.node.registration import NodeFacts, register_node
 from strato.node.timers import Timers

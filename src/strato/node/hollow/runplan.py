@@ -1,8 +1,8 @@
 """What a pod does on a hollow node: how long each container runs, how it ends, and how long it takes to stop. Pure.
 
-In this order: the pod's annotations, the command line (`strato.node.commandlines`), and the restart policy. A container
-without a command line is a service, which runs until it is deleted; so is one whose command line is not understood in
-a pod that restarts ``Always``. Any other completes at once. docs/hollow-nodes.md has the rules for users.
+In this order: the pod's annotations, the command line (`strato.node.hollow.commandlines`), and the restart policy. A
+container without a command line is a service, which runs until it is deleted; so is one whose command line is not
+understood in a pod that restarts ``Always``. Any other completes at once. docs/hollow-nodes.md has the rules for users.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from strato.api.core import Container
 from strato.api.cpudemand import CPU_DEMAND
-from strato.node.commandlines import run_of
+from strato.node.hollow.commandlines import run_of
 from strato.node.restarts import ALWAYS
 
 RUN_SECONDS = "strato.dev/run-seconds"

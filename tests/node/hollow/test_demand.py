@@ -10,10 +10,10 @@ from strato.api.core import Pod
 from strato.api.cpudemand import CPU_DEMAND
 from strato.clock import VirtualClock
 from strato.node.hollow import HollowNodes, HollowOffer
-from strato.node.hollowcpu import WAITS_FOR
-from strato.node.runplan import EXIT_CODE, RUN_SECONDS
+from strato.node.hollow.cpu import WAITS_FOR
+from strato.node.hollow.runplan import EXIT_CODE, RUN_SECONDS
 from tests.node.fake_api import FakeApi
-from tests.node.test_hollow import play, status
+from tests.node.hollow.test_nodes import play, status
 
 
 def containers(limit: str = "") -> list[dict[str, Any]]:

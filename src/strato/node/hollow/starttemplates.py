@@ -17,9 +17,9 @@ from strato.api.core import Pod
 from strato.api.meta import Condition
 from strato.api.templates import Template, template_of
 from strato.lru import LruCache
+from strato.node.hollow.runplan import RunPlan, has_run_annotations, plan_run
 from strato.node.podstatus import OUR_CONDITIONS, ContainerRecord, PodRecord, pod_status
 from strato.node.records import record_of
-from strato.node.runplan import RunPlan, has_run_annotations, plan_run
 
 _BYTES: Final = 4 << 20
 """Bound of all templates together; one takes a few kilobytes per container."""

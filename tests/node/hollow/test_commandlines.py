@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from strato.node.commandlines import run_of
+from strato.node.hollow.commandlines import run_of
 
 SCRIPTS: list[tuple[str, float | None, int, bool]] = [
     # script, seconds (None: not understood), exit code, whether SIGTERM ends it

@@ -12,8 +12,8 @@ import pytest
 from strato.api.core import Pod
 from strato.clock import VirtualClock, run_virtual
 from strato.node.hollow import HollowNodes, HollowOffer
-from strato.node.runplan import EXIT_CODE, FAILURE_PROBABILITY, RUN_SECONDS, STOP_SECONDS
-from strato.node.starttemplates import StartTemplate, StartTemplates
+from strato.node.hollow.runplan import EXIT_CODE, FAILURE_PROBABILITY, RUN_SECONDS, STOP_SECONDS
+from strato.node.hollow.starttemplates import StartTemplate, StartTemplates
 from tests.node.fake_api import FakeApi
 
 Story = Callable[[FakeApi, HollowNodes, VirtualClock], Awaitable[None]]

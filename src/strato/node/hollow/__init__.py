@@ -1,0 +1,9 @@
+"""Hollow nodes: nodes without a machine behind them, by the ten thousand, for simulations and scale tests.
+
+`nodes` is their life in the API, `pods` that of the pods bound to them; `runplan` and `commandlines` decide how long a
+container runs and how it ends, `cpu` shares the nodes' CPU among pods that say what they want.
+"""
+
+from strato.node.hollow.nodes import CAPACITY, HollowNodes, HollowOffer
+
+__all__ = ["CAPACITY", "HollowNodes", "HollowOffer"]
