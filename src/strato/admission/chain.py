@@ -19,6 +19,7 @@ from strato.admission import (
     pods,
     podsecurity,
     queueacls,
+    queueplacement,
     queues,
     recommendations,
     trainingjobs,
@@ -91,6 +92,9 @@ class ChainOptions:
     resource_groups: tuple[pods.ResourceGroup, ...] | None = None
     """The admission configuration; None when no file is loaded."""
 
+    queue_placement: queueplacement.QueuePlacement | None = None
+    """Rules that put new work of users into queues; None leaves it in those that it names."""
+
 
 _WORKLOADS = (
     catalog.DEPLOYMENT,
@@ -124,6 +128,7 @@ _DEPENDENCIES: Mapping[object, Dependencies] = {
     ),
     podgroups.mutate: Dependencies((catalog.NAMESPACE,)),
     podgroups.validate: Dependencies((catalog.QUEUE,)),
+    queueplacement.PlaceInQueue: Dependencies(users=(queueacls.is_trusted,)),
     queueacls.NoteSubmitter: Dependencies(users=(queueacls.is_trusted,)),
     queueacls.JudgeAccess: Dependencies(users=(queueacls.is_trusted,)),
 }
@@ -286,6 +291,9 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
     if "/nodes/validate" in on:
         add(validations, catalog.NODE, (create, update, f"{update}/status"), nodes.validate)
     trusted = queueacls.trusted_groups(options.part_namespaces)
+    if options.queue_placement is not None:
+        for kind in queueplacement.KINDS:
+            add(mutations, kind, (create,), queueplacement.PlaceInQueue(options.queue_placement, trusted))
     if options.built_in_plugins or queueacls.NOTE in on:
         for kind in queueacls.KINDS:
             add(mutations, kind, (create, update), queueacls.NoteSubmitter(trusted))

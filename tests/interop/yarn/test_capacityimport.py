@@ -58,7 +58,7 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
         ("maximum-am-resource-percent", DIFFERS),
         ("root.old.capacity", MISSING),
         ("root.adhoc.surprise", MISSING),
-        ("queue-mappings", MISSING),
+        ("queue-mappings", DIFFERS),
         ("yarn.resourcemanager.scheduler.monitor.enable", MAPS),
     ):
         assert (what, becomes) in found, (what, becomes)

@@ -92,11 +92,11 @@ def test_every_line_is_accounted_for() -> None:
         "user ada: maxRunningApps": "differs",
         "user ada@example.com: maxRunningApps": "missing",
         "defaultQueueSchedulingPolicy": "maps",
-        "queuePlacementPolicy": "missing",
+        "queuePlacementPolicy": "differs",
         "yarn.scheduler.fair.assignmultiple": "missing",
     }
     assert next(line for line in lines if line.what == "root.adhoc").text.startswith("<surprise>")
-    assert fairimport.summary(lines) == "6 maps, 2 differs, 5 missing"
+    assert fairimport.summary(lines) == "6 maps, 3 differs, 4 missing"
 
 
 def test_options_become_arguments_that_a_scheduler_takes() -> None:

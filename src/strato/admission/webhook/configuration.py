@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from strato.admission import queueacls
+from strato.admission import queueacls, queueplacement
 from strato.admission.pods import GATE, MAX_UNAVAILABLE, MIN_AVAILABLE
 from strato.admission.queues import HIERARCHY, WEIGHTS
 from strato.admission.recommendations import PATH as RECOMMENDED
@@ -116,7 +116,7 @@ def _configuration(service: Service, hooks: Hooks, endpoint: Endpoint, ca_bundle
 
 def _conditions(service: Service, hooks: Hooks) -> dict[str, str]:
     """Return CEL expressions that must all hold for a request to be sent."""
-    if service.path in (queueacls.NOTE, queueacls.JUDGE):
+    if service.path in (queueacls.NOTE, queueacls.JUDGE, queueplacement.PATH):
         trusted = json.dumps(sorted(queueacls.trusted_groups(hooks.part_namespaces)))
         return {"is-a-users": f"!request.userInfo.groups.exists(group, group in {trusted})"}
     if service.path == "/pods/validate":

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import msgspec
 
-from strato.admission import queueacls
+from strato.admission import queueacls, queueplacement
 from strato.admission.recommendations import PATH as RECOMMENDED
 from strato.admission.request import Json
 from strato.admission.trainjobs import runtime_of
@@ -82,6 +82,8 @@ class Reads:
             return await self._namespace(review)
         if service.path in (queueacls.NOTE, queueacls.JUDGE):
             return await self._for_access(service, review)
+        if service.path == queueplacement.PATH:
+            return Known({catalog.QUEUE: await self._all_queues()})
         if service.path == RECOMMENDED:
             try:
                 return await self._autoscalers(review)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from strato.admission import nodes, queueacls, recommendations, trainingjobs, trainjobs
+from strato.admission import nodes, queueacls, queueplacement, recommendations, trainingjobs, trainjobs
 from strato.admission.request import Operation
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -69,6 +69,13 @@ SERVICES: dict[str, Service] = {
         *(
             Service(path, trainjobs.webhook_of(kind), kind, (_CREATE, _UPDATE))
             for path, kind in trainjobs.SERVICES.items()
+        ),
+        Service(
+            queueplacement.PATH,
+            queueplacement.WEBHOOK,
+            queueplacement.KINDS[0],
+            (_CREATE,),
+            others=queueplacement.KINDS[1:],
         ),
         Service(
             queueacls.NOTE,

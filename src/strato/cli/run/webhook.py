@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from strato.metrics import Registry
 
 if TYPE_CHECKING:
     from strato.admission.webhook import WebhookServer
+    from strato.interop.yarn.placing import FollowedPlacement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,8 @@ class WebhookFlags:
     tls: TlsFiles | None
     """Certificate, key and authority that are managed elsewhere."""
     admission_conf: Path | None
+    queue_placement: Path | None
+    """YARN's file with placement rules."""
     failure_policy: str
     excluded_namespaces: tuple[str, ...]
     check_allocated_pods: bool
@@ -55,7 +57,7 @@ class WebhookFlags:
     graceful_seconds: float
 
 
-def _webhook_flags(*, url: str, service: str, admission_conf: str, **others: Any) -> WebhookFlags:
+def _webhook_flags(*, url: str, service: str, admission_conf: str, queue_placement: str, **others: Any) -> WebhookFlags:
     if not url and not service:
         raise UsageError(
             "say how the API server finds this webhook: --webhook-service-name NAME (in --webhook-namespace), "
@@ -64,7 +66,8 @@ def _webhook_flags(*, url: str, service: str, admission_conf: str, **others: Any
     if url and not url.startswith("https://"):
         raise UsageError(f"--webhook-url {url!r}: API servers call https:// addresses only")
     conf = Path(admission_conf) if admission_conf else None
-    return WebhookFlags(url=url, service=service, admission_conf=conf, **others)
+    placement = Path(queue_placement) if queue_placement else None
+    return WebhookFlags(url=url, service=service, admission_conf=conf, queue_placement=placement, **others)
 
 
 _OPTIONS = (
@@ -83,6 +86,8 @@ _OPTIONS = (
     click.option("--webhook-secret", "secret", default="volcano-admission-secret", show_default=True,
                  help="Certificates."),
     click.option("--admission-conf", default="", metavar="FILE", help="Resource groups of pods, followed."),
+    click.option("--queue-placement", default="", metavar="FILE",
+                 help="fair-scheduler.xml or capacity-scheduler.xml whose rules choose queues of new jobs, followed."),
     click.option("--failure-policy", type=click.Choice(["Fail", "Ignore"]), default="Fail", show_default=True,
                  help="What happens to our own kinds while no webhook answers; pods always pass."),
     click.option("--exclude-namespace", "excluded_namespaces", multiple=True,
@@ -113,7 +118,7 @@ def build_webhook(
         InvalidInput: The admission configuration is wrong.
         UsageError: An enabled service does not exist.
     """
-    from strato.admission import ChainOptions
+    from strato.admission import ChainOptions, queueplacement
     from strato.admission.webhook import (
         Certificates,
         Endpoint,
@@ -128,6 +133,7 @@ def build_webhook(
 
     endpoint = Endpoint(namespace=flags.namespace, service=flags.service, port=flags.service_port, url=flags.url)
     groups = GroupsFile(flags.admission_conf) if flags.admission_conf is not None else None
+    placement = _placement(flags.queue_placement, clock)
     own_namespaces = ("kube-system", flags.namespace)
     chain = ChainOptions(
         scheduler_names=names,
@@ -136,9 +142,10 @@ def build_webhook(
         protect_root_queue=flags.protect_root_queue,
         check_allocated_pods_on_delete=flags.check_allocated_pods,
         resource_groups=groups.first() if groups is not None else None,
+        queue_placement=placement,
     )
     hooks = Hooks(
-        services=parse_enabled([flags.enabled], off),
+        services=parse_enabled([flags.enabled, queueplacement.PATH if placement is not None else ""], off),
         scheduler_names=names,
         excluded_namespaces=(*own_namespaces, *flags.excluded_namespaces),
         part_namespaces=own_namespaces,
@@ -160,8 +167,28 @@ def build_webhook(
         chain=chain,
         graceful_seconds=flags.graceful_seconds,
     )
-    reload = functools.partial(groups.newer, chain) if groups is not None else None
+
+    def reload() -> ChainOptions | None:
+        if placement is not None:
+            placement.refresh(clock.now())
+        return groups.newer(chain) if groups is not None else None
+
     return WebhookServer(cluster, clock, certificates, options, metrics, reload_chain=reload)
+
+
+def _placement(path: Path | None, clock: Clock) -> FollowedPlacement | None:
+    """Return the placement rules of YARN's file.
+
+    Raises:
+        InvalidInput: It cannot be read, or has no rules.
+    """
+    if path is None:
+        return None
+    from strato.interop.yarn.placing import FollowedPlacement
+
+    rules = FollowedPlacement(path)
+    rules.refresh(clock.now())
+    return rules
 
 
 def webhook_member(

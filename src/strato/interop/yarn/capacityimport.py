@@ -32,7 +32,9 @@ from strato.interop.yarn.importing import (
 from strato.interop.yarn.objects import PATH
 
 _OPEN_ABOVE = "keeps nobody out, as one above it lets everybody in (root does unless its list is a blank); as in YARN"
-_NOT_PLACED = "jobs name their queue themselves (spec.queue); rules do not choose one for them"
+_NOT_PLACED = (
+    "start the webhook with --queue-placement and this file; rules place in queues that exist, and create none"
+)
 _RESERVATIONS = "reservations are not carried over"
 _ALL_AT_ONCE = "a cycle places all that fits, on all nodes; nodes send no heartbeats"
 _LOCALITY = "pods prefer nodes by affinity and do not wait for them"
@@ -83,7 +85,7 @@ _GLOBAL: tuple[tuple[str, str, str], ...] = (
     (r"(user\.(.+\.)?)?max-parallel-apps", MAPS, "for queues that have none of their own"),
     (r"lazy-preemption-enabled", DIFFERS, "marked pods always stay until somebody asks for their room"),
     (r"ordering-policy\.priority-utilization\.underutilized-preemption\..+", MISSING, _NO_RESERVED),
-    (r"queue-mappings(-override\.enable)?|mapping-rule-.+|workflow-.+", MISSING, _NOT_PLACED),
+    (r"queue-mappings(-override\.enable)?|mapping-rule-.+|workflow-.+", DIFFERS, _NOT_PLACED),
     (r"(node|rack)-locality-.+", MISSING, _LOCALITY),
     (r"per-node-heartbeat\..+|schedule-asynchronously\..+|offswitch-.+", MISSING, _ALL_AT_ONCE),
     (r"multi-node-.+", MISSING, "plugins of the scheduler score nodes"),
@@ -99,7 +101,7 @@ _SITE: tuple[tuple[str, str, str], ...] = (
     (r"yarn\.resource-types\..+", MISSING, "requests are not rounded; pods get what they ask for"),
     (r"yarn\.scheduler\.minimum-allocation-.+", DIFFERS, "rounds limits; requests are not rounded"),
     (r"yarn\.scheduler\.maximum-allocation-.+", MISSING, _NO_CUT),
-    (r"yarn\.scheduler\.queue-placement-rules.*", MISSING, _NOT_PLACED),
+    (r"yarn\.scheduler\.queue-placement-rules.*", DIFFERS, _NOT_PLACED),
 )
 _USERS = ("user-settings", "minimum-user-limit", "user-limit-factor", "user.")
 _NOT_AN_OPTION = "is no option that changes decisions"

@@ -27,7 +27,8 @@ from strato.interop.yarn.importing import (
 from strato.interop.yarn.objects import PATH
 
 _NOT_ENFORCED = "access lists are not enforced; let RBAC say who may create jobs"
-_NOT_PLACED = "jobs name their queue themselves (spec.queue); rules do not choose one for them"
+_PLACED = "start the webhook with --queue-placement and this file; rules place in queues that exist, and create none"
+_NOT_PLACED = "counts without a queuePlacementPolicy only; write one and start the webhook with --queue-placement"
 _RESERVATIONS = "reservations are not carried over"
 
 _QUEUE: dict[str, tuple[str, str]] = {
@@ -61,7 +62,7 @@ _TOP: dict[str, tuple[str, str]] = {
     "defaultFairSharePreemptionTimeout": (MAPS, "the root's"),
     "fairSharePreemptionTimeout": (MAPS, "the old name of defaultFairSharePreemptionTimeout"),
     "defaultFairSharePreemptionThreshold": (MAPS, "the root's"),
-    "queuePlacementPolicy": (MISSING, _NOT_PLACED),
+    "queuePlacementPolicy": (DIFFERS, _PLACED),
     "reservation-agent": (MISSING, _RESERVATIONS),
     "reservation-planner": (MISSING, _RESERVATIONS),
     "reservation-policy": (MISSING, _RESERVATIONS),

@@ -1,0 +1,158 @@
+"""Placement rules of YARN's schedulers as rules of admission: which Queue object a user's new work goes to.
+
+Groups are those of the request, in its order: the first that Kubernetes did not give itself is the primary one. Queues
+are the Queue objects there are; a rule that would create one passes over queues that nobody has made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from strato.admission.queueplacement import NotPlaced, QueuePlacement, Submission
+from strato.errors import InvalidInput, Problem, StateError
+from strato.interop.yarn import hadoopxml
+from strato.interop.yarn.capacity import placement as capacityplacement
+from strato.interop.yarn.capacity.autocreation import QueueCatalogue
+from strato.interop.yarn.capacity.mappingrules import MappingRules
+from strato.interop.yarn.capacity.mappingrules import read as read_mapping
+from strato.interop.yarn.capacityplugin.source import with_queues
+from strato.interop.yarn.fair import placement as fairplacement
+from strato.interop.yarn.fair.placement import Rule, full_name, rules_from
+from strato.interop.yarn.followedfile import FollowedFile
+from strato.interop.yarn.objects import PATH
+
+Json = Mapping[str, Any]
+
+_FAIR = "queuePlacementPolicy"
+
+
+class FollowedPlacement:
+    """The rules of a file, followed while it changes; a change that cannot be read is reported and not taken."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = FollowedFile(path, read)
+
+    def refresh(self, now: float) -> None:
+        """Read the file if it is due and has changed.
+
+        Args:
+            now: Seconds since the epoch.
+
+        Raises:
+            InvalidInput: It could never be read.
+        """
+        self._file.refresh(now)
+        if self._file.content is None:
+            raise InvalidInput(
+                "the placement rules", [Problem("", self._file.problem or f"{self._file.path}: no file")]
+            )
+
+    def place(self, submission: Submission, queues: Sequence[Json]) -> str:
+        """See `QueuePlacement.place`."""
+        return self._file.content.place(submission, queues) if self._file.content is not None else ""
+
+
+def read(path: Path) -> QueuePlacement:
+    """Read ``fair-scheduler.xml`` or ``capacity-scheduler.xml``, whichever it is.
+
+    Raises:
+        InvalidInput: With all that is wrong with it; also when it has no rules.
+    """
+    root = hadoopxml.read_file(path)
+    if root.name == "allocations":
+        policies = list(root.all_named(_FAIR))
+        rules = rules_from(policies[-1]) if policies else ()
+        if not rules:
+            raise InvalidInput(str(path), [Problem(_FAIR, "has no <rule>, so there is nothing to place by")])
+        return FairPlacement(str(path), tuple(_among_existing(rule) for rule in rules))
+    settings = hadoopxml.settings_of(root, str(path))
+    mapping = read_mapping(settings)
+    if not mapping.rules:
+        where = "yarn.scheduler.capacity.queue-mappings"
+        raise InvalidInput(str(path), [Problem(where, "is not set, so there is nothing to place by")])
+    return CapacityPlacement(mapping, QueueCatalogue.of(settings))
+
+
+def _among_existing(rule: Rule) -> Rule:
+    return replace(rule, create=False, parent=_among_existing(rule.parent) if rule.parent is not None else None)
+
+
+@dataclass(frozen=True, slots=True)
+class FairPlacement:
+    """``<queuePlacementPolicy>`` of the Fair Scheduler."""
+
+    file: str
+    rules: tuple[Rule, ...]
+
+    def place(self, submission: Submission, queues: Sequence[Json]) -> str:
+        """See `QueuePlacement.place`; what no rule places is turned away."""
+        names = _by_path(queues)
+        requested = _path_of(submission.queue, names) if submission.queue else "default"
+        try:
+            path = fairplacement.place(
+                self.rules, requested, submission.user, lambda _: submission.groups, _Existing(names)
+            )
+        except StateError as problem:
+            raise NotPlaced(f"{self.file}: {problem}") from None
+        if path is None:
+            raise NotPlaced(f"{self.file}: no rule finds a queue for it; rules place in queues that exist only")
+        if not _Existing(names).is_leaf(path):
+            raise NotPlaced(f"{self.file}: queue {path} holds queues, not applications")
+        return names[path]
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityPlacement:
+    """Mapping rules of the Capacity Scheduler."""
+
+    rules: MappingRules
+    catalogue: QueueCatalogue
+
+    def place(self, submission: Submission, queues: Sequence[Json]) -> str:
+        """See `QueuePlacement.place`; what no rule matches stays where it is."""
+        names = _by_path(queues)
+        asked = capacityplacement.Submission(
+            queue=_path_of(submission.queue, names) if submission.queue else capacityplacement.DEFAULT_NAME,
+            user=submission.user,
+            groups=submission.groups,
+            name=submission.name,
+        )
+        try:
+            path = capacityplacement.place(asked, self.rules, with_queues(self.catalogue, sorted(names)))
+        except capacityplacement.PlacementRejected as problem:
+            raise NotPlaced(str(problem)) from None
+        if path is None:
+            return ""
+        if path not in names:
+            raise NotPlaced(f"there is no Queue object of {path}; create one, with the annotation {PATH}: {path}")
+        return names[path]
+
+
+@dataclass(frozen=True, slots=True)
+class _Existing:
+    """The Queue objects as the Fair Scheduler's rules ask about them."""
+
+    names: Mapping[str, str]
+
+    def is_configured(self, name: str) -> bool:
+        return name in self.names
+
+    def is_leaf(self, name: str) -> bool:
+        return name in self.names and not any(other.startswith(f"{name}.") for other in self.names)
+
+
+def _by_path(queues: Sequence[Json]) -> dict[str, str]:
+    """Return the names of Queue objects by their full names in YARN."""
+    found = {}
+    for queue in queues:
+        metadata = queue["metadata"]
+        found[full_name((metadata.get("annotations") or {}).get(PATH) or metadata["name"])] = metadata["name"]
+    return found
+
+
+def _path_of(name: str, names: Mapping[str, str]) -> str:
+    """Return the full name of the queue that work names, by the object's name or by its own."""
+    return next((path for path, own in names.items() if own == name), name)
