@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from strato.scheduler.cache.accounts import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER
+from strato.scheduler.cache.journal import Journal
 from strato.scheduler.cache.replicas import Replicas
 from strato.scheduler.cache.shards import NONE
 from strato.scheduler.model.tasks import AGENT_SCHEDULER
@@ -31,5 +32,7 @@ class SchedulerOptions:
     """Only nodes with one of these labels are used; empty is all nodes."""
     replicas: Replicas | None = None
     """The other active schedulers; None when there is one."""
+    journal: Journal | None = None
+    """Notes what the scheduler knows and decides; None without one."""
     audit_seconds: float = 0.0
     """Time between looks of the self-audit (see `strato.scheduler.cache.audit`); 0 does without."""

@@ -99,6 +99,9 @@ class Scheduler:
         self._flow_wanted = asyncio.Event()
         self.world.shards = Shards(self.world.nodes, options.shard_mode, options.shard_name, _agents(names))
         self.world.gangs_are_whole = GANG in self._plugin_names()
+        self.world.journal = options.journal
+        if options.journal is not None:
+            options.journal.begin(self.world, options, self.config, random)
         self._series = Series(self.world, registry)
         self._placer = self._new_placer()
         self._reports = Reports(cluster, clock, self.world, self._recorder, options.period_seconds)
@@ -180,6 +183,8 @@ class Scheduler:
         self.world.when_closed(self._decide_anew)
 
     def _decide_anew(self) -> None:
+        if self.world.journal is not None:
+            self.world.journal.reopen()
         self.world.schedulable_generation += 1
         self.world.version += 1
         self.wake()
@@ -191,6 +196,8 @@ class Scheduler:
             _log.exception("kernels of the action flow cannot be loaded; allocate goes on placing")
         else:
             self.world.flow_loaded = True
+            if self.world.journal is not None:
+                self.world.journal.load_flow()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -263,6 +270,8 @@ class Scheduler:
     def _act(self, plan: Plan, started: float, now: float) -> None:
         """Hand over a plan that was decided at ``now`` to those who carry it out and those who report it."""
         world = self.world
+        if world.journal is not None:
+            world.journal.cycle(now, plan, world)
         if world.flow_wanted:
             self._flow_wanted.set()
         self._measures.cycle(plan, world, self._clock.monotonic() - started)
@@ -320,6 +329,8 @@ class Scheduler:
     def _reconfigure(self, config: Config) -> None:
         """Decide by another configuration from now on."""
         self._source.config = config
+        if self.world.journal is not None:
+            self.world.journal.configure(config)
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._placer = self._new_placer()
         self.world.schedulable_generation += 1
@@ -349,6 +360,8 @@ class Scheduler:
 
     def _take_usage(self, found: Callable[[], None]) -> None:
         found()
+        if self.world.journal is not None:
+            self.world.journal.measure(self.world.usages)
         self.world.version += 1
         if self.world.with_pending:
             self.world.schedulable_generation += 1

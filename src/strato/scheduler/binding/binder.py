@@ -241,7 +241,7 @@ class Binder:
         bind, error = failed.bind, failed.error
         task = bind.task
         if self._is_binding(task) and fresh is not None and fresh.spec.node_name:
-            self._world.set_pod(fresh)
+            self._take(fresh)
         current = self._world.tasks.get(task.key)
         if failed.sent and current is not None and (current.uid, current.pod.spec.node_name) == (task.uid, bind.node):
             _log.info("bind came about although its answer was lost: pod=%s node=%s", task.key, bind.node)
@@ -262,18 +262,28 @@ class Binder:
         self._choices.pop(task.key, None)
         self._attempts.pop(task.key, None)
         if self._is_binding(task):
+            journal = self._world.journal
+            if journal is not None:
+                journal.unbind(task.key)
             self._world.move(task, PENDING)
             if fresh is None:
                 self._failures.pop(task.key, None)
+                if journal is not None:
+                    journal.drop(catalog.POD, task.namespace, task.name)
                 self._world.remove_pod(task.key)
             else:
-                self._world.set_pod(fresh)
+                self._take(fresh)
                 self._back_off(failed)
             self._world.schedulable_generation += 1
             self._wake()
         if given is not None and not stands(self._world.tasks.get(task.key), given):
             self._aside(self._claims.undo(task, given), bind)
         _log.info("bind failed: pod=%s node=%s: %s", task.key, bind.node, error)
+
+    def _take(self, fresh: Pod) -> None:
+        if self._world.journal is not None:
+            self._world.journal.take(catalog.POD, fresh)
+        self._world.set_pod(fresh)
 
     def _back_off(self, failed: _Failed) -> None:
         """Leave a pod that is still unbound out of decisions for a while."""
@@ -287,6 +297,8 @@ class Binder:
             self._failures = {key: count for key, count in self._failures.items() if key in self._world.tasks}
         failures = self._failures.get(task.key, 0)
         self._failures[task.key] = failures + 1
+        if self._world.journal is not None:
+            self._world.journal.hold(task.key)
         self._world.hold(task)
         backoff = min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(failures, 30), _LONGEST_BACKOFF_SECONDS)
         self._backoffs.add_after(task, backoff)
@@ -294,6 +306,8 @@ class Binder:
     async def _back_in(self, tasks: Sequence[Task]) -> None:
         def release() -> None:
             for task in tasks:
+                if self._world.journal is not None and self._world.held.get(task.key) is task:
+                    self._world.journal.release(task.key)
                 self._world.release(task)
             self._wake()
 
@@ -322,6 +336,8 @@ class Binder:
 
     async def _reconsider(self, seconds: float) -> None:
         def reopen() -> None:
+            if self._world.journal is not None:
+                self._world.journal.reopen()
             self._world.version += 1
             self._world.schedulable_generation += 1
             self._wake()

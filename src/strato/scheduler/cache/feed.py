@@ -28,6 +28,8 @@ Refused = Callable[[Object, str], None]
 """Called with an object that cannot be used and why, so that its owner can be notified."""
 
 
+_POD, _NODE = (kinds.of(kind) for kind in (catalog.POD, catalog.NODE))
+
 _UNREADABLE = (ValueError, ArithmeticError, RecursionError)
 """What reading an object may end with whose texts or numbers mean nothing; it alone is left out."""
 
@@ -97,10 +99,12 @@ class Feed:
         world = self._world
         if new is None:
             if old is not None:
-                world.remove_pod(f"{old.metadata.namespace}/{old.metadata.name}")
+                self._drop(_POD, old.metadata.namespace, old.metadata.name)
         elif self._replicas is not None and not self._replicas.owns(new):
-            world.remove_pod(f"{new.metadata.namespace}/{new.metadata.name}")
+            self._drop(_POD, new.metadata.namespace, new.metadata.name)
         else:
+            if world.journal is not None:
+                world.journal.take(catalog.POD, new)
             try:
                 world.set_pod(new)
             except _UNREADABLE as error:
@@ -111,8 +115,10 @@ class Feed:
         before = self._world.version
         for change in changes:
             if change.new is None or not self._uses(change.new):
-                self._world.remove_node(change.key.name)
+                self._drop(_NODE, "", change.key.name)
                 continue
+            if self._world.journal is not None:
+                self._world.journal.take(catalog.NODE, change.new)
             try:
                 self._world.set_node(change.new)
             except _UNREADABLE as error:
@@ -131,14 +137,21 @@ class Feed:
         before = self._world.version
         for change in changes:
             if change.new is None or (self._replicas is not None and not self._replicas.owns(change.new)):
-                known.drop(self._world, change.key.namespace, change.key.name)
+                self._drop(known, change.key.namespace, change.key.name)
                 continue
+            if self._world.journal is not None:
+                self._world.journal.take(known.kind, change.new)
             try:
                 known.take(self._world, change.new)
             except _UNREADABLE as error:
                 self._refuse(change.new, error)
         if self._world.version != before:
             self._wake()
+
+    def _drop(self, known: WorldKind, namespace: str, name: str) -> None:
+        if self._world.journal is not None:
+            self._world.journal.drop(known.kind, namespace, name)
+        known.drop(self._world, namespace, name)
 
     def _refuse(self, view: Object, error: Exception) -> None:
         _log.warning("object left out of scheduling: object=%s: %s", view.key, error)

@@ -121,6 +121,11 @@ def find(api_version: str, name: str) -> WorldKind | None:
     return None
 
 
+def of(kind: Kind) -> WorldKind:
+    """Return what is known of a kind that the table has."""
+    return next(known for known in KINDS if known.kind is kind)
+
+
 def wanted(plugins: Collection[str]) -> Iterator[WorldKind]:
     """Return the kinds that a scheduler with these plugins reads, in the order of the table."""
     return (known for known in KINDS if known.wanted(plugins))
