@@ -23,6 +23,7 @@ from strato.scheduler.binding.startup import absent_kinds, ensure_queues
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.audit import Audit
 from strato.scheduler.cache.feed import Feed
+from strato.scheduler.cache.journal import Beginning
 from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.usagesource import UsageSource
 from strato.scheduler.cache.world import World
@@ -101,7 +102,7 @@ class Scheduler:
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self.world.journal = options.journal
         if options.journal is not None:
-            options.journal.begin(self.world, options, self.config, random)
+            options.journal.begin(self._beginning())
         self._series = Series(self.world, registry)
         self._placer = self._new_placer()
         self._reports = Reports(cluster, clock, self.world, self._recorder, options.period_seconds)
@@ -132,6 +133,20 @@ class Scheduler:
         self._pods: dict[str, PodVerdict] = {}
         self.ready = asyncio.Event()
         """Set once the first lists have arrived and the kernels are loaded."""
+
+    def _beginning(self) -> Beginning:
+        options, config = self._options, self.config
+        return Beginning(
+            names=options.names,
+            default_queue=options.default_queue,
+            shard_mode=options.shard_mode,
+            shard_name=options.shard_name,
+            agent_shard=_agents(options.names),
+            flow_loaded=self.world.flow_loaded,
+            config=config.text,
+            base=config.base,
+            rng=self._random.getstate(),
+        )
 
     @property
     def config(self) -> Config:
@@ -271,7 +286,7 @@ class Scheduler:
         """Hand over a plan that was decided at ``now`` to those who carry it out and those who report it."""
         world = self.world
         if world.journal is not None:
-            world.journal.cycle(now, plan, world)
+            world.journal.cycle(now, plan)
         if world.flow_wanted:
             self._flow_wanted.set()
         self._measures.cycle(plan, world, self._clock.monotonic() - started)
@@ -330,7 +345,7 @@ class Scheduler:
         """Decide by another configuration from now on."""
         self._source.config = config
         if self.world.journal is not None:
-            self.world.journal.configure(config)
+            self.world.journal.configure(config.text, config.base)
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._placer = self._new_placer()
         self.world.schedulable_generation += 1

@@ -7,25 +7,47 @@ replays them. A scheduler has no journal unless it was asked for one (`Scheduler
 
 from __future__ import annotations
 
-from random import Random
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.scheduler.cache.usage import Usages
+from strato.scheduler.model.plan import Plan
 
-if TYPE_CHECKING:
-    from strato.scheduler.cache.world import World
-    from strato.scheduler.framework.options import Config
-    from strato.scheduler.model.plan import Plan
-    from strato.scheduler.options import SchedulerOptions
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """What decisions on an empty world depend on besides its inputs.
+
+    Attributes:
+        names: Values of ``spec.schedulerName`` served.
+        default_queue: Queue of groups that name none.
+        shard_mode, shard_name, agent_shard: As for `strato.scheduler.cache.shards.Shards`.
+        flow_loaded: Whether the action `flow` has its kernels.
+        config: Text of the configuration; empty for the built-in one.
+        base: The directory that relative paths in it start from.
+        rng: State of the generator (`random.Random.getstate`) before the seed of the first caches is drawn.
+    """
+
+    names: Sequence[str]
+    default_queue: str
+    shard_mode: str
+    shard_name: str
+    agent_shard: str
+    flow_loaded: bool
+    config: str
+    base: Path
+    rng: tuple[Any, ...]
 
 
 class Journal(Protocol):
     """Receives a world's inputs in the order in which they take effect; no method may fail or wait."""
 
-    def begin(self, world: World, options: SchedulerOptions, config: Config, rng: Random) -> None:
-        """Begin with an empty world, before the first number is drawn from ``rng``."""
+    def begin(self, beginning: Beginning) -> None:
+        """Begin with an empty world."""
 
     def take(self, kind: Kind, view: Object) -> None:
         """Note that an object is taken, which may be refused; see `strato.scheduler.cache.kinds`."""
@@ -57,8 +79,8 @@ class Journal(Protocol):
     def repair(self) -> None:
         """Note that sums were wrong and have been computed anew."""
 
-    def configure(self, config: Config) -> None:
-        """Note that another configuration is in force, and that a seed was drawn for its caches."""
+    def configure(self, text: str, base: Path) -> None:
+        """Note that another configuration is in force, for whose caches a seed is drawn."""
 
-    def cycle(self, now: float, plan: Plan, world: World) -> None:
+    def cycle(self, now: float, plan: Plan) -> None:
         """Note a cycle that was decided at ``now``; called before its plan is carried out."""
