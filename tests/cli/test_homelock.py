@@ -13,6 +13,7 @@ import pytest
 
 from strato.cli.embedded import background, stopping
 from strato.cli.embedded.options import EmbeddedOptions, differences
+from strato.cli.hollowoptions import HollowOptions
 from strato.cli.home import Home, Stop
 from strato.cli.homelock import POLL_SECONDS, HomeLock, Interruption, Owner, end_owner, is_ending, owner_of
 from strato.cli.imageoptions import ImageOptions
@@ -121,8 +122,8 @@ def test_what_needs_the_home_says_who_has_it(
 
 
 def test_differing_options_are_named_as_they_are_typed() -> None:
-    running = {"port": 6443, "hollow_cpu": "4", "storage": {"backup_dir": "", "backup_keep": 24}}
-    wanted = {"port": 0, "hollow_cpu": "8", "storage": {"backup_dir": "", "backup_keep": 3}}
+    running = {"port": 6443, "hollow": {"cpu": "4"}, "storage": {"backup_dir": "", "backup_keep": 24}}
+    wanted = {"port": 0, "hollow": {"cpu": "8"}, "storage": {"backup_dir": "", "backup_keep": 3}}
     assert differences(running, wanted) == [
         "--cpu: '4', not '8'",
         "--port: 6443, not 0",
@@ -232,9 +233,7 @@ def test_a_killed_cluster_that_still_holds_its_lock_is_not_one_that_runs(
 def _options(home: Path) -> EmbeddedOptions:
     return EmbeddedOptions(
         home_path=str(home),
-        hollow_nodes=1,
-        hollow_cpu="1",
-        hollow_memory="1Gi",
+        hollow=HollowOptions(nodes="1", cpu="1", memory="1Gi"),
         sandbox=False,
         sandbox_cpus="",
         sandbox_memory="",

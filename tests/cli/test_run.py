@@ -221,7 +221,7 @@ def test_bad_options_are_told_without_a_traceback(options: tuple[str, ...], word
     ("options", "words"),
     [
         pytest.param(("--hollow-nodes", "0"), "no nodes: give --sandbox or --hollow-nodes N", id="no nodes at all"),
-        pytest.param(("--hollow-nodes", "-1"), "-1 is not in the range x>=0", id="less than none"),
+        pytest.param(("--hollow-nodes", "-1"), "-1: is no shape", id="less than none"),
         pytest.param(("--sandbox", "--cpus", "many"), "'--cpus': 'many' is not a quantity", id="cpus that are none"),
         pytest.param(("--sandbox", "--node-memory", "0"), "'0' is not above zero", id="a machine without memory"),
         pytest.param(("--sandbox", "--pod-network", "lan"), "'lan' is not one of", id="an unknown network"),

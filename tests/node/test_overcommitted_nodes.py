@@ -23,7 +23,7 @@ ENABLED = ("cpu-overcommit-controller",)
 async def run_node(world: World, factor: float, cpu: str = "4") -> asyncio.Task[None]:
     assert isinstance(world.clock, VirtualClock)
     offer = HollowOffer(capacity={"cpu": cpu}, cpu_overcommit_factor=factor)
-    nodes = HollowNodes(world.cluster, None, world.clock, random.Random(1), names=["n"], offer=offer)
+    nodes = HollowNodes(world.cluster, None, world.clock, random.Random(1), nodes={"n": offer})
     task = asyncio.create_task(nodes.run())
     await nodes.registered.wait()
     await world.settle(30)

@@ -11,22 +11,20 @@ import click
 
 from strato.cli.auditing import AuditOptions, audit_options
 from strato.cli.connect import home_of
+from strato.cli.hollowoptions import HollowOptions, hollow_options
 from strato.cli.home import GRACE_SECONDS, Stop
 from strato.cli.homelock import STOPPING, HomeLock, Interruption
 from strato.cli.imageoptions import ImageOptions
 from strato.cli.machine import machine_options
 from strato.cli.mailing import MailOptions, mail_options
 from strato.cli.mesosoptions import PORT as MESOS_PORT
-from strato.cli.quantities import QUANTITY
 from strato.cli.storage import StorageOptions, storage_options
 from strato.cli.training import TrainingOptions, training_options
 from strato.errors import UsageError
 
 
 @click.command()
-@click.option("--hollow-nodes", default=0, show_default=True, type=click.IntRange(0), help="Nodes that only pretend.")
-@click.option("--cpu", default="32", type=QUANTITY, show_default=True, help="Cpus of each hollow node.")
-@click.option("--memory", default="256Gi", type=QUANTITY, show_default=True, help="Memory of each hollow node.")
+@hollow_options
 @click.option("--sandbox/--no-sandbox", default=True, show_default=True, help="This machine as a node.")
 @click.option("--agent", is_flag=True, help="This machine's node has an agent: suppression, bursts, hot spots.")
 @machine_options
@@ -70,9 +68,7 @@ from strato.errors import UsageError
 @click.pass_context
 def up(
     ctx: click.Context,
-    hollow_nodes: int,
-    cpu: str,
-    memory: str,
+    hollow: HollowOptions,
     sandbox: bool,
     agent: bool,
     cpus: str,
@@ -100,7 +96,7 @@ def up(
 ) -> None:
     """Start the embedded cluster: a Kubernetes API, controllers, the scheduler and this machine as a node."""
     home = home_of(ctx)
-    if not sandbox and hollow_nodes == 0:
+    if not sandbox and not hollow.shapes():
         raise UsageError("no nodes: with --no-sandbox give --hollow-nodes N")
     interruption = Interruption()
     if foreground:
@@ -113,9 +109,7 @@ def up(
     journal = (data_dir or home.data).absolute()
     options = EmbeddedOptions(
         home_path=str(home.path),
-        hollow_nodes=hollow_nodes,
-        hollow_cpu=cpu,
-        hollow_memory=memory,
+        hollow=hollow,
         sandbox=sandbox,
         agent=agent and sandbox,
         sandbox_cpus=cpus,

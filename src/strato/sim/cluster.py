@@ -21,7 +21,7 @@ from strato.client.local import LocalCluster
 from strato.clock import Clock
 from strato.controllers.manager import DEFAULT, ControllerManager
 from strato.errors import AlreadyExists, InvariantError, StratoError
-from strato.node.hollow import HollowNodes, HollowOffer
+from strato.node.hollow import HollowNodes, offers
 from strato.node.hollow.cpu import HollowCpu
 from strato.scheduler.cache.shards import NONE
 from strato.scheduler.framework.options import Config
@@ -105,8 +105,9 @@ class SimulatedCluster:
                 self.informers,
                 self.clock,
                 _child(self._random),
-                names=[f"{'node' if number == 0 else f'node-{_letter(number)}'}-{i}" for i in range(shape.count)],
-                offer=HollowOffer(capacity=shape.resources, cpu_overcommit_factor=shape.cpu_overcommit_factor),
+                nodes=offers(
+                    (f"{'node' if number == 0 else f'node-{_letter(number)}'}-{i}" for i in range(shape.count)), [shape]
+                ),
                 max_lease_rate=self.options.max_lease_rate,
                 cpu=self._cpu,
             )

@@ -25,7 +25,8 @@ def play(story: Story, **options: Any) -> FakeApi:
 
     async def main() -> None:
         names = [f"hollow-{number}" for number in range(options.pop("count", 2))]
-        nodes = HollowNodes(api.cluster(), None, clock, random.Random(1), names=names, **options)
+        offered = dict.fromkeys(names, options.pop("offer", HollowOffer()))
+        nodes = HollowNodes(api.cluster(), None, clock, random.Random(1), nodes=offered, **options)
         task = asyncio.create_task(nodes.run())
         await nodes.registered.wait()
         await story(api, nodes, clock)

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strato.api.wire import User
 from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
 from strato.cli.history import history_member
+from strato.cli.hollowoptions import overcommitted
 from strato.cli.home import node_name
 from strato.cli.servicenetwork import ANY_HOST, api_address
 from strato.client.cluster import Cluster
@@ -149,19 +151,19 @@ def build(
     members: list[Part] = [("controllers", manager.run)]
     milestones: list[asyncio.Event] = []
     names: list[str] = []
-    if options.hollow_nodes:
-        from strato.node.hollow import HollowNodes, HollowOffer
+    shapes = options.hollow.shapes()
+    if shapes:
+        from strato.node.hollow import HollowNodes, offers
 
         hollow = HollowNodes(
             client(bootstrap.HOLLOW_NODES),
             informers,
             clock,
             random,
-            names=[f"hollow-{number}" for number in range(options.hollow_nodes)],
-            offer=HollowOffer(
-                capacity={"cpu": options.hollow_cpu, "memory": options.hollow_memory},
-                labels={OURS: ""},
-                cpu_overcommit_factor=options.cpu_overcommit_factor,
+            nodes=offers(
+                (f"hollow-{number}" for number in count()),
+                overcommitted(shapes, options.cpu_overcommit_factor),
+                {OURS: ""},
             ),
         )
         names.extend(hollow.names)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from strato.cli.auditing import AuditOptions
+from strato.cli.hollowoptions import HollowOptions
 from strato.cli.home import Home, Stop
 from strato.cli.imageoptions import ImageOptions
 from strato.cli.mailing import MailOptions
@@ -27,11 +28,7 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What ``strato up`` starts."""
 
     home_path: str
-    hollow_nodes: int
-    """How many nodes that only pretend."""
-    hollow_cpu: str
-    hollow_memory: str
-    """Quantities, of each hollow node."""
+    hollow: HollowOptions
     sandbox: bool
     """Whether this machine is a node."""
     sandbox_cpus: str
@@ -82,8 +79,7 @@ _FLAGS = {
     "init_image": "pytorch-init-container-image",
     "init_tries": "pytorch-init-container-max-tries",
     "enforces_schedule_timeout": "enforce-schedule-timeout",
-    "hollow_cpu": "cpu",
-    "hollow_memory": "memory",
+    "nodes": "hollow-nodes",
     "sandbox_cpus": "cpus",
     "sandbox_memory": "node-memory",
     "scheduler_config": "config",

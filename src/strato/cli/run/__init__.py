@@ -18,6 +18,10 @@ COMPONENTS = {
 """Name -> module and one line of help, so that listing them imports nothing."""
 
 
+ALIASES = {"nodes": "node"}
+"""Other names of parts, which the help leaves out."""
+
+
 class _Components(click.Group):
     """Imports a part's module when it is asked for."""
 
@@ -27,6 +31,7 @@ class _Components(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one part."""
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMPONENTS:
             return None
         module = importlib.import_module(f"strato.cli.run.{COMPONENTS[cmd_name][0]}")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
+from click.core import ParameterSource
 
 from strato.api import catalog
 from strato.cli.connect import connect, home_of
 from strato.cli.goflags import GoCommand
+from strato.cli.hollowoptions import HollowOptions, hollow_options, overcommitted
 from strato.cli.home import node_name as default_name
 from strato.cli.imageoptions import ImageOptions
 from strato.cli.machine import machine_options
-from strato.cli.quantities import QUANTITY
 from strato.cli.run.common import Common, Member, component_options, serve
 from strato.cli.serving import make_random, run_loop
 from strato.client.cluster import Cluster
@@ -28,12 +31,8 @@ if TYPE_CHECKING:
 
 @click.command(cls=GoCommand)
 @component_options(metrics_address=":8083")
-@click.option(
-    "--hollow-nodes", default=None, type=click.IntRange(0), help="How many nodes to pretend; without --sandbox, 1."
-)
+@hollow_options
 @click.option("--prefix", default="hollow", show_default=True, help="Nodes are called PREFIX-0, PREFIX-1, …")
-@click.option("--cpu", default="32", show_default=True, type=QUANTITY, help="Cpus of each.")
-@click.option("--memory", default="256Gi", show_default=True, type=QUANTITY, help="Memory of each.")
 @click.option("--sandbox", is_flag=True, help="This machine is a node: pods run here as sandboxed processes.")
 @click.option("--name", default="", help="Of this machine's node, instead of the host name.")
 @machine_options
@@ -55,10 +54,8 @@ if TYPE_CHECKING:
 def node(
     ctx: click.Context,
     common: Common,
-    hollow_nodes: int | None,
+    hollow: HollowOptions,
     prefix: str,
-    cpu: str,
-    memory: str,
     sandbox: bool,
     name: str,
     cpus: str,
@@ -77,8 +74,9 @@ def node(
     Containers of this machine outlive the process, and the next one on the same directory takes them over;
     'strato down' with the same --home ends them. With --kubelet-port another process's API server reads their logs.
     """
-    count = hollow_nodes if hollow_nodes is not None else int(not sandbox)
-    if not sandbox and count == 0:
+    is_chosen = ctx.get_parameter_source("hollow_nodes") is not ParameterSource.DEFAULT
+    shapes = (hollow if is_chosen or sandbox else msgspec.structs.replace(hollow, nodes="1")).shapes()
+    if not sandbox and not shapes:
         raise UsageError("no nodes: give --sandbox or --hollow-nodes N")
     home = home_of(ctx)
     directory = data_dir or home.node
@@ -91,14 +89,13 @@ def node(
         clock, random = SystemClock(), make_random()
         cluster = connect(ctx)
         members = []  # no lease: every process has nodes of its own
-        if count:
-            from strato.node.hollow import HollowNodes, HollowOffer
+        if shapes:
+            from strato.node.hollow import HollowNodes, offers
 
-            names = [f"{prefix}-{number}" for number in range(count)]
-            capacity = {"cpu": cpu, "memory": memory}
-            offered = HollowOffer(capacity=capacity, cpu_overcommit_factor=cpu_overcommit_factor)
-            hollow = HollowNodes(cluster, None, clock, random, names=names, offer=offered)
-            members.append(Member(name="hollow nodes", work=hollow.run))
+            names = (f"{prefix}-{number}" for number in count())
+            offered = offers(names, overcommitted(shapes, cpu_overcommit_factor))
+            hollow_nodes = HollowNodes(cluster, None, clock, random, nodes=offered)
+            members.append(Member(name="hollow nodes", work=hollow_nodes.run))
         if sandbox:
             from strato.client.informer import Informers
             from strato.node.sandbox.gpupool import Offer

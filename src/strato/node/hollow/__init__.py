@@ -4,6 +4,7 @@
 container runs and how it ends, `cpu` shares the nodes' CPU among pods that say what they want.
 """
 
-from strato.node.hollow.nodes import CAPACITY, HollowNodes, HollowOffer
+from strato.node.hollow.nodes import HollowNodes
+from strato.node.hollow.offers import CAPACITY, HollowOffer, offers
 
-__all__ = ["CAPACITY", "HollowNodes", "HollowOffer"]
+__all__ = ["CAPACITY", "HollowNodes", "HollowOffer", "offers"]

@@ -12,7 +12,6 @@ import ipaddress
 import logging
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from strato.api.core import Node, Pod
 from strato.api.quantity import milli
@@ -22,31 +21,21 @@ from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.heartbeats import Heartbeats
 from strato.node.hollow.cpu import HollowCpu
+from strato.node.hollow.offers import CAPACITY, HollowOffer
 from strato.node.hollow.pods import HollowPods
 from strato.node.nodesync import NodeSync
 from strato.node.registration import NodeFacts, register_node
+from strato.node.shapes import GPU, RACK, REGION, ZONE
 from strato.node.timers import Timers
 
-CAPACITY = {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "100Gi"}
-"""Of a hollow node, where nothing else is said."""
 _FIRST_HOST = int(ipaddress.IPv4Address("172.16.0.1"))
+_OF_SHAPES = (ZONE, REGION, RACK, GPU)
+"""Labels and resources that a node of the same name may have from an earlier start with other shapes."""
 _RETRY_SECONDS = 1.0
 _AT_ONCE = 64
 """Registrations in flight."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HollowOffer:
-    """What a hollow node shows of itself in the API."""
-
-    capacity: Mapping[str, str] = field(default_factory=dict)
-    """Resource name → quantity, beside what every hollow node has (`CAPACITY`)."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Beside what a kubelet sets."""
-    cpu_overcommit_factor: float = 1.0
-    """By which its cpu is amplified. Range [1, 10]."""
 
 
 class HollowNodes:
@@ -55,8 +44,7 @@ class HollowNodes:
     Args:
         informers: Shared informers; None makes and runs an own one.
         rng: Draws failures (annotation ``strato.dev/failure-probability``).
-        names: Of the nodes.
-        offer: What each of them offers.
+        nodes: Name → what that node offers.
         max_lease_rate: Lease renewals per second of all nodes together; 0 writes each lease once (`Heartbeats`).
         cpu: Shares the nodes' CPU among pods with a demand; whoever made it runs it. None makes and runs an own one.
     """
@@ -68,8 +56,7 @@ class HollowNodes:
         clock: Clock,
         rng: random.Random,
         *,
-        names: Sequence[str],
-        offer: HollowOffer | None = None,
+        nodes: Mapping[str, HollowOffer],
         max_lease_rate: float = 100.0,
         cpu: HollowCpu | None = None,
     ) -> None:
@@ -83,19 +70,7 @@ class HollowNodes:
         )
         self._node_informer = Informer(cluster, Node, clock, rng) if informers is None else informers.informer(Node)
         self._clock = clock
-        offer = offer if offer is not None else HollowOffer()
-        all_labels = {"node.kubernetes.io/instance-type": "hollow", **offer.labels}
-        self._facts = {
-            name: NodeFacts(
-                name=name,
-                address=str(ipaddress.IPv4Address(_FIRST_HOST + index)),
-                capacity={**CAPACITY, **offer.capacity},
-                cpu_overcommit_factor=offer.cpu_overcommit_factor,
-                labels=all_labels,
-                message="hollow node is posting ready status",
-            )
-            for index, name in enumerate(names)
-        }
+        self._facts = {name: _facts(name, index, offer) for index, (name, offer) in enumerate(nodes.items())}
         self._uids: dict[str, str] = {}
         self._stopped: set[str] = set()
         self._timers = Timers(clock)
@@ -111,7 +86,7 @@ class HollowNodes:
             self._uids,
             is_stopped=self._stopped.__contains__,
             max_rate=max_lease_rate,
-            expected=len(names),
+            expected=len(nodes),
         )
         self._sync = NodeSync(
             cluster,
@@ -213,3 +188,17 @@ class HollowNodes:
                 await self._clock.sleep(_RETRY_SECONDS)
             else:
                 return
+
+
+def _facts(name: str, index: int, offer: HollowOffer) -> NodeFacts:
+    labels = {"node.kubernetes.io/instance-type": "hollow", **offer.labels}
+    return NodeFacts(
+        name=name,
+        address=str(ipaddress.IPv4Address(_FIRST_HOST + index)),
+        capacity={**CAPACITY, **offer.capacity},
+        cpu_overcommit_factor=offer.cpu_overcommit_factor,
+        labels=labels,
+        taints=offer.taints,
+        outdated=[key for key in _OF_SHAPES if key not in labels and key not in offer.capacity],
+        message="hollow node is posting ready status",
+    )

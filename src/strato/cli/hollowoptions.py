@@ -1,0 +1,78 @@
+"""Options about hollow nodes, the same wherever a command starts some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from strato.cli.optiongroups import option_group
+from strato.cli.quantities import QUANTITY
+
+if TYPE_CHECKING:
+    from strato.node.shapes import NodeShape
+
+
+class HollowOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which nodes there are that only pretend, and how they behave."""
+
+    nodes: str = "0"
+    """A number of them, or shapes; see `strato.node.shapes.parse_nodes`."""
+    cpu: str = "32"
+    memory: str = "256Gi"
+    """Quantities, of each where only a number is given."""
+
+    def shapes(self) -> tuple[NodeShape, ...]:
+        """Return the nodes' shapes; empty when there are none."""
+        from strato.node.shapes import parse_nodes
+
+        if self.nodes.strip() in ("", "0"):
+            return ()
+        return parse_nodes(self.nodes, {"cpu": self.cpu, "memory": self.memory})
+
+
+def overcommitted(shapes: Sequence[NodeShape], factor: float) -> Sequence[NodeShape]:
+    """Return shapes with a factor of the cpu offered; those that name one keep theirs."""
+    return [replace(one, cpu_overcommit_factor=factor) if one.cpu_overcommit_factor == 1 else one for one in shapes]
+
+
+class ShapesType(click.ParamType[str]):
+    """A number of nodes or shapes, as written: ``1000``, ``6000x32cpu,256Gi+4000x96cpu,1Ti,8gpu``."""
+
+    name = "nodes"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text when it can be read."""
+        from strato.errors import InvalidInput
+
+        try:
+            HollowOptions(nodes=value).shapes()
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+
+def _read(hollow_nodes: str, cpu: str, memory: str) -> HollowOptions:
+    return HollowOptions(nodes=hollow_nodes, cpu=cpu, memory=memory)
+
+
+hollow_options = option_group(
+    "hollow",
+    _read,
+    (
+        click.option(
+            "--hollow-nodes",
+            default="0",
+            show_default=True,
+            type=ShapesType(),
+            metavar="NODES",
+            help="Nodes that only pretend: a number, or shapes such as 6x32cpu,256Gi+4x96cpu,1Ti,8gpu,zone=a..c.",
+        ),
+        click.option("--cpu", default="32", type=QUANTITY, show_default=True, help="Cpus of each hollow node."),
+        click.option("--memory", default="256Gi", type=QUANTITY, show_default=True, help="Memory of each hollow node."),
+    ),
+)
+"""Adds the options to a command, which takes them as ``hollow``."""
