@@ -1,14 +1,16 @@
-"""Access lists of queues, with kubectl as several users, on both servers."""
+"""Who may use a queue and who is put into which, with kubectl as several users, on both servers."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.worlds import World, eventually
+from tests.e2e.worlds import KubeWorld, World, eventually
 
 pytestmark = pytest.mark.e2e
 Json = dict[str, Any]
@@ -73,3 +75,48 @@ def test_only_whom_a_list_names_submits_and_changes(world: World, namespace: str
     eventually(lambda: world.kubectl(*job) in ("Running", "Completed"), what="the job of alice runs")
     allowed = _as(world, "carol", *deletion)
     assert allowed.returncode == 0, allowed.stderr
+
+
+RULES = """<allocations>
+  <queuePlacementPolicy>
+    <rule name="specified" create="false"/>
+    <rule name="primaryGroup" create="false"/>
+    <rule name="reject"/>
+  </queuePlacementPolicy>
+</allocations>"""
+
+
+@pytest.fixture
+def placed(world: World, tmp_path: Path) -> Iterator[None]:
+    """Have the webhook place by the rules."""
+    if not isinstance(world, KubeWorld):
+        pytest.skip("a webhook is a process of its own only on a real control plane")
+    (tmp_path / "fair-scheduler.xml").write_text(RULES)
+    world.stop_part("webhook")
+    world.start_webhook("--queue-placement", str(tmp_path / "fair-scheduler.xml"))
+    yield
+    world.stop_part("webhook")
+    world.start_webhook()
+
+
+@pytest.mark.usefixtures("placed")
+def test_placement_rules_of_yarn_choose_the_queue(world: World, namespace: str) -> None:
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "research"}}
+    world.apply({**queue, "spec": {"weight": 1}})
+    jobs = ("create", "clusterrole", f"{namespace}-makes-jobs", "--verb=*", "--resource=jobs.batch.volcano.sh")
+    world.kubectl(*jobs)
+    world.kubectl("create", "clusterrolebinding", f"{namespace}-makes-jobs", f"--clusterrole={namespace}-makes-jobs",
+                  "--group=system:authenticated")  # fmt: skip
+    job = json.loads(_job("hers"))
+    del job["spec"]["queue"]
+
+    def created_as(group: str) -> subprocess.CompletedProcess[str]:
+        who = ("--as", "alice", "--as-group", "system:authenticated", "--as-group", group)
+        return world.kubectl_process("create", "-n", namespace, "-f", "-", *who, stdin=json.dumps(job), check=False)
+
+    refused = created_as("strangers")
+    assert "no rule finds a queue for it" in refused.stderr, refused.stderr
+    made = created_as("research")
+    assert made.returncode == 0, made.stderr
+    where = ("get", "jobs.batch.volcano.sh", "hers", "-n", namespace, "-o", "jsonpath={.spec.queue}")
+    assert world.kubectl(*where) == "research"

@@ -433,7 +433,7 @@ class KubeWorld(PartsWorld):
             path.chmod(0o600)
         return path
 
-    def start_webhook(self) -> None:
+    def start_webhook(self, *options: str) -> None:
         """Start the webhook, and wait until the API server asks it; it notices new configurations a little later."""
         every = ",".join(SERVICES)
         chosen = ("--set", f"custom.enabled_admissions={every}")
@@ -444,7 +444,7 @@ class KubeWorld(PartsWorld):
         self.webhook_port = self.webhook_port or free_port()
         address = f"https://127.0.0.1:{self.webhook_port}"
         where = ("--webhook-url", address, "--port", str(self.webhook_port))
-        self.start_part("webhook", *where, "--enabled-admission", every)
+        self.start_part("webhook", *where, "--enabled-admission", every, *options)
         unnamed = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "unasked"}}
         unnamed["spec"] = {"weight": 1, "parent": "nobody"}
 

@@ -291,7 +291,7 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
     if "/nodes/validate" in on:
         add(validations, catalog.NODE, (create, update, f"{update}/status"), nodes.validate)
     trusted = queueacls.trusted_groups(options.part_namespaces)
-    if options.queue_placement is not None:
+    if options.queue_placement is not None and (options.built_in_plugins or queueplacement.PATH in on):
         for kind in queueplacement.KINDS:
             add(mutations, kind, (create,), queueplacement.PlaceInQueue(options.queue_placement, trusted))
     if options.built_in_plugins or queueacls.NOTE in on:

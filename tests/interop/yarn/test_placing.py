@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from strato.admission import AdmissionRequest, Chain, ChainOptions
-from strato.admission.queueplacement import KINDS, NotPlaced, Submission
+from strato.admission.queueplacement import KINDS, PATH, NotPlaced, Submission
 from strato.api import catalog
 from strato.api.frameworks import BY_KIND
 from strato.api.kinds import Kind
 from strato.api.wire import User, service_account
 from strato.errors import Forbidden, InvalidInput
-from strato.interop.yarn.objects import PATH
+from strato.interop.yarn import objects
 from strato.interop.yarn.placing import FollowedPlacement, read
 from tests.admission.reader import FakeWorld
 from tests.admission.rules import job, task
@@ -45,7 +45,7 @@ CAPACITY = """<configuration>
 
 
 def queue(name: str, path: str = "") -> Json:
-    return {"metadata": {"name": name, "annotations": {PATH: path} if path else {}}}
+    return {"metadata": {"name": name, "annotations": {objects.PATH: path} if path else {}}}
 
 
 QUEUES = [
@@ -176,7 +176,7 @@ def test_every_kind_with_a_queue_is_placed(fair_file: Path) -> None:
     for kind in KINDS:
         obj: Json = {"metadata": {"name": "x", "namespace": "default"}, "spec": {}}
         request = AdmissionRequest("CREATE", kind, "default", "x", obj, None, ALICE)
-        chain = Chain(ChainOptions(queue_placement=read(fair_file), enabled=frozenset(), built_in_plugins=False))
+        chain = Chain(ChainOptions(queue_placement=read(fair_file), enabled=frozenset([PATH]), built_in_plugins=False))
         chain.mutate(request, world())
         at: Json = obj["spec"]
         if kind in BY_KIND:
@@ -192,3 +192,12 @@ def test_what_parts_of_the_cluster_create_stays_where_it_is(fair_file: Path) -> 
         "metadata": {"name": "x"},
         "spec": {"queue": "adhoc"},
     }
+
+
+def test_behind_a_webhook_the_service_of_that_path_alone_places(fair_file: Path) -> None:
+    rules = read(fair_file)
+    for path, queue in ((PATH, "research-alice"), ("/jobs/mutate", "default")):
+        chain = Chain(ChainOptions(queue_placement=rules, enabled=frozenset([path]), built_in_plugins=False))
+        obj = job(task(), minAvailable=1, queue="default")
+        chain.mutate(AdmissionRequest("CREATE", catalog.VCJOB, "default", "x", obj, None, ALICE), world())
+        assert obj["spec"]["queue"] == queue, path
