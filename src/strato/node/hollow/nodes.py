@@ -70,7 +70,7 @@ class HollowNodes:
         )
         self._node_informer = Informer(cluster, Node, clock, rng) if informers is None else informers.informer(Node)
         self._clock = clock
-        self._facts = {name: _facts(name, index, offer) for index, (name, offer) in enumerate(nodes.items())}
+        self._facts = {name: facts_of(name, index, offer) for index, (name, offer) in enumerate(nodes.items())}
         self._uids: dict[str, str] = {}
         self._stopped: set[str] = set()
         self._timers = Timers(clock)
@@ -190,7 +190,8 @@ class HollowNodes:
                 return
 
 
-def _facts(name: str, index: int, offer: HollowOffer) -> NodeFacts:
+def facts_of(name: str, index: int, offer: HollowOffer) -> NodeFacts:
+    """Return what a hollow node registers with; ``index`` is its number among those of one `HollowNodes`."""
     labels = {"node.kubernetes.io/instance-type": "hollow", **offer.labels}
     return NodeFacts(
         name=name,
