@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from strato.cli.main import cli
 from strato.errors import InvalidInput, UsageError
 from strato.sim import comparison
-from strato.sim.comparison import Comparison, Policy, compare, fairness
-from strato.sim.report import Distribution, QueueReport, Report
+from strato.sim.comparison import Comparison, Policy, compare
 from strato.sim.run import Progress, SimulationOptions, simulate
 
 GANGS = "actions: enqueue, allocate\ntiers: [{plugins: [{name: gang}, {name: predicates}]}]\n"
@@ -93,25 +92,6 @@ def test_an_interruption_keeps_what_has_ended(
     found, is_complete = compare(SimulationOptions(trace=trace, nodes="1x4cpu,16Gi"), policies, processes=1)
     assert not is_complete
     assert len(found.policies) == 1
-
-
-def _queue(slowdown: float, finished: int = 1) -> QueueReport:
-    none = Distribution(0, 0, 0, 0, 0)
-    return QueueReport(finished, finished, none, Distribution(slowdown, 0, 0, 0, 0), 0)
-
-
-@pytest.mark.parametrize(
-    ("queues", "expected"),
-    [
-        ({"a": _queue(2), "b": _queue(2)}, 1.0),
-        ({"a": _queue(3), "b": _queue(1)}, 0.8),
-        ({"a": _queue(3), "b": _queue(9, finished=0)}, 1.0),
-        ({}, 1.0),
-    ],
-)
-def test_fairness_is_jains_index(trace: Path, queues: dict[str, QueueReport], expected: float) -> None:
-    report: Report = msgspec.structs.replace(simulate(SimulationOptions(trace=trace)), queues=queues)
-    assert fairness(report) == pytest.approx(expected)
 
 
 def test_the_command_names_policies_by_their_files(trace: Path, policies: list[Policy]) -> None:

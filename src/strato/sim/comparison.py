@@ -58,7 +58,7 @@ class Comparison(msgspec.Struct, frozen=True):
                 *(short_duration(seconds) for seconds in _shown(report.wait_seconds)),
                 f"{report.bounded_slowdown.mean:.2f}",
                 f"{report.bounded_slowdown.p95:.2f}",
-                f"{fairness(report):.3f}",
+                f"{report.slowdown_fairness:.3f}",
             )
             for name, report in self.policies.items()
         ]
@@ -75,13 +75,6 @@ class Comparison(msgspec.Struct, frozen=True):
         ]
         by_queue = ["", *aligned([("MEAN WAIT IN", *queues), *waits])] if len(queues) > 1 else []
         return "\n".join([*aligned([header, *rows]), *by_queue]) + "\n"
-
-
-def fairness(report: Report) -> float:
-    """Return Jain's index of the queues' mean bounded slowdown: 1 is equal, 1/n is all for one of n queues."""
-    means = [queue.bounded_slowdown.mean for queue in report.queues.values() if queue.finished]
-    squares = sum(mean * mean for mean in means)
-    return sum(means) ** 2 / (len(means) * squares) if squares else 1.0
 
 
 def compare(

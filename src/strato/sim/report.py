@@ -1,4 +1,4 @@
-"""The result of a simulation: waits, use, makespan; as a table for people and as JSON that never differs.
+"""The result of a simulation: waits, use, fairness, evictions; as a table for people and as JSON that never differs.
 
 The JSON holds nothing but what follows from trace, options and seed: no wall-clock time, no paths beyond the trace's
 name, floats rounded to a microsecond.
@@ -9,23 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+import numpy as np
 
-from strato.sim.measure import JobResult, amounts_of
+from strato.sim.measure import JobResult
+from strato.sim.results.columns import Floats, Groups, RunColumns
+from strato.sim.results.evictions import EvictionReport, evictions_of
+from strato.sim.results.fragmentation import fragmented
+from strato.sim.results.overtime import edges_of, utilisation
+from strato.sim.results.record import Ending, NodeColumns, RunRecord, RunRecorder
+from strato.sim.results.shares import QueueShares, jain, queue_shares
+from strato.sim.results.sizes import jobs_by_size
 from strato.units import format_duration
 
-_SLOWDOWN_FLOOR_SECONDS = 10.0
-"""Shorter jobs count as this long in the bounded slowdown, as is usual (Feitelson)."""
-
-_REASONS_SHOWN = 5
+_REASONS_SHOWN: Final = 5
 """Jobs that never started and are named in the table, one for each reason; the JSON has all."""
-
-_NO_REASON = "it has no pod group"
-
-SERIES_POINTS = 200
-"""Points of the utilisation series."""
+_NO_REASON: Final = "it has no pod group"
+SERIES_POINTS: Final = 200
+"""Points of the series over time."""
 
 
 class Distribution(msgspec.Struct, frozen=True):
@@ -47,6 +50,22 @@ class QueueReport(msgspec.Struct, frozen=True):
     bounded_slowdown: Distribution
     cpu_seconds: float
     """Cpu time its pods requested while running."""
+    held_share: float
+    """Dominant share of the cluster that it held, on average over the makespan."""
+    deserved_share: float
+    """What the water-filling of the plugin proportion gives it, likewise."""
+    drf_share: float
+    """What dominant resource fairness gives it, likewise."""
+    drf_distance: float
+    """How far what it held was from that, on average; in [0, 1]."""
+
+
+class GroupReport(msgspec.Struct, frozen=True):
+    """Jobs of one size or of one tenant."""
+
+    jobs: int
+    wait_seconds: Distribution
+    bounded_slowdown: Distribution
 
 
 class JobReport(msgspec.Struct, frozen=True):
@@ -64,15 +83,17 @@ class JobReport(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """Use over time: the mean of each of the equal steps between start and end."""
+    """Use over time, in equal steps between start and end."""
 
     step_seconds: float
     ratio: dict[str, list[float]]
-    """Per resource, of the capacity, in [0, 1]."""
+    """Per resource, the mean of each step, of the capacity, in [0, 1]."""
+    fragmented: dict[str, list[float]]
+    """Per resource, at the middle of each step: what is free where no typical job fits, of the capacity."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything a simulation tells."""
+    """Everything that follows from a simulation."""
 
     trace: str
     nodes: str
@@ -89,13 +110,27 @@ class Report(msgspec.Struct, frozen=True):
     makespan_seconds: float
     """From the first submission to the end of the last pod."""
     jobs_per_hour: float
+    """Jobs that finished, per hour of the makespan."""
     wait_seconds: Distribution
+    """From submission until as many pods run as the job needs; of jobs that started."""
     bounded_slowdown: Distribution
+    """Of jobs that finished."""
     utilisation: dict[str, float]
     """Mean over the makespan, per resource, of the capacity."""
+    fragmentation: dict[str, float]
+    """Likewise: what is free where no typical job fits."""
+    slowdown_fairness: float
+    """Jain's index of the queues' mean bounded slowdown."""
+    drf_fairness: float
+    """Jain's index of what queues held of their DRF shares."""
     capacity: dict[str, int]
     """Cpu in millicores, everything else in units."""
     queues: dict[str, QueueReport]
+    size_unit: str
+    sizes: dict[str, GroupReport]
+    tenants: dict[str, GroupReport]
+    """By user, or by queue where the trace names none."""
+    evictions: EvictionReport
     series: Series
     job_list: list[JobReport]
 
@@ -114,6 +149,7 @@ class Report(msgspec.Struct, frozen=True):
             + f"; {self.pods} pods on {self.nodes}",
             f"makespan     {format_duration(round(self.makespan_seconds, 1))}   ({self.jobs_per_hour:.1f} jobs/h)",
             "utilisation  " + "  ".join(f"{name} {ratio:.1%}" for name, ratio in self.utilisation.items()),
+            *self._evictions(),
             "",
         ]
         header = ("QUEUE", "JOBS", "DONE", "WAIT MEAN", "P50", "P95", "P99", "MAX", "SLOWDOWN MEAN", "P95")
@@ -122,18 +158,95 @@ class Report(msgspec.Struct, frozen=True):
             rows.append(_row("all", self))
         return "\n".join([*lines, *aligned([header, *rows]), *self._reasons()]) + "\n"
 
+    def _evictions(self) -> list[str]:
+        found = self.evictions
+        if not found.pods:
+            return []
+        known = f", for {found.beneficiaries} jobs of which {found.helped} started" if found.beneficiaries else ""
+        lost = short_duration(found.cpu_seconds_lost)
+        return [f"evictions    {found.pods} pods of {found.jobs} jobs{known}; {lost} of a cpu's work lost"]
+
     def _reasons(self) -> list[str]:
         """Return a line for each reason why jobs never started, with the first job it held back."""
-        held: dict[str, list[str]] = {}
-        for job in self.job_list:
-            if job.start_seconds is None:
-                held.setdefault(job.reason, []).append(job.name)
         lines = [
             f"  {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
-            for reason, names in held.items()
+            for reason, names in never_started(self).items()
         ]
         more = [f"  … and {len(lines) - _REASONS_SHOWN} more reasons"] if len(lines) > _REASONS_SHOWN else []
         return ["", "never started", *lines[:_REASONS_SHOWN], *more] if lines else []
+
+
+def never_started(report: Report) -> dict[str, list[str]]:
+    """Return the names of the jobs that never started, by reason."""
+    held: dict[str, list[str]] = {}
+    for job in report.job_list:
+        if job.start_seconds is None:
+            held.setdefault(job.reason, []).append(job.name)
+    return held
+
+
+def report_of(
+    record: RunRecord,
+    *,
+    trace: str,
+    nodes: str,
+    seed: int,
+    skipped: int = 0,
+    queues: Sequence[Mapping[str, Any]] = (),
+) -> Report:
+    """Sum up. Pure.
+
+    Args:
+        record: What happened.
+        trace: Its name.
+        nodes: Their shapes as written.
+        seed: Of the run.
+        skipped: Entries of the trace that were no jobs.
+        queues: Manifests of those that were given.
+    """
+    run = RunColumns(record)
+    makespan = run.makespan_seconds
+    finished = int((~np.isnan(record.finish_seconds)).sum())
+    started = ~np.isnan(record.start_seconds)
+    use = utilisation(run, SERIES_POINTS)
+    middles = edges_of(makespan, 2 * SERIES_POINTS)[1::2]
+    fragments = fragmented(run, middles) if makespan else {}
+    by_queue = _queue_reports(run, queue_shares(run, queues))
+    shares = by_queue[1]
+    slowdowns = [queue.bounded_slowdown.mean for queue in by_queue[0].values() if queue.finished]
+    unit, sizes = jobs_by_size(run)
+    return Report(
+        trace=trace,
+        nodes=nodes,
+        seed=seed,
+        jobs=len(record.jobs),
+        finished=finished,
+        failed=int(record.failed.sum()),
+        unfinished=len(record.jobs) - finished,
+        never_started=int((~started).sum()),
+        skipped=skipped,
+        pods=len(record.interval_job),
+        makespan_seconds=_rounded(makespan),
+        jobs_per_hour=_rounded(finished / makespan * 3600) if makespan else 0.0,
+        wait_seconds=spread(run.wait_seconds),
+        bounded_slowdown=spread(run.slowdown),
+        utilisation={name: _rounded(float(points.mean())) for name, points in use.items() if points.any()},
+        fragmentation={name: _rounded(float(points.mean())) for name, points in fragments.items()},
+        slowdown_fairness=_rounded(jain(slowdowns)),
+        drf_fairness=_rounded(shares.fairness()),
+        capacity=run.capacity,
+        queues=by_queue[0],
+        size_unit=unit,
+        sizes=_group_reports(run, sizes),
+        tenants=_group_reports(run, run.tenants),
+        evictions=evictions_of(run),
+        series=Series(
+            _rounded(makespan / SERIES_POINTS),
+            {name: _points(points) for name, points in use.items() if points.any() or not makespan},
+            {name: _points(points) for name, points in fragments.items()},
+        ),
+        job_list=_job_reports(run),
+    )
 
 
 def build_report(
@@ -149,134 +262,103 @@ def build_report(
     default_queue: str,
     reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
-    """Sum up. Pure.
-
-    Args:
-        results: One per job.
-        use: Amounts in use from each instant on, the first at 0; pods that still run at the last count no further.
-        capacity: Of the whole cluster.
-        trace: Its name.
-        nodes: Their shapes as written.
-        seed: Of the run.
-        skipped: Entries of the trace that were no jobs.
-        pods: How many ran.
-        default_queue: Name of the queue of jobs that name none.
-        reasons: Why jobs that never started did not, by their names.
-    """
-    ordered = list(results)
-    finished = [result for result in ordered if result.finished_at is not None]
-    makespan = max([use[-1][0], *(result.finished_at or 0.0 for result in finished)])
-    by_queue: dict[str, list[JobResult]] = {}
-    for result in ordered:
-        by_queue.setdefault(result.job.queue or default_queue, []).append(result)
-    return Report(
-        trace=trace,
-        nodes=nodes,
-        seed=seed,
-        jobs=len(ordered),
-        finished=len(finished),
-        failed=sum(result.failed for result in ordered),
-        unfinished=len(ordered) - len(finished),
-        never_started=sum(result.started_at is None for result in ordered),
-        skipped=skipped,
-        pods=pods,
-        makespan_seconds=_rounded(makespan),
-        jobs_per_hour=_rounded(len(finished) / makespan * 3600) if makespan else 0.0,
-        wait_seconds=_waits(ordered),
-        bounded_slowdown=_slowdowns(finished),
-        utilisation=_mean_use(use, capacity, makespan),
-        capacity=dict(sorted(capacity.items())),
-        queues={name: _queue_report(by_queue[name]) for name in sorted(by_queue)},
-        series=_series(use, capacity, makespan),
-        job_list=[_job_report(result, default_queue, reasons) for result in ordered],
-    )
+    """Sum up results of jobs, as if all ran on one node, until the simulation writes a record of its own."""
+    found = list(results)
+    columns = NodeColumns(names=("all",), capacity={name: np.array([n], np.int64) for name, n in capacity.items()})
+    recorder = RunRecorder([result.job for result in found], columns)
+    for row, result in enumerate(found):
+        for pod in range(result.job.replicas if result.started_at is not None else 0):
+            recorder.begin(row, pod, 0, result.started_at or 0.0)
+            if result.finished_at is not None:
+                recorder.end(row, pod, result.finished_at, Ending.FAILED if result.failed else Ending.SUCCEEDED)
+    rows = {result.job.name: row for row, result in enumerate(found)}
+    record = recorder.record(use[-1][0], {rows[name]: reason for name, reason in reasons.items() if name in rows})
+    return report_of(record, trace=trace, nodes=nodes, seed=seed, skipped=skipped)
 
 
 def distribution(values: Sequence[float]) -> Distribution:
     """Return mean, percentiles by nearest rank, and maximum."""
-    if not values:
+    return spread(np.asarray(values, np.float64))
+
+
+def spread(values: Floats) -> Distribution:
+    """Return mean, percentiles by nearest rank, and maximum of the values that are there; NaN is none."""
+    ordered = np.sort(values[~np.isnan(values)])
+    if not len(ordered):
         return Distribution(0.0, 0.0, 0.0, 0.0, 0.0)
-    ordered = sorted(values)
 
     def rank(ratio: float) -> float:
-        return _rounded(ordered[max(0, math.ceil(ratio * len(ordered)) - 1)])
+        return _rounded(float(ordered[max(0, math.ceil(ratio * len(ordered)) - 1)]))
 
-    return Distribution(
-        _rounded(math.fsum(ordered) / len(ordered)), rank(0.5), rank(0.95), rank(0.99), _rounded(ordered[-1])
+    mean = math.fsum(ordered.tolist()) / len(ordered)
+    return Distribution(_rounded(mean), rank(0.5), rank(0.95), rank(0.99), _rounded(float(ordered[-1])))
+
+
+def _queue_reports(run: RunColumns, shares: QueueShares) -> tuple[dict[str, QueueReport], QueueShares]:
+    record = run.record
+    lasted = record.interval_end - record.interval_begin
+    queue = run.queues.of_job[record.interval_job]
+    cpu = np.bincount(queue, lasted * run.interval_amounts("cpu") / 1000, len(run.queues.names))
+    finished = np.bincount(run.queues.of_job[~np.isnan(record.finish_seconds)], minlength=len(run.queues.names))
+    distance = shares.distance()
+    found = {}
+    for number, (name, group) in enumerate(_group_reports(run, run.queues).items()):
+        found[name] = QueueReport(
+            jobs=group.jobs,
+            finished=int(finished[number]),
+            wait_seconds=group.wait_seconds,
+            bounded_slowdown=group.bounded_slowdown,
+            cpu_seconds=_rounded(float(cpu[number])),
+            held_share=_rounded(float(shares.held[:, number].mean())),
+            deserved_share=_rounded(float(shares.deserved[:, number].mean())),
+            drf_share=_rounded(float(shares.drf[:, number].mean())),
+            drf_distance=_rounded(float(distance[number])),
+        )
+    return found, shares
+
+
+def _group_reports(run: RunColumns, groups: Groups) -> dict[str, GroupReport]:
+    order = np.argsort(groups.of_job, kind="stable")
+    ends = np.searchsorted(groups.of_job[order], np.arange(len(groups.names) + 1))
+    parts = {name: order[ends[i] : ends[i + 1]] for i, name in enumerate(groups.names)}
+    return {
+        name: GroupReport(len(rows), spread(run.wait_seconds[rows]), spread(run.slowdown[rows]))
+        for name, rows in parts.items()
+    }
+
+
+def _job_reports(run: RunColumns) -> list[JobReport]:
+    record, names = run.record, run.queues.names
+    rows: Iterable[tuple[Any, ...]] = zip(
+        record.jobs,
+        run.queues.of_job.tolist(),
+        run.submit_seconds.tolist(),
+        record.start_seconds.tolist(),
+        record.finish_seconds.tolist(),
+        record.failed.tolist(),
+        strict=True,
     )
+    return [
+        JobReport(
+            name=job.name,
+            queue=names[queue],
+            replicas=job.replicas,
+            submit_seconds=_rounded(submit),
+            start_seconds=None if math.isnan(start) else _rounded(start),
+            finish_seconds=None if math.isnan(finish) else _rounded(finish),
+            failed=failed,
+            reason=record.reasons.get(row, _NO_REASON) if math.isnan(start) else "",
+        )
+        for row, (job, queue, submit, start, finish, failed) in enumerate(rows)
+    ]
 
 
-def _waits(results: Iterable[JobResult]) -> Distribution:
-    return distribution([wait for result in results if (wait := result.wait_seconds) is not None])
-
-
-def _slowdowns(results: Iterable[JobResult]) -> Distribution:
-    found = []
-    for result in results:
-        if result.wait_seconds is not None and result.finished_at is not None and result.started_at is not None:
-            run = result.finished_at - result.started_at
-            found.append(max(1.0, (result.wait_seconds + run) / max(run, _SLOWDOWN_FLOOR_SECONDS)))
-    return distribution(found)
-
-
-def _queue_report(results: Sequence[JobResult]) -> QueueReport:
-    done = [result for result in results if result.finished_at is not None]
-    cpu_seconds = math.fsum(
-        (result.finished_at - result.started_at) * result.job.replicas * amounts_of(result.job).get("cpu", 0) / 1000
-        for result in done
-        if result.finished_at is not None and result.started_at is not None
-    )
-    return QueueReport(len(results), len(done), _waits(results), _slowdowns(done), _rounded(cpu_seconds))
-
-
-def _job_report(result: JobResult, default_queue: str, reasons: Mapping[str, str]) -> JobReport:
-    return JobReport(
-        name=result.job.name,
-        queue=result.job.queue or default_queue,
-        replicas=result.job.replicas,
-        submit_seconds=_rounded(result.job.submit_seconds),
-        start_seconds=None if result.started_at is None else _rounded(result.started_at),
-        finish_seconds=None if result.finished_at is None else _rounded(result.finished_at),
-        failed=result.failed,
-        reason=reasons.get(result.job.name, _NO_REASON) if result.started_at is None else "",
-    )
-
-
-def _mean_use(
-    use: Sequence[tuple[float, Mapping[str, int]]], capacity: Mapping[str, int], end: float
-) -> dict[str, float]:
-    series = _binned(use, capacity, end, 1)
-    return {name: points[0] for name, points in series.items()}
-
-
-def _series(use: Sequence[tuple[float, Mapping[str, int]]], capacity: Mapping[str, int], end: float) -> Series:
-    return Series(_rounded(end / SERIES_POINTS), _binned(use, capacity, end, SERIES_POINTS))
-
-
-def _binned(
-    use: Sequence[tuple[float, Mapping[str, int]]], capacity: Mapping[str, int], end: float, count: int
-) -> dict[str, list[float]]:
-    """Average a step function over ``count`` equal steps of [0, end], as a share of the capacity."""
-    wanted = sorted(name for name in capacity if name != "pods" and capacity[name] > 0)
-    wanted = [name for name in wanted if any(amounts.get(name) for _, amounts in use)]
-    if end <= 0:
-        return {name: [0.0] * count for name in wanted}
-    step = end / count
-    sums = {name: [0.0] * count for name in wanted}
-    for number, (begin, amounts) in enumerate(use):
-        until = min(use[number + 1][0] if number + 1 < len(use) else end, end)
-        at = begin
-        while at < until:
-            index = min(int(at / step), count - 1)
-            edge = until if index == count - 1 else min(until, max((index + 1) * step, math.nextafter(at, math.inf)))
-            for name in wanted:
-                sums[name][index] += amounts.get(name, 0) * (edge - at)
-            at = edge
-    return {name: [_rounded(value / (step * capacity[name])) for value in sums[name]] for name in wanted}
+def _points(values: Floats) -> list[float]:
+    return [_rounded(value) for value in values.tolist()]
 
 
 def _rounded(value: float) -> float:
-    return round(value, 6)
+    return round(value, 6) + 0.0  # not -0.0
 
 
 def _row(name: str, part: QueueReport | Report) -> tuple[str, ...]:
@@ -287,7 +369,7 @@ def _row(name: str, part: QueueReport | Report) -> tuple[str, ...]:
 
 def short_duration(seconds: float) -> str:
     """Write a duration for a table: whole seconds from a minute on."""
-    return format_duration(round(seconds) if seconds >= 60 else round(seconds, 2))
+    return format_duration(round(seconds) if abs(seconds) >= 60 else round(seconds, 2))
 
 
 def aligned(rows: Sequence[Sequence[Any]]) -> list[str]:

@@ -1,0 +1,119 @@
+"""How full the cluster was over time: means of equal steps, and samples per node. Exact, by sorted instants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from strato.sim.results.columns import Floats, Numbers, RunColumns
+
+
+def edges_of(end_seconds: float, steps: int) -> Floats:
+    """Return the ends of so many equal steps of [0, ``end_seconds``], beginning with 0."""
+    return np.linspace(0.0, end_seconds, steps + 1)
+
+
+def mean_of_steps(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> Floats:
+    """Return the mean of a step function in each step.
+
+    Args:
+        begin: Per interval, seconds.
+        end: Per interval, seconds, at least ``begin``.
+        amount: Per interval, what the function is higher by from ``begin`` to ``end``.
+        edges: Ends of the steps, one more than steps; the means of steps of no length are 0.
+
+    Complexity: O(n log n) for n intervals.
+    """
+    area = np.diff(_area_until(begin, amount, edges) - _area_until(end, amount, edges))
+    length = np.diff(edges)
+    return np.divide(area, length, out=np.zeros_like(area), where=length > 0)
+
+
+def _area_until(instants: Floats, amount: Floats, edges: Floats) -> Floats:
+    """Return the area until each edge under steps up by ``amount`` at ``instants``."""
+    order = np.argsort(instants, kind="stable")
+    ordered, weights = instants[order], amount[order]
+    level = np.concatenate([[0.0], np.cumsum(weights)])
+    moment = np.concatenate([[0.0], np.cumsum(weights * ordered)])
+    at = np.searchsorted(ordered, edges, side="right")
+    return np.asarray(level[at] * edges - moment[at])
+
+
+def samples(begin: Floats, end: Floats, amount: Floats, instants: Floats) -> Floats:
+    """Return a step function at ascending instants; an interval holds from ``begin`` to before ``end``."""
+    found: Floats = samples_by_row(np.zeros(len(begin), np.int64), 1, begin, end, amount, instants)[:, 0]
+    return found
+
+
+def samples_by_row(row: Numbers, rows: int, begin: Floats, end: Floats, amount: Floats, instants: Floats) -> Floats:
+    """Return one step function for each row, at ascending instants.
+
+    Args:
+        row: Per interval, in [0, ``rows``).
+        rows: How many there are.
+        begin: Per interval.
+        end: Per interval; it holds to before this.
+        amount: Per interval.
+        instants: Ascending.
+
+    Returns:
+        float64[len(instants), rows].
+    """
+    width = len(instants) + 1
+    first = np.searchsorted(instants, begin, side="left")
+    last = np.searchsorted(instants, end, side="left")
+    places = np.concatenate([first * rows + row, last * rows + row])
+    changes = np.bincount(places, np.concatenate([amount, -amount]), width * rows)
+    return np.asarray(np.cumsum(changes.reshape(width, rows), axis=0)[:-1])
+
+
+def utilisation(run: RunColumns, steps: int) -> dict[str, Floats]:
+    """Return the mean use of each resource in equal steps of the makespan, as a ratio of the capacity."""
+    record = run.record
+    edges = edges_of(run.makespan_seconds, steps)
+    return {
+        name: mean_of_steps(record.interval_begin, record.interval_end, run.interval_amounts(name), edges)
+        / run.capacity[name]
+        for name in run.resources
+    }
+
+
+def use_by_queue(run: RunColumns, instants: Floats) -> Mapping[str, Floats]:
+    """Return what the pods of each queue request while they run: resource → float64[instants, queues]."""
+    record = run.record
+    queue = run.queues.of_job[record.interval_job].astype(np.int64)
+    count = len(run.queues.names)
+    return {
+        name: samples_by_row(
+            queue, count, record.interval_begin, record.interval_end, run.interval_amounts(name), instants
+        )
+        for name in run.resources
+    }
+
+
+def demand_by_queue(run: RunColumns, instants: Floats) -> Mapping[str, Floats]:
+    """Return what the jobs request that are submitted and have not ended: resource → float64[instants, queues]."""
+    finish = np.where(np.isnan(run.record.finish_seconds), np.inf, run.record.finish_seconds)
+    queue, count = run.queues.of_job.astype(np.int64), len(run.queues.names)
+    return {
+        name: samples_by_row(
+            queue, count, run.submit_seconds, finish, (run.requests[name] * run.replicas).astype(np.float64), instants
+        )
+        for name in run.resources
+    }
+
+
+def free_by_node(run: RunColumns, resource: str, instants: Floats) -> Floats:
+    """Return what each node has left of a resource: float64[instants, nodes]."""
+    record = run.record
+    capacity = record.nodes.capacity[resource].astype(np.float64)
+    used = samples_by_row(
+        record.interval_node.astype(np.int64),
+        len(record.nodes.names),
+        record.interval_begin,
+        record.interval_end,
+        run.interval_amounts(resource),
+        instants,
+    )
+    return np.asarray(capacity - used)
