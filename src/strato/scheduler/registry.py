@@ -20,6 +20,7 @@ from strato.scheduler.plugins.deviceshare import DeviceShare
 from strato.scheduler.plugins.drf import Drf
 from strato.scheduler.plugins.easy import Easy
 from strato.scheduler.plugins.extender import Extender
+from strato.scheduler.plugins.fgd import Fgd
 from strato.scheduler.plugins.gang import Gang
 from strato.scheduler.plugins.network_topology_aware import NetworkTopologyAware
 from strato.scheduler.plugins.nodegroup import NodeGroup
@@ -77,6 +78,7 @@ PLUGINS: dict[str, type[Plugin]] = {
         TaskTopology,
         DeviceShare,
         Extender,
+        Fgd,
         NumaAware,
         Sla,
     )
