@@ -1,0 +1,312 @@
+"""Files of traces as lines, rows and bytes: plain, gzip, tar in gzip or Parquet, never more in memory than asked for.
+
+A file of a trace may be huge, cut off, no text, or a bomb. What is read is bounded: the length of a line, the size of a
+document that must be read whole, and how much larger than itself a compressed file may become.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import csv
+import gzip
+import importlib
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+import weakref
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final, cast
+
+from strato.errors import StratoError, UsageError, one_line
+from strato.sim.traces.oddities import Oddities
+
+LONGEST_LINE_BYTES: Final = 1 << 20
+LARGEST_DOCUMENT_BYTES: Final = 2 << 30
+"""Of JSON and YAML, which are read whole."""
+_HEAD_BYTES: Final = 1 << 16
+_BUFFER_BYTES: Final = 1 << 20
+_MOST_EXPANSION: Final = 500
+"""Times its own size that a compressed file may become; logs reach 10 to 60, deflate itself 1,032."""
+_EXPANSION_FREE_BYTES: Final = 64 << 20
+_BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
+_ARROW_BATCH_ROWS: Final = 1 << 14
+
+Rows = Iterator[tuple[int, list[str]]]
+"""Number of the line, its fields."""
+
+
+class _Expanding(io.RawIOBase):
+    """What a compressed file holds, as long as it does not become too large for its own size."""
+
+    def __init__(self, compressed: IO[bytes], name: str) -> None:
+        self._size = os.fstat(compressed.fileno()).st_size
+        self._stream = gzip.GzipFile(fileobj=compressed)
+        self._name = name
+        self._given = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read1(len(buffer))
+        buffer[: len(data)] = data
+        self._given += len(data)
+        if self._size and self._given > max(_EXPANSION_FREE_BYTES, _MOST_EXPANSION * self._size):
+            raise UsageError(
+                f"{self._name} expands to more than {_MOST_EXPANSION} times its size; unpack it if it is meant"
+            )
+        return len(data)
+
+
+class InputFile:
+    """One file of a trace, or one file in an archive.
+
+    Args:
+        path: Of the file, or of the archive.
+        member: Its name in the archive.
+    """
+
+    def __init__(self, path: Path, member: str = "") -> None:
+        self.path = path
+        self.member = member
+        self.label = f"{path}({member})" if member else str(path)
+        """What messages call it."""
+        self._head: bytes | None = None
+        self._copy: Path | None = None
+        """Of what a pipe gave, which can be read once only."""
+
+    @property
+    def name(self) -> str:
+        """Its name without folders and ``.gz``, in lower case."""
+        return Path(self.member or self.path.name).name.lower().removesuffix(".gz")
+
+    @property
+    def head(self) -> bytes:
+        """The first 64 KiB of what it holds, without a byte order mark.
+
+        Raises:
+            UsageError: It cannot be read.
+        """
+        if self._head is None:
+            with self._reading(), self._open() as stream:
+                self._head = stream.peek(_HEAD_BYTES)[:_HEAD_BYTES].removeprefix(codecs.BOM_UTF8)
+        return self._head
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it is a file of Parquet."""
+        return self.head.startswith(b"PAR1") and not self.member
+
+    def members(self) -> list[str]:
+        """Return the names of the files in it if it is an archive of tar, else nothing.
+
+        Raises:
+            UsageError: It cannot be read.
+        """
+        if self.member or self.head[257:262] != b"ustar":
+            return []
+        with self._reading(), self._open() as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+            return [entry.name for entry in archive if entry.isfile()]
+
+    def lines(self, odd: Oddities) -> Iterator[tuple[int, str]]:
+        """Yield the lines with their numbers, without what ends them; one that is no text is named, counted and empty.
+
+        Raises:
+            UsageError: It cannot be read.
+        """
+        with self._reading(), self._open() as stream:
+            number = 0
+            while raw := stream.readline(LONGEST_LINE_BYTES):
+                number += 1
+                if len(raw) >= LONGEST_LINE_BYTES and not raw.endswith(b"\n"):
+                    odd.name(self.label, number, "", f"is longer than {LONGEST_LINE_BYTES} bytes")
+                    odd.skip("odd line")
+                    while raw and not raw.endswith(b"\n"):
+                        raw = stream.readline(LONGEST_LINE_BYTES)
+                    yield number, ""
+                    continue
+                if number == 1:
+                    raw = raw.removeprefix(codecs.BOM_UTF8)
+                try:
+                    line = raw.decode().rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    odd.name(self.label, number, "", f"is not UTF-8 text (byte {error.start} of the line)")
+                    odd.skip("odd line")
+                    line = ""
+                yield number, line
+
+    def rows(self, odd: Oddities, *, delimiter: str = ",", comments: bool = False) -> Rows:
+        """Yield the rows of a table that say something.
+
+        Args:
+            odd: Where lines that are none go.
+            delimiter: Between fields.
+            comments: Whether a line that begins with ``#`` is none.
+
+        Raises:
+            UsageError: It cannot be read.
+        """
+        if self.is_parquet:
+            return self.parquet_rows()
+        return rows_of(
+            self.label, (f"{line}\n" for _, line in self.lines(odd)), odd, delimiter=delimiter, comments=comments
+        )
+
+    def document(self) -> bytes:
+        """Return all that it holds.
+
+        Raises:
+            UsageError: It cannot be read or is larger than may be read whole.
+        """
+        with self._reading(), self._open() as stream:
+            data = stream.read(LARGEST_DOCUMENT_BYTES + 1)
+        if len(data) > LARGEST_DOCUMENT_BYTES:
+            raise UsageError(f"the trace {self.label} holds more than {LARGEST_DOCUMENT_BYTES >> 30} GiB; split it")
+        return data.removeprefix(codecs.BOM_UTF8)
+
+    @contextmanager
+    def _open(self) -> Iterator[io.BufferedReader]:
+        """Open what it holds, uncompressed."""
+        with contextlib.ExitStack() as opened:
+            plain = cast(io.BufferedReader, opened.enter_context(self._source().open("rb", buffering=_BUFFER_BYTES)))
+            stream = plain
+            if plain.peek(2)[:2] == b"\x1f\x8b":
+                stream = opened.enter_context(io.BufferedReader(_Expanding(plain, str(self.path)), _BUFFER_BYTES))
+            if self.member:
+                archive = opened.enter_context(tarfile.open(fileobj=stream, mode="r|"))
+                stream = opened.enter_context(self._member_of(archive))
+            yield stream
+
+    def _source(self) -> Path:
+        """Return what to open: the file, or a copy of what a pipe gave."""
+        if self._copy is not None:
+            return self._copy
+        if self.path.is_file():
+            return self.path
+        with self.path.open("rb") as pipe:
+            copy = os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR, 0o600)
+            weakref.finalize(self, os.close, copy)
+            with open(copy, "wb", closefd=False) as target:
+                shutil.copyfileobj(pipe, target, _BUFFER_BYTES)
+        self._copy = Path(f"/proc/self/fd/{copy}")
+        return self._copy
+
+    def _member_of(self, archive: tarfile.TarFile) -> io.BufferedReader:
+        for entry in archive:
+            if entry.name == self.member and (found := archive.extractfile(entry)) is not None:
+                return io.BufferedReader(cast(io.RawIOBase, found), _BUFFER_BYTES)
+        raise UsageError(f"the trace {self.path} holds no file {self.member}")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, gzip.BadGzipFile):
+                raise UsageError(f"the trace {self.label} is not whole gzip: {error}") from error
+            raise UsageError(f"the trace {self.label} cannot be read: {error.strerror or error}") from error
+        except _BROKEN as error:
+            kind = "a whole archive" if isinstance(error, tarfile.TarError) else "whole gzip"
+            raise UsageError(f"the trace {self.label} is not {kind}: {one_line(error)}") from error
+
+    def parquet_rows(self) -> Rows:
+        """Yield the names of the columns of a file of Parquet, then its rows as text.
+
+        Raises:
+            StratoError: The library that reads it is not installed.
+            UsageError: It cannot be read.
+        """
+        try:
+            pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+        except ImportError as error:
+            raise StratoError(
+                f"{self.label} is Parquet, which needs pyarrow: pip install 'strato[report]', or convert it to CSV"
+            ) from error
+        try:
+            file = parquet.ParquetFile(self.path)
+            yield 1, [str(name) for name in file.schema_arrow.names]
+            number = 1
+            for batch in file.iter_batches(batch_size=_ARROW_BATCH_ROWS):
+                columns = [[_parquet_text(value) for value in column.to_pylist()] for column in batch.columns]
+                for row in zip(*columns, strict=True):
+                    number += 1
+                    yield number, list(row)
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            raise UsageError(f"the trace {self.label} is not whole Parquet: {one_line(error)}") from error
+
+
+def rows_of(source: str, lines: Iterator[str], odd: Oddities, *, delimiter: str = ",", comments: bool = False) -> Rows:
+    """Yield the rows of a table that say something, as `InputFile.rows` does."""
+    reader = csv.reader(lines, delimiter=delimiter)
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            odd.name(source, reader.line_num, "", str(error))
+            odd.skip("odd line")
+            continue
+        if any(row) and not (comments and row[0].lstrip().startswith("#")) and any(cell.strip() for cell in row):
+            yield reader.line_num, row
+
+
+def head_text(head: bytes, label: str) -> str:
+    """Return the beginning of a file as text, up to the end of its last whole line.
+
+    Raises:
+        UsageError: It is no text.
+    """
+    if len(head) >= _HEAD_BYTES:
+        head = head[: head.rfind(b"\n") + 1] or head
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the trace {label} is not UTF-8 text (byte {error.start})") from error
+
+
+def trace_text(path: Path) -> str:
+    """Return a small file as text, compressed with gzip or not.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    try:
+        return InputFile(path).document().decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the trace {path} is not UTF-8 text (byte {error.start})") from error
+
+
+def files_of(paths: Sequence[Path]) -> list[InputFile]:
+    """Return the files of a trace: those given, those in folders and in the folders of these, those in archives.
+
+    Raises:
+        UsageError: One cannot be read, or a folder is empty.
+    """
+    found: list[InputFile] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append(InputFile(path))
+            continue
+        inside = sorted(entry for pattern in ("*", "*/*") for entry in path.glob(pattern) if entry.is_file())
+        if not inside:
+            raise UsageError(f"the folder {path} holds no file")
+        found.extend(InputFile(entry) for entry in inside)
+    return [part for file in found for part in _parts(file)]
+
+
+def _parts(file: InputFile) -> list[InputFile]:
+    members = file.members() if file.path.is_file() else []
+    return [InputFile(file.path, member) for member in members] or [file]
+
+
+def _parquet_text(value: object) -> str:
+    if value is None:
+        return ""
+    return value.isoformat(sep=" ") if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,124 @@
+"""`read_trace`: a trace from its file, files or folder, or made by a model of workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from strato.errors import InvalidInput, Problem, UsageError
+from strato.sim.traces.companions import with_companions
+from strato.sim.traces.input import InputFile, files_of
+from strato.sim.traces.oddities import Oddities
+from strato.sim.traces.reading import Format, Reading, ReadOptions
+from strato.sim.traces.registry import FORMATS, format_named, recognised
+from strato.sim.workloads.jobs import Trace
+
+
+def read_trace(
+    source: Path | str | Sequence[Path],
+    *,
+    queue_by: str = "",
+    limit: int = 0,
+    strict: bool = False,
+    format: str = "",  # noqa: A002 -- as the option is called
+) -> Trace:
+    """Read a trace, compressed with gzip or not.
+
+    Args:
+        source: A file, a folder or several files that are one trace; see `FORMATS`.
+        queue_by: ``queue``, ``user`` or ``group`` puts each job in a queue named after that field, where the format
+            has it.
+        limit: Only the first so many jobs; 0 is all.
+        strict: Whether a line that cannot be read is an error; if not, it is skipped, counted and named in the trace.
+        format: Name of the format; empty recognises it by content.
+
+    Raises:
+        UsageError: A file cannot be read, is of no known format, or holds no job that ran.
+        InvalidInput: What is wrong with its lines, if the reading is strict or nothing else is left.
+    """
+    options = ReadOptions(queue_by=queue_by, limit=limit, strict=strict, format=format)
+    paths = [Path(source)] if isinstance(source, str | Path) else list(source)
+    trace = read_files(paths, options)
+    if not trace.jobs:
+        raise _nothing(" ".join(map(str, paths)), trace)
+    return trace
+
+
+def read_files(paths: Sequence[Path], options: ReadOptions) -> Trace:
+    """Read what files or folders hold, machines without jobs too.
+
+    Raises:
+        UsageError: A file cannot be read or is of no known format.
+        InvalidInput: What is wrong with its lines, if the reading is strict.
+    """
+    kind, files = _format_of(paths, options)
+    reading = Reading(options, Oddities(strict=options.strict))
+    reading.check_queue_by(kind.title, kind.queue_fields)
+    kind.read(with_companions(kind.name, files), reading)
+    return reading.trace(kind.name)
+
+
+def _format_of(paths: Sequence[Path], options: ReadOptions) -> tuple[Format, list[InputFile]]:
+    """Return of which format files are, and which of them are.
+
+    Files that were named must all be of one format; what stands beside traces in a folder is passed over.
+    """
+    files = files_of(paths)
+    if options.format:
+        kind = format_named(options.format)
+        return kind, _of_one(kind, [file for file in files if len(files) == 1 or _has(file, kind)] or files)
+    found: dict[str, list[InputFile]] = {}
+    for file in files:
+        formats = _recognised(file, is_named=file.path in paths)
+        if len(formats) > 1:
+            names = " or ".join(format_.name for format_ in formats)
+            raise UsageError(f"{file.label} may be {names}; say which with --format")
+        for format_ in formats:
+            found.setdefault(format_.name, []).append(file)
+    if not found:
+        raise UsageError(_unknown(paths))
+    if len(found) > 1:
+        held = "; ".join(f"{name}: {', '.join(file.label for file in some[:3])}" for name, some in found.items())
+        raise UsageError(f"these are traces of several formats, which cannot be one ({held}); name those of one")
+    (name,) = found
+    return FORMATS[name], _of_one(FORMATS[name], found[name])
+
+
+def _of_one(kind: Format, files: list[InputFile]) -> list[InputFile]:
+    if len(files) > 1 and not kind.reads_parts:
+        names = ", ".join(file.label for file in files[:5])
+        raise UsageError(f"each of these is a trace of its own ({kind.name}): {names}; name one")
+    return files
+
+
+def _has(file: InputFile, kind: Format) -> bool:
+    try:
+        return kind in recognised(file)
+    except UsageError:
+        return False
+
+
+def _recognised(file: InputFile, *, is_named: bool) -> tuple[Format, ...]:
+    if is_named and not file.member:
+        formats = recognised(file)
+        if not formats:
+            raise UsageError(_unknown([file.path]))
+        return formats
+    try:
+        return recognised(file)
+    except UsageError:  # beside a trace may stand anything: pictures, archives, what only others may read
+        return ()
+
+
+def _unknown(paths: Sequence[Path]) -> str:
+    names = ", ".join(map(str, paths))
+    return f"{names}: of no known format; name one with --format: {', '.join(FORMATS)}"
+
+
+def _nothing(label: str, trace: Trace) -> UsageError:
+    reasons = "".join(f"; {count} skipped: {reason}" for reason, count in trace.reasons.items())
+    if trace.problems:
+        return InvalidInput("the trace", [*trace.problems, Problem(label, f"holds no job that ran{reasons}")])
+    machines = sum(shape.count for shape in trace.nodes)
+    held = f", only {machines} machines" if machines else ""
+    return UsageError(f"{label} holds no job that ran{held}{reasons}")

@@ -1,0 +1,74 @@
+"""All formats of traces, and which of them a file is."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from strato.errors import UsageError, nearest
+from strato.sim.traces.formats import (
+    ours,
+    swf,
+)
+from strato.sim.traces.input import InputFile, head_text
+from strato.sim.traces.reading import Format, Head
+
+FORMATS: Final[Mapping[str, Format]] = {
+    format_.name: format_
+    for format_ in (
+        ours.FORMAT,
+        swf.FORMAT,
+    )
+}
+"""By name, as the documentation lists them."""
+_HEAD_LINES = 50
+
+
+def head_of(file: InputFile) -> Head:
+    """Return what a file is recognised by.
+
+    Raises:
+        UsageError: It cannot be read or is no text.
+    """
+    if file.is_parquet:
+        _, header = next(file.parquet_rows(), (1, []))
+        text = ",".join(header)
+    else:
+        text = head_text(file.head, file.label)
+    lines = tuple(line for line in text.splitlines()[:_HEAD_LINES] if line.strip())
+    return Head(file=file, name=file.name, text=text, lines=lines, header=_header(lines))
+
+
+def _header(lines: Sequence[str]) -> tuple[str, ...]:
+    for line in lines:
+        if not line.lstrip().startswith("#"):
+            try:
+                return tuple(cell.strip().lower() for cell in next(csv.reader(io.StringIO(line)), []))
+            except csv.Error:
+                return ()
+    return ()
+
+
+def recognised(file: InputFile) -> tuple[Format, ...]:
+    """Return the formats a file may be of, all equally sure; nothing for a file that is of none.
+
+    Raises:
+        UsageError: It cannot be read or is no text.
+    """
+    head = head_of(file)
+    sure = {name: format_.recognise(head) for name, format_ in FORMATS.items()}
+    best = max(sure.values())
+    return tuple(FORMATS[name] for name, score in sure.items() if score == best) if best else ()
+
+
+def format_named(name: str) -> Format:
+    """Return a format.
+
+    Raises:
+        UsageError: There is none of that name.
+    """
+    if name not in FORMATS:
+        raise UsageError(f"there is no format {name!r} of traces{nearest(name, FORMATS)}")
+    return FORMATS[name]
