@@ -10,7 +10,7 @@ from tests.sim.results.build import Ran, columns, job, nodes
 
 
 def test_drf_shares_are_those_of_the_paper() -> None:
-    """NSDI 2011, section 4.1: 9 CPUs, 18 GB; tasks of <1 CPU, 4 GB> and <3 CPU, 1 GB>: three of one, two of the other."""
+    """NSDI 2011, section 4.1: 9 CPUs, 18 GB; tasks of <1 CPU, 4 GB> and <3 CPU, 1 GB>: three and two of them."""
     demand = np.array([[100.0, 400.0], [300.0, 100.0]])
     shares = drf_shares(demand, np.ones(2), np.array([9.0, 18.0]))
     assert shares.tolist() == pytest.approx([2 / 3, 2 / 3])
