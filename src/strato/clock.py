@@ -23,6 +23,9 @@ T = TypeVar("T")
 work_timer = time.perf_counter
 """Measures how long work takes, in seconds, where only that is of interest."""
 
+cpu_timer = time.process_time
+"""Returns the CPU seconds that this process has taken, without its children."""
+
 
 class Clock(Protocol):
     """What a component may ask of time."""
@@ -76,6 +79,13 @@ class VirtualClock:
         """Wait in virtual time; under `run_virtual` this takes no real time."""
         await asyncio.sleep(seconds)
 
+    def settle(self) -> bool:
+        """Let those go on who wait until nothing else is left to do at this instant; return whether there were any.
+
+        Here nobody does; see `strato.sim.rest`.
+        """
+        return False
+
     def advance(self, seconds: float) -> None:
         """Move time forward; tests of code that does not await may call it directly."""
         if seconds < 0:
@@ -93,6 +103,8 @@ class _JumpingSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events: list[tuple[selectors.SelectorKey, int]] = super().select(0)
         if events or (timeout is not None and timeout <= 0):
+            return events
+        if self._clock.settle():
             return events
         if timeout is None:
             raise InvariantError("virtual time stands still: every task waits and no timer is set")
@@ -113,9 +125,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._virtual_clock.monotonic()
 
 
-def run_virtual(clock: VirtualClock, main: Coroutine[Any, Any, T]) -> T:
+def run_virtual(
+    clock: VirtualClock, main: Coroutine[Any, Any, T], *, loop: type[VirtualTimeLoop] = VirtualTimeLoop
+) -> T:
     """Run a coroutine to its end in virtual time, then cancel what it left behind."""
-    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(clock)) as runner:
+    with asyncio.Runner(loop_factory=lambda: loop(clock)) as runner:
         return runner.run(main)
 
 

@@ -75,6 +75,11 @@ class WriteQueue(Generic[T]):
         if at < self._timer_at and not self._closed:
             self._set_timer(at, seconds)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is worked on or waits for a worker; what is delayed does not count."""
+        return not (self._ready or self._active)
+
     def slow_down(self) -> None:
         """Halve the number of workers: the server is overloaded."""
         self._allowed = max(1, self._allowed // 2)

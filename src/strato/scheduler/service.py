@@ -44,6 +44,7 @@ from strato.scheduler.reporting.explain import Diagnosis, diagnosis, with_number
 from strato.scheduler.reporting.measures import Measures
 from strato.scheduler.reporting.reports import Reports
 from strato.scheduler.reporting.series import Series
+from strato.scheduler.shadow.service import Decisions, Shadow
 from strato.scheduler.throttle import Throttle
 
 _log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class Scheduler:
         names = options.names
         registry = metrics or Registry()
         self._measures = Measures(registry)
-        self._recorder = EventRecorder(cluster, clock, names[0] if len(names) == 1 else "volcano", registry=metrics)
+        self._recorder = EventRecorder(cluster, clock, options.name, registry=metrics)
         self.world = World(names, options.default_queue)
         self.world.flow_loaded = load_flow is None
         self._load_flow = load_flow
@@ -104,6 +105,7 @@ class Scheduler:
         if options.journal is not None:
             options.journal.begin(self._beginning())
         self._series = Series(self.world, registry)
+        self._placer_seed = 0
         self._placer = self._new_placer()
         self._reports = Reports(cluster, clock, self.world, self._recorder, options.period_seconds)
         self._binder = Binder(
@@ -131,6 +133,7 @@ class Scheduler:
         """Who was evicted for whom, and whether it helped."""
         self._verdicts: dict[str, Sequence[Verdict]] = {}
         self._pods: dict[str, PodVerdict] = {}
+        self._shadow = self._new_shadow(registry)
         self.ready = asyncio.Event()
         """Set once the first lists have arrived and the kernels are loaded."""
 
@@ -173,10 +176,10 @@ class Scheduler:
         """Schedule until cancelled."""
         await ensure_queues(self._cluster, self._clock, self._options.default_queue)
         self._feed.absent = await absent_kinds(self._cluster)
-        self._feed.attach(self._informers, self._plugin_names())
+        self._feed.attach(self._informers, self._watched_for())
         warm_up()
         await self._informers.wait_synced()
-        if self._load_flow is not None and ("flow" in self.config.actions or self.world.for_flow):
+        if self._load_flow is not None and (self._runs_flow() or self.world.for_flow):
             await self._have_flow(self._load_flow)
         self.ready.set()
         async with asyncio.TaskGroup() as group:
@@ -186,6 +189,8 @@ class Scheduler:
             group.create_task(self._loop(), name="scheduler cycles")
             if self._load_flow is not None and not self.world.flow_loaded:
                 group.create_task(self._have_flow_when_wanted(self._load_flow), name="scheduler flow kernels")
+            if self._shadow is not None:
+                group.create_task(self._shadow.run(), name="scheduler shadow policy")
             if self._options.audit_seconds:
                 group.create_task(self._audit.run(), name="scheduler self-audit")
             if self.config.metrics.get("type") or self._source.path is not None:
@@ -227,18 +232,24 @@ class Scheduler:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(gather):
                         await self._urgent.wait()
-            busy = throttle.busy_seconds(self._clock.monotonic())
-            if busy:
-                await self._clock.sleep(busy)
-            else:
-                for _ in range(_TICKS):
-                    await self._clock.sleep(0)
+            await self._gather(throttle)
             self._changed.clear()
             self._urgent.clear()
             started = self._clock.monotonic()
             status_only = world.schedulable_generation == self._decided_generation
             placed = await self._run_once()
             throttle.ran(started, self._clock.monotonic(), status_only=status_only, placed=placed)
+
+    async def _gather(self, throttle: Throttle) -> None:
+        """Wait for what arrives together with the change that asks for a cycle."""
+        busy = throttle.busy_seconds(self._clock.monotonic())
+        if self._options.rest is not None:
+            await self._options.rest()
+        elif busy:
+            await self._clock.sleep(busy)
+        else:
+            for _ in range(_TICKS):
+                await self._clock.sleep(0)
 
     async def _run_once(self) -> int:
         """Decide one cycle and hand the plan over; a cycle in which nothing changed is skipped.
@@ -251,6 +262,7 @@ class Scheduler:
             return 0
         started = self._clock.monotonic()
         now = self._clock.now()
+        status_only = world.schedulable_generation == self._decided_generation
         self._decided_generation = world.schedulable_generation
         self._cycles += 1
         waits = self._may_wait()
@@ -265,6 +277,8 @@ class Scheduler:
             world.close()
             if waits:
                 self._reports.resume()
+        if self._shadow is not None and not status_only:
+            self._shadow.decided(plan, now)
         return len(plan.binds)
 
     def _may_wait(self) -> bool:
@@ -350,13 +364,14 @@ class Scheduler:
         self._placer = self._new_placer()
         self.world.schedulable_generation += 1
         self.world.version += 1
-        if self._feed.attach(self._informers, self._plugin_names()):
+        if self._feed.attach(self._informers, self._watched_for()):
             self._informers.start()
         _log.info("configuration reloaded: file=%s", self._source.path)
         self.wake()
 
     def _new_placer(self) -> Placer:
-        return Placer(self.world.nodes, seed=self._random.getrandbits(16))
+        self._placer_seed = self._random.getrandbits(16)
+        return Placer(self.world.nodes, seed=self._placer_seed)
 
     def _plugin_names(self) -> frozenset[str]:
         """Return the plugins in force, and what of the scheduler itself needs kinds of its own."""
@@ -366,6 +381,33 @@ class Scheduler:
         if "preempt" in self.config.actions and not self.world.solo.isdisjoint(self.world.names):
             names.add(kinds.PREEMPTION)
         return frozenset(names)
+
+    # -- beside it -----------------------------------------------------------------------------------------------------
+
+    def _new_shadow(self, registry: Registry) -> Shadow | None:
+        options = self._options.shadow
+        if options is None:
+            return None
+        decisions = Decisions(self._is_idle, lambda: self._verdicts, lambda: self._placer_seed, self._watch_for_shadow)
+        return Shadow(options, self._options.full_name, self.world, decisions, self._cluster, self._clock, registry)
+
+    def _is_idle(self) -> bool:
+        """Whether nothing is to be decided or written that a pod waits for."""
+        world = self.world
+        decided = world.schedulable_generation == self._decided_generation
+        return decided and world.waiting_changes is None and self._binder.is_idle
+
+    def _watched_for(self) -> frozenset[str]:
+        """Return the plugins whose kinds are watched: the shadow decides on the same view."""
+        return self._plugin_names() | (self._shadow.plugin_names if self._shadow is not None else frozenset())
+
+    def _watch_for_shadow(self) -> None:
+        if self._feed.attach(self._informers, self._watched_for()):
+            self._informers.start()
+
+    def _runs_flow(self) -> bool:
+        shadow = self._shadow.config.actions if self._shadow is not None else ()
+        return "flow" in self.config.actions or "flow" in shadow
 
     # -- around it -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from strato.scheduler.cache.domains import recover_domains
 from strato.scheduler.cache.world import World
 from strato.scheduler.framework.options import Config
 from strato.scheduler.framework.pluginanswers import PluginAnswers
-from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.jobs import PHASE_INQUEUE, Job, Task
 from strato.scheduler.model.nodes import Mask
 from strato.scheduler.model.plan import binds
 from strato.scheduler.model.reasons import Verdict
@@ -102,6 +102,12 @@ class Session(PluginAnswers):
         del self._statements[before:]
         self.world.nodes.rebuild()
         self.placer.known.forget()
+
+    def let_in(self, job: Job) -> None:
+        """Let a job into its queue."""
+        self.plan.phases.setdefault(job.key, job.phase)
+        self.plan.enqueued.append(job)
+        self.world.set_phase(job, PHASE_INQUEUE)
 
     def dispatch(self, tasks: Sequence[Task]) -> None:
         """Bind tasks of one job that were placed by a statement which was left open."""

@@ -14,7 +14,7 @@ from strato.scheduler.actions.placing import TaskLoop, Work
 from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.cache.ingest import waits_for_queue
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.model.jobs import PHASE_INQUEUE, Job, Task
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.ordering.jobclasses import PENDING
@@ -72,7 +72,7 @@ class Allocate(Action):
             return
         for job in list(ssn.world.waiting_for_queue.values()):
             if job.group is not None and job.queue is not None and job.queue.view is not None:
-                ssn.world.set_phase(job, PHASE_INQUEUE)
+                ssn.let_in(job)
 
     def _visit(self, ssn: Session, job: Job, queue: Queue, work: dict[str, Work | SubJobQueue]) -> bool:
         """Place what one visit may of a job; return whether to come back for more."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strato.scheduler.actions.base import Action
-from strato.scheduler.model.jobs import PHASE_INQUEUE
 from strato.scheduler.ordering.jobclasses import WAITING
 from strato.scheduler.ordering.jobqueue import JobQueues
 from strato.scheduler.reporting.refusals import refusal
@@ -29,7 +28,7 @@ class Enqueue(Action):
             with ssn.isolated(job):
                 if job.min_resources is None or ssn.job_enqueueable(job):
                     ssn.job_enqueued(job)
-                    ssn.world.set_phase(job, PHASE_INQUEUE)
+                    ssn.let_in(job)
                 else:
                     ssn.note(job).condition = refusal(ssn, job)
             queue.done(entry)

@@ -138,6 +138,11 @@ class Binder:
         """Remove pods."""
         self._evictions.extend(evictions)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every bind and eviction that can be written by now is written."""
+        return self._binds.is_idle and self._evictions.is_idle
+
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:

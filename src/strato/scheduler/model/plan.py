@@ -112,6 +112,8 @@ class Plan:
     Attributes:
         session: Identity of the session.
         binds, evictions: In the order decided.
+        enqueued: Jobs that were let into their queues.
+        phases: By job key, the phase before the cycle, of jobs that have another one after it.
         admitted: By pod key, tasks whose queue has room: their queue-admission gate is to be taken away.
         pipelined: ``pod key -> node`` of tasks that got a promise only.
         groups: Statuses of the PodGroups that changed or were tried.
@@ -126,6 +128,8 @@ class Plan:
     session: str = ""
     binds: list[Bind] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
+    enqueued: list[Job] = field(default_factory=list)
+    phases: dict[str, str] = field(default_factory=dict)
     admitted: dict[str, Task] = field(default_factory=dict)
     pipelined: dict[str, str] = field(default_factory=dict)
     groups: list[GroupStatus] = field(default_factory=list)

@@ -71,6 +71,8 @@ def _close_job(ssn: PluginAnswers, classes: JobClasses, job: Job) -> None:
         classes.wants(status)
         if status.is_news:
             ssn.plan.groups.append(status)
+            if job.phase != status.phase:
+                ssn.plan.phases.setdefault(job.key, job.phase)
             ssn.world.take_phase(job, status.phase)
     if notes is None or not (notes.errors or notes.verdicts or notes.condition):
         return

@@ -1,0 +1,198 @@
+"""Run a function on a copy of this process's memory: forked, bounded in time, its answer read from a pipe.
+
+Nothing that it does to its memory reaches this process, whatever it is: a plugin that raises, loops or crashes costs
+its own process only. The child runs only when a processor is idle (SCHED_IDLE), ends when this process ends, and has
+none of its open files, so that no socket or lock outlives its owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import logging
+import os
+import resource
+import select
+import signal
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from strato.clock import work_timer
+from strato.errors import StratoError
+
+_DONE, _RAISED = b"\0", b"\1"
+_READ_BYTES: Final = 1 << 16
+_MOST_BYTES: Final = 64 << 20
+"""A longer answer is none of ours."""
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class ChildFailed(StratoError):
+    """A child gave no answer.
+
+    Attributes:
+        kind: ``raised``, ``timeout`` or ``died``.
+        seconds: CPU it took.
+    """
+
+    def __init__(self, kind: str, text: str, seconds: float) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a child answered.
+
+    Attributes:
+        body: What its function returned.
+        cpu_seconds: CPU it took, in user and system mode.
+    """
+
+    body: bytes
+    cpu_seconds: float
+
+
+class Child:
+    """A forked process that runs one function.
+
+    Args:
+        work: Run on the copy; returns the answer.
+        limit_seconds: CPU after which the kernel ends it.
+
+    Attributes:
+        fork_seconds: How long this process was stopped by the fork.
+    """
+
+    def __init__(self, work: Callable[[], bytes], limit_seconds: float) -> None:
+        libc = ctypes.CDLL(None)  # looked up here: after a fork nothing should be loaded
+        self._pipe, writing = os.pipe()
+        began = work_timer()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # other threads are not needed over there
+            self._pid = os.fork()
+        if self._pid == 0:
+            _be_child(work, writing, limit_seconds, libc)
+        self.fork_seconds = work_timer() - began
+        os.close(writing)
+        os.set_blocking(self._pipe, False)
+        self._read = bytearray()
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._pid
+
+    async def answer(self, timeout_seconds: float) -> Answer:
+        """Wait for the answer while others go on.
+
+        Raises:
+            ChildFailed: There is none.
+        """
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def on_readable() -> None:
+            if self._take() and not ended.done():
+                ended.set_result(None)
+
+        loop.add_reader(self._pipe, on_readable)
+        finished = False
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_seconds):
+                    await ended
+                    finished = True
+        except asyncio.CancelledError:
+            loop.remove_reader(self._pipe)
+            self._end()
+            raise
+        loop.remove_reader(self._pipe)
+        return self._settle(timeout_seconds, finished=finished)
+
+    def answer_at_once(self, timeout_seconds: float) -> Answer:
+        """Wait for the answer, and let nothing else go on meanwhile: for virtual time.
+
+        Raises:
+            ChildFailed: There is none.
+        """
+        deadline = work_timer() + timeout_seconds
+        finished = False
+        while not finished:
+            ready, _, _ = select.select([self._pipe], [], [], max(0.0, deadline - work_timer()))
+            if not ready:
+                break
+            finished = self._take()
+        return self._settle(timeout_seconds, finished=finished)
+
+    def _take(self) -> bool:
+        """Read what is there; whether that was the end."""
+        try:
+            part = os.read(self._pipe, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        self._read += part
+        return not part or len(self._read) > _MOST_BYTES
+
+    def _end(self) -> tuple[int, float]:
+        """End the process, if it has not ended, and return its status and the CPU it took."""
+        os.close(self._pipe)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            _, status, used = os.wait4(self._pid, 0)
+            return status, used.ru_utime + used.ru_stime
+        return 0, 0.0
+
+    def _settle(self, timeout_seconds: float, *, finished: bool) -> Answer:
+        status, seconds = self._end()
+        mark, body = bytes(self._read[:1]), bytes(self._read[1:])
+        if not finished:
+            raise ChildFailed("timeout", f"no answer in {timeout_seconds:g} s", seconds)
+        if mark == _RAISED:
+            raise ChildFailed("raised", body.decode("utf-8", "replace"), seconds)
+        if mark != _DONE or len(self._read) > _MOST_BYTES:
+            raise ChildFailed("died", _ending(status), seconds)
+        return Answer(body, seconds)
+
+
+def _ending(status: int) -> str:
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        return "it took more CPU than it may"
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGKILL:
+        return f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    return "ended without an answer"
+
+
+def _be_child(work: Callable[[], bytes], pipe: int, limit_seconds: float, libc: ctypes.CDLL) -> NoReturn:
+    """Run in the child; never returns, and runs nothing that is for the end of the process."""
+    try:
+        _settle_down(pipe, limit_seconds, libc)
+        try:
+            answer = _DONE + work()
+        except Exception as error:  # a policy may raise anything; it is reported and costs nothing else
+            answer = _RAISED + f"{type(error).__name__}: {error}".encode()[:2000]
+        while answer:
+            answer = answer[os.write(pipe, answer) :]
+    finally:
+        os._exit(0)
+
+
+def _settle_down(pipe: int, limit_seconds: float, libc: ctypes.CDLL) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    logging.disable(logging.CRITICAL)
+    gc.disable()  # a collection would touch, and so copy, every page
+    os.closerange(3, pipe)
+    os.closerange(pipe + 1, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 20))
+    limit = max(1, round(limit_seconds))
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
+    with contextlib.suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

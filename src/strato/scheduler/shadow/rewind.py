@@ -1,0 +1,47 @@
+"""Put a world back to where it stood before a plan, so that another policy decides on the same view.
+
+Runs on a copy: in the child process the world is the scheduler's as it was when that was forked.
+"""
+
+from __future__ import annotations
+
+from strato.scheduler.cache.world import World
+from strato.scheduler.model.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Task
+from strato.scheduler.model.ledger import ON_NODE
+from strato.scheduler.model.plan import Plan
+from strato.scheduler.model.tasks import BINDING, PENDING, RELEASING
+
+
+def rewind(world: World, plan: Plan, now: float) -> None:
+    """Undo what a plan did, as far as it has not ended since: binds, evictions, jobs let into their queues.
+
+    Args:
+        world: Changed in place.
+        plan: The last one that was decided on it.
+        now: Seconds since the epoch.
+    """
+    begun: dict[str, Job] = {}
+    for bind in plan.binds:
+        task = _current(world, bind.task)
+        if task is not None and task.row >= 0 and ON_NODE[task.status]:
+            if task.status != BINDING and task.job is not None:
+                begun[task.job.key] = task.job
+            world.move(task, PENDING)
+            task.grants = None
+    for eviction in plan.evictions:
+        task = _current(world, eviction.task)
+        if task is not None and task.status == RELEASING and world.evictions.awaits(task.key, task.uid):
+            world.refuse_eviction(task.key, task.uid, now)
+            world.evictions.refusals.pop(task.key, None)  # else the other policy might not choose it
+    for job in begun.values():
+        if job.phase == PHASE_RUNNING and job.allocated_count < job.min_available:
+            world.set_phase(job, PHASE_INQUEUE)  # its pods have begun to run since
+    for key, phase in plan.phases.items():
+        if key in world.jobs:
+            world.set_phase(world.jobs[key], phase)
+
+
+def _current(world: World, task: Task) -> Task | None:
+    """Return the task as it is known now; a pod that changed may have another one."""
+    found = world.tasks.get(task.key)
+    return found if found is not None and found.uid == task.uid else None

@@ -1,0 +1,262 @@
+"""`Shadow`: evaluates a second policy beside a scheduler, in its idle time, and publishes how it differs."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from strato.client.cluster import Cluster
+from strato.client.namespaces import ensure_namespace
+from strato.clock import Clock, VirtualClock, cpu_timer
+from strato.errors import ApiError, Forbidden, InvalidInput, Problem
+from strato.metrics import Registry
+from strato.scheduler.cache.world import World
+from strato.scheduler.configfile import ConfigFile
+from strato.scheduler.framework.options import Config
+from strato.scheduler.model.plan import Plan
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.plugins.extender import EXTENDER
+from strato.scheduler.shadow.budget import Budget
+from strato.scheduler.shadow.child import Answer, Child, ChildFailed
+from strato.scheduler.shadow.evaluation import Evaluation, evaluate
+from strato.scheduler.shadow.findings import Findings, Summary
+from strato.scheduler.shadow.publishing import NAMESPACE, publish
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 0.02
+"""Time between two looks whether the scheduler is idle."""
+_PUBLISH_SECONDS: Final = 5.0
+_LONGEST_PAUSE_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowOptions:
+    """How a shadow policy is run."""
+
+    config: Config | Path
+    """What decides beside the policy in force; a file is read again when it changes."""
+    share: float = 0.1
+    """CPU over that of the scheduler's process, at most; what a fork costs afterwards is not measured, so keep below
+    the 0.15 that a shadow may cost."""
+    timeout_seconds: float = 30.0
+    """After so long an evaluation is ended."""
+    period_seconds: float = 1.0
+    """Shortest time between two evaluations, and between two looks at the file."""
+
+
+class Decisions(NamedTuple):
+    """What a shadow asks the scheduler beside which it stands."""
+
+    is_idle: Callable[[], bool]
+    """Whether nothing is left to decide, and every bind and eviction is written."""
+    verdicts: Callable[[], Mapping[str, Sequence[Verdict]]]
+    """By job key, why jobs wait."""
+    seed: Callable[[], int]
+    """Where among equal nodes the search of the policy in force begins."""
+    reconfigured: Callable[[], None]
+    """Called when the shadow has another configuration, whose plugins may read kinds that are not watched yet."""
+
+
+def check(config: Config) -> None:
+    """Refuse a policy that cannot be a shadow.
+
+    Raises:
+        InvalidInput: It asks servers outside, which may act on it.
+    """
+    if any(option.name == EXTENDER for tier in config.tiers for option in tier):
+        text = "asks servers outside, which cannot know that nothing is applied; leave it out of a shadow policy"
+        raise InvalidInput("the shadow policy", [Problem(f"plugin {EXTENDER}", text)])
+
+
+class Shadow:
+    """See the module. `decided` is called by the scheduler; `run` works beside it.
+
+    Args:
+        options: How it is run.
+        scheduler: Name of the scheduler beside which it stands.
+        world: What that decides on; only copies of it are changed.
+        decisions: What it is asked.
+
+    Raises:
+        InvalidInput: The configuration is bad, or none for a shadow.
+    """
+
+    def __init__(
+        self,
+        options: ShadowOptions,
+        scheduler: str,
+        world: World,
+        decisions: Decisions,
+        cluster: Cluster,
+        clock: Clock,
+        registry: Registry,
+    ) -> None:
+        self._options = options
+        self._scheduler = scheduler
+        self._world = world
+        self._decisions = decisions
+        self._cluster = cluster
+        self._clock = clock
+        self._source = ConfigFile(options.config)
+        check(self._source.config)
+        self._budget = Budget(options.share)
+        self._plan: tuple[Plan, float] | None = None
+        self._last: tuple[Plan, float] | None = None
+        self._decided = asyncio.Event()
+        self._failures_in_a_row = 0
+        self._published = Summary()
+        self.findings = Findings(registry)
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force for the shadow."""
+        return self._source.config
+
+    @property
+    def plugin_names(self) -> frozenset[str]:
+        """The plugins it runs."""
+        return frozenset(option.name for tier in self.config.tiers for option in tier)
+
+    def decided(self, plan: Plan, now: float) -> None:
+        """Note a plan that was decided at ``now`` and handed over; costs nothing until the scheduler is idle."""
+        if self._plan is not None:
+            self.findings.skipped += 1
+        self._plan = self._last = plan, now
+        self._decided.set()
+
+    async def run(self) -> None:
+        """Work until cancelled; no fault of the shadow ends it."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.evaluate_all(), name="shadow evaluations")
+            group.create_task(self._publish_all(), name="shadow findings")
+            if self._source.may_change:
+                group.create_task(self._reread_all(), name="shadow configuration")
+
+    # -- evaluations ---------------------------------------------------------------------------------------------------
+
+    async def evaluate_all(self) -> None:
+        """Evaluate what was decided last, whenever the scheduler is idle; until cancelled."""
+        while True:
+            await self._decided.wait()
+            await self._until_idle()
+            self._decided.clear()
+            plan, self._plan = self._plan, None
+            if plan is not None:
+                await self.evaluate(*plan)
+            await self._clock.sleep(self._pause_seconds())
+
+    async def _until_idle(self) -> None:
+        """Wait until the scheduler has nothing to do and the shadow's share of CPU allows a turn."""
+        while True:
+            if not self._decisions.is_idle():
+                await self._clock.sleep(_LOOK_SECONDS)
+                continue
+            self._budget.worked(cpu_timer() - self.findings.fork_seconds)
+            if self._in_virtual_time or self._budget.allows:
+                return
+            await self._clock.sleep(self._options.period_seconds)
+
+    async def evaluate(self, plan: Plan, now: float) -> None:
+        """Decide by the shadow what the plan decided at ``now``, in a child, and take what is found."""
+        limit = self._options.timeout_seconds
+        child = Child(functools.partial(self._work, plan, now), limit)
+        self.findings.fork_seconds += child.fork_seconds
+        seconds = 0.0
+        try:
+            if self._in_virtual_time:
+                answer: Answer = child.answer_at_once(limit)
+            else:
+                answer = await child.answer(limit)
+            seconds = answer.cpu_seconds
+            self.findings.take(msgspec.msgpack.decode(answer.body, type=Evaluation), self._clock.now())
+            self._failures_in_a_row = 0
+        except ChildFailed as error:
+            seconds = error.seconds
+            self._failures_in_a_row += 1
+            self.findings.fail(error.kind, f"the shadow policy gave no answer: {error}")
+            _log.warning(
+                "shadow policy gave no answer: kind=%s failures=%d: %s", error.kind, self._failures_in_a_row, error
+            )
+        self.findings.cpu_seconds += seconds
+        self._budget.spend(seconds + child.fork_seconds)
+
+    def _work(self, plan: Plan, now: float) -> bytes:
+        """Run in the child, on its copy."""
+        world, asked = self._world, self._decisions
+        world.journal = None  # the scheduler's own notes only what it decided
+        found = evaluate(world, plan, self.config, now=now, seed=asked.seed(), verdicts=asked.verdicts())
+        return msgspec.msgpack.encode(found)
+
+    def _pause_seconds(self) -> float:
+        """Return how long to wait before the next turn: longer the more often in a row there was no answer."""
+        pause = self._options.period_seconds * 2.0 ** min(self._failures_in_a_row, 20)
+        return min(pause, _LONGEST_PAUSE_SECONDS)
+
+    @property
+    def _in_virtual_time(self) -> bool:
+        return isinstance(self._clock, VirtualClock)
+
+    # -- configuration and findings ------------------------------------------------------------------------------------
+
+    async def _reread_all(self) -> None:
+        while True:
+            await self._clock.sleep(self._options.period_seconds)
+            if self._in_virtual_time:
+                config = self._source.reread()
+            else:
+                config = await asyncio.to_thread(self._source.reread)
+            if config is not None:
+                self._reconfigure(config)
+
+    def _reconfigure(self, config: Config | InvalidInput) -> None:
+        try:
+            if isinstance(config, InvalidInput):
+                raise config
+            check(config)
+        except InvalidInput as error:
+            _log.error("shadow configuration not taken, the one before stays: %s", error)
+            self.findings.problem = f"configuration not taken, the one before stays: {error}"
+            return
+        self._source.config = config
+        self._failures_in_a_row = 0
+        self.findings.forget()
+        self._decisions.reconfigured()
+        self._plan = self._last
+        self._decided.set()
+        _log.info("shadow configuration reloaded: file=%s", self._source.path)
+
+    async def _publish_all(self) -> None:
+        await ensure_namespace(self._cluster, self._clock, NAMESPACE, _PUBLISH_SECONDS)
+        while True:
+            summary = self.summary()
+            if _content(summary) != _content(self._published):
+                await self._publish(summary)
+            await self._clock.sleep(_PUBLISH_SECONDS)
+
+    async def _publish(self, summary: Summary) -> None:
+        try:
+            await publish(self._cluster, summary)
+        except Forbidden as error:
+            _log.warning("findings of the shadow policy not published; allow to create and patch configmaps: %s", error)
+        except ApiError as error:
+            _log.warning("findings of the shadow policy not published yet: %s", error)
+            return
+        self._published = summary
+
+    def summary(self) -> Summary:
+        """Return what is published."""
+        policy = str(self._source.path or "built in")
+        return self.findings.summary(self._scheduler, policy, cpu_timer() - self.findings.fork_seconds)
+
+
+def _content(summary: Summary) -> Summary:
+    """Return what has to change before it is published again."""
+    return msgspec.structs.replace(summary, cpu_ratio=0.0, skipped=0)
