@@ -1,0 +1,128 @@
+"""`Log`: a recorded log as a reader sees it: its files, what is torn, and its entries from any point on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from strato.errors import UsageError
+from strato.sim.recording import entries as e
+from strato.sim.recording import frames
+from strato.sim.recording.frames import BEGINNING, SNAPSHOT, BadLog, Frame, Torn
+from strato.sim.recording.segments import files_of
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """See the module; get one with `open_log`.
+
+    Attributes:
+        path: The first file.
+        frames: Of all files, in order.
+        torn: What processes that were killed left behind.
+    """
+
+    path: Path
+    frames: Sequence[Frame]
+    torn: Sequence[Torn]
+
+    @property
+    def begin(self) -> float:
+        """The first instant in it."""
+        return self.frames[0].at
+
+    def entries(self, start: int = 0) -> Iterator[e.AnyEntry]:
+        """Return the entries from a frame on.
+
+        Raises:
+            BadLog: A frame is damaged.
+        """
+        for frame in self.frames[start:]:
+            yield from entries_of(frame)
+
+    def first(self) -> e.Began:
+        """Return what the log begins with.
+
+        Raises:
+            BadLog: It begins with something else, or in a way that this program does not know.
+        """
+        began = next(self.entries(), None)
+        if not isinstance(began, e.Began):
+            raise BadLog(f"{self.path}: the log does not say how its recording began")
+        if began.format != e.FORMAT:
+            raise BadLog(
+                f"{self.path}: format {began.format}, written by strato {began.strato}; this one reads {e.FORMAT}"
+            )
+        return began
+
+    def start_for(self, instant: float) -> int:
+        """Return the frame from which to read to reach an instant: a beginning, or a snapshot that is complete by then.
+
+        Raises:
+            UsageError: The log begins later.
+        """
+        if instant < self.begin:
+            raise UsageError(f"{self.path} begins at {self.begin:.3f}, after the instant {instant:.3f}")
+        candidates = [n for n, f in enumerate(self.frames) if f.flags & (SNAPSHOT | BEGINNING) and f.at <= instant]
+        for number in reversed(candidates):
+            if self._is_whole(number, instant):
+                return number
+        return candidates[0]
+
+    def _is_whole(self, number: int, instant: float) -> bool:
+        """Whether a state can be built from a frame on, with what was written up to an instant."""
+        snapshot = 0
+        for entry in self.entries(number):
+            match entry:
+                case e.Began(continues=False):
+                    return True
+                case e.SnapshotBegan() if not snapshot:
+                    snapshot = entry.number
+                case e.SnapshotBegan():
+                    return False
+                case e.SnapshotEnded():
+                    return entry.number == snapshot
+                case e.Instant() if entry.at > instant and not snapshot:
+                    return False
+                case _:
+                    pass
+        return False
+
+
+def open_log(path: Path) -> Log:
+    """Look at a log's files.
+
+    Raises:
+        BadLog: There is none, it is empty, or its heads are damaged.
+    """
+    files = files_of(path)
+    if not files:
+        raise BadLog(f"{path}: there is no such log")
+    found: list[Frame] = []
+    torn: list[Torn] = []
+    for file in files:
+        for one in frames.scan(file):
+            if isinstance(one, Torn):
+                torn.append(one)
+            else:
+                found.append(one)
+    if not found:
+        raise BadLog(f"{path}: the log holds nothing yet")
+    log = Log(path, found, torn)
+    log.first()
+    return log
+
+
+def entries_of(frame: Frame) -> list[e.AnyEntry]:
+    """Return the entries of a frame.
+
+    Raises:
+        BadLog: It is damaged.
+    """
+    try:
+        return e.unpack(frames.read(frame))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadLog(f"{frame.path}: byte {frame.offset}: the frame holds no entries: {error}") from error

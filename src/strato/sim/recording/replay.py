@@ -1,0 +1,181 @@
+"""`replay`: a log's cycles decided anew, one after the other, and compared with what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from strato.scheduler.framework.options import Config
+from strato.scheduler.model.plan import Plan
+from strato.sim.recording import entries as e
+from strato.sim.recording.log import Log
+from strato.sim.recording.replica import Replica
+from strato.sim.recording.state import in_order
+
+
+class Placing(NamedTuple):
+    """A pod and two nodes, of which one may be none: "" means that it was not bound in this cycle."""
+
+    pod: str
+    recorded: str
+    replayed: str
+
+
+class Evicting(NamedTuple):
+    """A pod, and for whom it was evicted: None where it was not."""
+
+    pod: str
+    recorded: str | None
+    replayed: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A cycle whose decisions differ.
+
+    Attributes:
+        cycle, at: Its number and instant.
+        binds: Pods bound elsewhere, only then, or only now.
+        evictions: Pods evicted only then or only now.
+    """
+
+    cycle: int
+    at: float
+    binds: Sequence[Placing]
+    evictions: Sequence[Evicting]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a replay found, so far.
+
+    Attributes:
+        cycles: Cycles replayed.
+        binds, evictions: Decisions recorded.
+        same_binds, same_evictions: Of these, decisions made again in the same cycle.
+        more_binds, more_evictions: Decisions that were not recorded.
+        differing: Cycles that differ.
+        first: The first of them.
+        is_exact: Whether the world was the scheduler's own from its first object on, so that all must be the same.
+        notes: What a reader of the result should know.
+    """
+
+    cycles: int = 0
+    binds: int = 0
+    evictions: int = 0
+    same_binds: int = 0
+    same_evictions: int = 0
+    more_binds: int = 0
+    more_evictions: int = 0
+    differing: int = 0
+    first: Difference | None = None
+    is_exact: bool = True
+    notes: list[str] = field(default_factory=list)
+
+
+def replay(
+    log: Log,
+    config: Config | None = None,
+    *,
+    since: float | None = None,
+    until: float = float("inf"),
+    tally: Tally | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Iterator[Difference]:
+    """Decide a log's cycles anew and return those that differ, one after the other.
+
+    Args:
+        log: The log.
+        config: Decides instead of the recorded configurations; None: those.
+        since: Begin at the last snapshot before this instant; None: at the beginning.
+        until: The last instant.
+        tally: Receives the sums.
+        progress: Called with the instant of each cycle.
+
+    Raises:
+        BadLog: The log is damaged.
+        InvalidInput: A recorded configuration cannot be read here.
+    """
+    found = tally if tally is not None else Tally()
+    start = log.start_for(since) if since is not None else 0
+    replica: Replica | None = None
+    for entry in in_order(log.entries(start)):
+        if isinstance(entry, e.Instant | e.Cycle) and entry.at > until:
+            return
+        if isinstance(entry, e.Began) and (replica is None or not entry.continues):
+            replica = Replica(entry, config)
+            _note_beginning(found, entry)
+        elif replica is None:
+            replica = Replica(log.first(), config)
+            _note_beginning(found, None)
+            replica.apply(entry)
+        elif isinstance(entry, e.Cycle):
+            difference = _cycle(replica, entry, found)
+            if progress is not None:
+                progress(entry.at)
+            if difference is not None:
+                yield difference
+        else:
+            if isinstance(entry, e.Repaired):
+                _note(found, "the scheduler's self-audit repaired its view, what it decided just before may differ")
+            replica.apply(entry)
+
+
+def _note_beginning(tally: Tally, began: e.Began | None) -> None:
+    if began is None or began.continues:
+        tally.is_exact = False
+        _note(tally, "the replay begins at a snapshot: where nodes are equally good, another may be chosen")
+    elif began.origin == e.CLUSTER:
+        tally.is_exact = False
+        _note(tally, "the log was written by an onlooker: instants of cycles are those at which pods were seen bound")
+    if began is not None and began.anonymised:
+        tally.is_exact = False
+        _note(tally, "names are hashed: where names decide between equals, others may be chosen")
+
+
+def _note(tally: Tally, text: str) -> None:
+    if text not in tally.notes:
+        tally.notes.append(text)
+
+
+def _cycle(replica: Replica, cycle: e.Cycle, tally: Tally) -> Difference | None:
+    """Decide one cycle; the world goes on as recorded."""
+    plan = replica.decide(cycle)
+    difference = compare(cycle, plan)
+    tally.cycles += 1
+    tally.binds += len(cycle.binds)
+    tally.evictions += len(cycle.evictions)
+    tally.same_binds += len(cycle.binds)
+    tally.same_evictions += len(cycle.evictions)
+    if difference is None and replica.is_same_otherwise(cycle, plan):
+        replica.keep(plan)
+        return None
+    replica.follow(cycle, plan)
+    if difference is None:
+        return None
+    tally.same_binds -= sum(bool(one.recorded) for one in difference.binds)
+    tally.same_evictions -= sum(one.recorded is not None for one in difference.evictions)
+    tally.more_binds += sum(bool(one.replayed) for one in difference.binds)
+    tally.more_evictions += sum(one.replayed is not None for one in difference.evictions)
+    tally.differing += 1
+    tally.first = tally.first or difference
+    return difference
+
+
+def compare(cycle: e.Cycle, plan: Plan) -> Difference | None:
+    """Return how a plan differs from what a cycle decided when it was recorded; None when it does not."""
+    then, now = dict(cycle.binds), {bind.task.key: bind.node for bind in plan.binds}
+    binds = [
+        Placing(pod, then.get(pod, ""), now.get(pod, ""))
+        for pod in dict.fromkeys([*then, *now])
+        if then.get(pod) != now.get(pod)
+    ]
+    left = {one.pod: one.beneficiary for one in cycle.evictions}
+    leaves = {one.task.key: one.beneficiary for one in plan.evictions}
+    evictions = [
+        Evicting(pod, left.get(pod), leaves.get(pod))
+        for pod in dict.fromkeys([*left, *leaves])
+        if (pod in left) != (pod in leaves)
+    ]
+    return Difference(cycle.number, cycle.at, binds, evictions) if binds or evictions else None

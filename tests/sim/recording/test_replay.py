@@ -1,0 +1,73 @@
+"""A replay under the recorded policy makes the recorded decisions, all of them; under another it names what differs."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from strato.scheduler.config import parse_config
+from strato.sim.recording import entries as e
+from strato.sim.recording.log import open_log
+from strato.sim.recording.replay import Tally, replay
+from tests.sim.recording.recordings import NEVER_PREEMPTING, PREEMPTING, START, busy_hour, record
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_replay_makes_the_recorded_decisions_all_of_them(tmp_path: Path, seed: int) -> None:
+    record(tmp_path / "log", partial(busy_hour, seed=seed), seed=seed)
+    tally = Tally()
+    assert list(replay(open_log(tmp_path / "log"), tally=tally)) == []
+    assert tally.is_exact
+    assert tally.notes == []
+    assert tally.binds > 50
+    assert tally.evictions > 0
+    assert (tally.same_binds, tally.same_evictions) == (tally.binds, tally.evictions)
+
+
+def test_replay_under_another_policy_names_what_differs(tmp_path: Path) -> None:
+    record(tmp_path / "log")
+    tally = Tally()
+    differences = list(replay(open_log(tmp_path / "log"), parse_config(NEVER_PREEMPTING), tally=tally))
+    assert tally.differing == len(differences) > 0
+    assert tally.first == differences[0]
+    missing = [one for difference in differences for one in difference.evictions]
+    assert len(missing) == tally.evictions
+    assert all(one.replayed is None for one in missing)
+
+
+def test_replay_takes_differing_decisions_back_exactly(tmp_path: Path) -> None:
+    """The recorded policy, given by hand, meets the scheduler's world in every cycle although another was reloaded."""
+    record(tmp_path / "log")
+    log = open_log(tmp_path / "log")
+    reloaded = next(number for number, entry in enumerate(log.entries()) if isinstance(entry, e.Configured))
+    before = sum(isinstance(entry, e.Cycle) for entry in list(log.entries())[:reloaded])
+    differences = list(replay(log, parse_config(PREEMPTING)))
+    assert all(difference.cycle > before for difference in differences)
+    assert differences
+
+
+def test_replay_from_a_snapshot_meets_the_same_world(tmp_path: Path) -> None:
+    record(tmp_path / "log", snapshot_bytes=20_000)
+    log = open_log(tmp_path / "log")
+    snapshots = [entry for entry in log.entries() if isinstance(entry, e.SnapshotEnded)]
+    assert len(snapshots) > 3
+    whole = Tally()
+    assert list(replay(log, tally=whole)) == []
+    for since in (START + 100.0, START + 200.0, START + 400.0):
+        tally = Tally()
+        list(replay(log, since=since, tally=tally))
+        assert not tally.is_exact
+        assert 0 < tally.binds < whole.binds
+        pods = tally.same_binds + tally.more_binds
+        assert pods == tally.binds  # the same pods, if at other nodes
+
+
+def test_replay_of_a_log_in_many_files(tmp_path: Path) -> None:
+    record(tmp_path / "log", file_bytes=8_000, snapshot_bytes=1 << 30)
+    files = sorted(tmp_path.iterdir())
+    assert len(files) > 3
+    tally = Tally()
+    assert list(replay(open_log(tmp_path / "log"), tally=tally)) == []
+    assert tally.is_exact
