@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
@@ -21,8 +21,9 @@ from strato.client.local import LocalCluster
 from strato.clock import Clock
 from strato.controllers.manager import DEFAULT, ControllerManager
 from strato.errors import AlreadyExists, InvariantError, StratoError
-from strato.node.hollow import HollowNodes, offers
+from strato.node.hollow import HollowNodes, HollowOffer, offers
 from strato.node.hollow.cpu import HollowCpu
+from strato.scheduler.cache.journal import Journal
 from strato.scheduler.cache.shards import NONE
 from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions
@@ -51,6 +52,8 @@ class ClusterOptions:
     scheduler_period_seconds: float = 1.0
     shard_mode: str = NONE
     """How NodeShards are used; the sharding controller is one of the controllers to name."""
+    journal: Journal | None = None
+    """Notes what the scheduler knows and decides."""
     controllers: tuple[str, ...] = DEFAULT
     """Names of the controllers to run."""
     max_lease_rate: float = 0.0
@@ -67,9 +70,10 @@ class SimulatedCluster:
     def __init__(self, clock: Clock, random: Random, options: ClusterOptions, cpu: HollowCpu | None = None) -> None:
         self.clock = clock
         self.options = options
-        self.server: ApiServer = in_memory_server(clock, _child(random))
+        self._for_scheduler = child(random)
+        self.server: ApiServer = in_memory_server(clock, child(random))
         self.admin: Cluster = self.cluster_as(ADMINISTRATOR)
-        self.informers = Informers(self.cluster_as(_component("informers")), clock, _child(random))
+        self.informers = Informers(self.cluster_as(_component("informers")), clock, child(random))
         self.controllers: ControllerManager | None = None
         self.scheduler: Scheduler | None = None
         self.nodes: tuple[HollowNodes, ...] = ()
@@ -99,20 +103,18 @@ class SimulatedCluster:
         """Start everything and wait until nodes are registered and the scheduler is ready."""
         await self.prepare()
         asyncio.get_running_loop().set_exception_handler(self._on_bug)
-        self.nodes = tuple(
-            HollowNodes(
-                self.cluster_as(_component("node")),
-                self.informers,
-                self.clock,
-                _child(self._random),
-                nodes=offers(
-                    (f"{'node' if number == 0 else f'node-{_letter(number)}'}-{i}" for i in range(shape.count)), [shape]
+        if self.options.nodes:
+            self.nodes = (
+                HollowNodes(
+                    self.cluster_as(_component("node")),
+                    self.informers,
+                    self.clock,
+                    child(self._random),
+                    nodes=named_offers(self.options.nodes),
+                    max_lease_rate=self.options.max_lease_rate,
+                    cpu=self._cpu,
                 ),
-                max_lease_rate=self.options.max_lease_rate,
-                cpu=self._cpu,
             )
-            for number, shape in enumerate(self.options.nodes)
-        )
         if self._cpu is not None:
             self._run("nodes' CPU", self._cpu.run())
         for nodes in self.nodes:
@@ -122,7 +124,7 @@ class SimulatedCluster:
                 self.cluster_as(_component("controllers")),
                 self.informers,
                 self.clock,
-                _child(self._random),
+                child(self._random),
                 enabled=self.options.controllers,
             )
         if self.options.scheduler:
@@ -130,10 +132,12 @@ class SimulatedCluster:
                 self.cluster_as(_component("scheduler")),
                 self.informers,
                 self.clock,
-                _child(self._random),
+                self._for_scheduler,
                 config=self.options.scheduler_config,
                 options=SchedulerOptions(
-                    period_seconds=self.options.scheduler_period_seconds, shard_mode=self.options.shard_mode
+                    period_seconds=self.options.scheduler_period_seconds,
+                    shard_mode=self.options.shard_mode,
+                    journal=self.options.journal,
                 ),
             )
             self._run("scheduler", self.scheduler.run())
@@ -207,9 +211,22 @@ def _component(name: str) -> User:
     return User(f"strato:{name}", ("system:masters", "system:authenticated"))
 
 
-def _child(random: Random) -> Random:
-    """Draw a generator of its own for a part, so that what one part draws does not change another's numbers."""
+def child(random: Random) -> Random:
+    """Draw a generator of its own for a part, so that what one part draws does not change another's numbers.
+
+    The scheduler's is drawn first: a simulation of decisions only draws no other.
+    """
     return Random(random.getrandbits(64))
+
+
+def named_offers(shapes: Sequence[NodeShape]) -> dict[str, HollowOffer]:
+    """Return what the nodes of shapes offer, by name: their own, else ``node-3``, of a second shape ``node-b-3``."""
+    found: dict[str, HollowOffer] = {}
+    for number, shape in enumerate(shapes):
+        prefix = "node" if number == 0 else f"node-{_letter(number)}"
+        names = [shape.name] if shape.name and shape.count == 1 else [f"{prefix}-{i}" for i in range(shape.count)]
+        found |= offers(names, [shape])
+    return found
 
 
 def _letter(number: int) -> str:
