@@ -28,6 +28,8 @@ class ControllerSettings:
     """Schedulers whose pods get PodGroups."""
     max_requeue: int = 15
     """Attempts before a job is terminated; negative is unlimited."""
+    coalescing_seconds: float = 0.02
+    """How often a Volcano Job is synced while its pods keep changing; pods of a gang change together."""
     topology_configmap: Key = _TOPOLOGY
     """Where the HyperNode controller reads what to discover."""
     sharding_configmap: Key = _SHARDING

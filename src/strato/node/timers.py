@@ -10,6 +10,9 @@ from typing import Any
 
 from strato.clock import Clock
 
+_EARLY = 5e-7
+"""Timers may fire this many seconds too soon, by the rounding of sums of floats."""
+
 
 class Timers:
     """Calls functions at instants of the clock's monotonic time, in order, ties by insertion.
@@ -51,7 +54,7 @@ class Timers:
             self._armed = float("-inf")
 
     def _fire(self) -> None:
-        now = self._clock.monotonic()
+        now = self._clock.monotonic() + _EARLY
         while self._heap and self._heap[0][0] <= now:
             _, _, function, args = heapq.heappop(self._heap)
             function(*args)

@@ -82,7 +82,8 @@ class JobController:
             Listers(self._jobs, self._pods, groups, informer(Queue), informer(PriorityClass)),
             is_busy=lambda: len(self._queue) > _WORKERS,
         )
-        events = JobEvents(context.clock, self._queue, self._metrics, self._planner.dependents)
+        coalescing = context.settings.coalescing_seconds
+        events = JobEvents(context.clock, self._queue, self._metrics, self._planner.dependents, coalescing)
         self._records = events.records
         events.subscribe(self._jobs, self._pods, groups)
         self._commands = Commands(context, JOB_API_VERSION, JOB_KIND, self._on_command)

@@ -23,19 +23,32 @@ from strato.controllers.job.podevents import pod_request
 from strato.controllers.job.pods import PodState
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.requests import Request
+from strato.controllers.job.syncschedule import COALESCING_SECONDS
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import FINISHED_PHASES, JOB_NAME, TASK_SPEC, JobEvent
 
 
 class JobEvents:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, clock: Clock, queue: WorkQueue[Key], metrics: JobMetrics, dependents: Dependents) -> None:
+    Args:
+        coalescing_seconds: How often a job is synced while its pods keep changing.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        queue: WorkQueue[Key],
+        metrics: JobMetrics,
+        dependents: Dependents,
+        coalescing_seconds: float = COALESCING_SECONDS,
+    ) -> None:
         self._clock = clock
         self._queue = queue
         self._metrics = metrics
         self._dependents = dependents
         self._compiled_specs = CompiledSpecs()
+        self._coalescing = coalescing_seconds
         self.records: dict[Key, JobRecord] = {}
 
     def subscribe(self, jobs: Informer[Job], pods: Informer[Pod], groups: Informer[PodGroup]) -> None:
@@ -47,7 +60,7 @@ class JobEvents:
     def _record(self, key: Key) -> JobRecord:
         record = self.records.get(key)
         if record is None:
-            record = self.records[key] = JobRecord(key, self._compiled_specs)
+            record = self.records[key] = JobRecord(key, self._compiled_specs, self._coalescing)
         return record
 
     def _on_job(self, change: Change[Job]) -> None:

@@ -24,7 +24,7 @@ from strato.controllers.job.pods import PodState, TaskPods, revision_of
 from strato.controllers.job.policies import JobPolicies
 from strato.controllers.job.requests import Request
 from strato.controllers.job.states import Counts, JobFacts
-from strato.controllers.job.syncschedule import SyncSchedule
+from strato.controllers.job.syncschedule import COALESCING_SECONDS, SyncSchedule
 
 _NO_SPEC = CompiledSpec(Job())
 
@@ -37,6 +37,7 @@ class JobRecord:
 
     Args:
         compiled_specs: Compiled specs, shared by jobs with equal specs.
+        coalescing_seconds: How often the job is synced while its pods keep changing.
     """
 
     __slots__ = (
@@ -63,7 +64,7 @@ class JobRecord:
         "tried",
     )
 
-    def __init__(self, key: Key, compiled_specs: CompiledSpecs) -> None:
+    def __init__(self, key: Key, compiled_specs: CompiledSpecs, coalescing_seconds: float = COALESCING_SECONDS) -> None:
         self.key = key
         self._compiled_specs = compiled_specs
         self.job: Job | None = None
@@ -94,7 +95,7 @@ class JobRecord:
         """Version and retries of the job at the first try of the first request; None before that."""
         self.recovered = False
         """Whether what a previous controller left unfinished has been finished."""
-        self.schedule = SyncSchedule()
+        self.schedule = SyncSchedule(coalescing_seconds)
         """When to sync the job again."""
         self.failures = 0
         """Attempts in a row that failed."""

@@ -29,11 +29,16 @@ _EARLY: Final = 1e-6
 
 
 class SyncSchedule:
-    """See the module. Instants are monotonic seconds."""
+    """See the module. Instants are monotonic seconds.
 
-    __slots__ = ("counters_due", "counters_since", "dirty", "in_progress", "next_sync", "pods_dirty")
+    Args:
+        coalescing_seconds: How often a job that keeps changing is synced.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_coalescing", "counters_due", "counters_since", "dirty", "in_progress", "next_sync", "pods_dirty")
+
+    def __init__(self, coalescing_seconds: float = COALESCING_SECONDS) -> None:
+        self._coalescing = coalescing_seconds
         self.in_progress = False
         """Whether a worker handles the job; it checks the schedule again before it finishes."""
         self.clear()
@@ -53,11 +58,11 @@ class SyncSchedule:
     def begin(self, now: float) -> None:
         """Note that a sync begins; it clears all reasons."""
         self.dirty = self.pods_dirty = False
-        self.next_sync = now + COALESCING_SECONDS
+        self.next_sync = now + self._coalescing
 
     def end(self, now: float) -> None:
         """Note that a sync ended: changes of pods are coalesced from now on."""
-        self.next_sync = now + COALESCING_SECONDS
+        self.next_sync = now + self._coalescing
 
     def next_in(self, now: float) -> float | None:
         """Return the seconds until the next sync, None when there is no reason for one."""

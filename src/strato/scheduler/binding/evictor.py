@@ -76,7 +76,7 @@ class PodEvictor:
             return None  # it has gone, ended, or was deleted by somebody else
         tried = self._tried.get(task.uid)
         if tried is None:
-            if self._is_needless(eviction):
+            if is_needless(self._world, eviction):
                 self._give_back(eviction)
                 return None
             self._pods.leaves(task)
@@ -100,13 +100,6 @@ class PodEvictor:
         if error is not None:
             await self._on_refusal(eviction, error, tried.pod)
         return None
-
-    def _is_needless(self, eviction: Eviction) -> bool:
-        """Whether the pod it is for has gone, or has got a place meanwhile."""
-        if not eviction.beneficiary:
-            return False
-        task = self._world.tasks.get(eviction.beneficiary)
-        return task is None or task.status in ALLOCATED_SET or task.status in COMPLETED_SET
 
     async def _may_pass(self, eviction: Eviction, error: ApiError, attempts: int) -> bool:
         """Whether an error leaves open what becomes of the pod, and asking again may tell."""
@@ -163,6 +156,14 @@ class PodEvictor:
             patch_type=PatchType.STRATEGIC,
             subresource="status",
         )
+
+
+def is_needless(world: World, eviction: Eviction) -> bool:
+    """Whether the pod that an eviction is for has gone, or has got a place meanwhile."""
+    if not eviction.beneficiary:
+        return False
+    task = world.tasks.get(eviction.beneficiary)
+    return task is None or task.status in ALLOCATED_SET or task.status in COMPLETED_SET
 
 
 def _message(eviction: Eviction) -> str:

@@ -1,0 +1,101 @@
+"""Virtual time in which decisions take none: a cycle runs at the instant of a change, once all else is at rest.
+
+A cluster takes milliseconds to see a change, to gather others, and to carry out what was decided; which of two changes
+is seen first is chance. A simulation must not depend on that. So here all that happens at one instant is settled before
+the scheduler decides, what it decided is settled before it decides again, and only then time moves on. Instants are
+whole microseconds, so that what is meant to be simultaneous is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from typing import Final, TypeVarTuple
+
+from strato.clock import VirtualClock, VirtualTimeLoop
+from strato.errors import InvariantError
+
+Ts = TypeVarTuple("Ts")
+
+STALL_SECONDS: Final = 900.0
+"""After the last submission, with nothing running, this long without a start means that nothing ever will."""
+_MOST_CYCLES: Final = 100
+"""Cycles at one instant. More are due where a policy evicts in a circle."""
+_PAUSE_SECONDS: Final = 1.0
+"""Time that passes then before the next; as between cycles of Volcano."""
+_STEP: Final = 1e-6
+
+
+def instant(seconds: float) -> float:
+    """Return an instant in whole microseconds, in seconds."""
+    return round(seconds, 6)
+
+
+class CycleLimit:
+    """Lets time pass when one instant sees too many cycles."""
+
+    def __init__(self) -> None:
+        self._at = -1.0
+        self._count = 0
+
+    def wait_seconds(self, now: float) -> float:
+        """Count a cycle that is due now, and return how long it must wait."""
+        if now != self._at:
+            self._at, self._count = now, 0
+        self._count += 1
+        return _PAUSE_SECONDS if self._count > _MOST_CYCLES else 0.0
+
+
+class RestingClock(VirtualClock):
+    """A virtual clock in whole microseconds that knows when nothing is left to do at an instant.
+
+    Args:
+        start: The instant at which virtual time begins, seconds since the epoch.
+    """
+
+    def __init__(self, start: float) -> None:
+        super().__init__(start)
+        self._waiting: list[asyncio.Future[None]] = []
+        self._limit = CycleLimit()
+
+    async def rest(self) -> None:
+        """Wait until nothing else is left to do at this instant; too many times at one instant, time passes too."""
+        await self._at_rest()
+        wait = self._limit.wait_seconds(self.monotonic())
+        if wait:
+            await self.sleep(wait)
+            await self._at_rest()
+
+    async def _at_rest(self) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        await future
+
+    def settle(self) -> bool:
+        """Let those go on who wait for rest."""
+        waiting, self._waiting = self._waiting, []
+        released = [future for future in waiting if not future.done()]
+        for future in released:
+            future.set_result(None)
+        return bool(released)
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward by whole microseconds, at least one."""
+        if seconds < 0:
+            raise InvariantError(f"virtual time cannot go back by {-seconds} s")
+        self._elapsed = instant(max(self._elapsed + seconds, self._elapsed + _STEP))
+
+
+class RestingLoop(VirtualTimeLoop):
+    """The event loop of a `RestingClock`: timers are due at whole microseconds."""
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call a function at an instant, or a microsecond from now where that is nearer."""
+        now = self.time()
+        due = instant(when)
+        if when > now >= due:
+            due = instant(now + _STEP)
+        return super().call_at(due, callback, *args, context=context)

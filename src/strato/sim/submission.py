@@ -1,0 +1,152 @@
+"""What a trace becomes in the API: the Volcano job of each of its jobs, the queues and priority classes it names.
+
+Both fidelities of the simulator submit these manifests, so that equal traces ask for equal things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from strato.api import catalog
+from strato.api.defaults.jobs import DEFAULT_QUEUE
+from strato.api.meta import Json
+from strato.api.queueacls import SUBMITTED_BY
+from strato.api.volcano.scheduling import Queue
+from strato.client.cluster import Cluster
+from strato.client.informer import Informer
+from strato.node.hollow.runplan import RUN_SECONDS
+from strato.scheduler.cache.runtimes import EXPECTED
+from strato.sim.traces import TraceJob
+
+NAMESPACE = "default"
+TASK = "task"
+"""Name of the one task that every job has."""
+SCHEDULER = "volcano"
+
+
+def manifest_of(job: TraceJob) -> Json:
+    """Return the Volcano job of a trace's job: one task, whose pods start together; the elastic one's least do."""
+    requests = dict(job.requests)
+    limits = {name: amount for name, amount in requests.items() if "/" in name}
+    resources: Json = {"requests": requests}
+    if limits:
+        resources["limits"] = limits  # extended resources must be limited to what they request
+    pod: Json = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "simulated", "resources": resources}],
+    }
+    if job.node_selector:
+        pod["nodeSelector"] = dict(job.node_selector)
+    annotations = {**job.annotations, RUN_SECONDS: f"{job.run_seconds:.6f}"}
+    task = {
+        "name": TASK,
+        "replicas": job.replicas,
+        "minAvailable": job.members,
+        "template": {"metadata": {"annotations": annotations}, "spec": pod},
+    }
+    spec: Json = {
+        "schedulerName": SCHEDULER,
+        "minAvailable": job.members,
+        "queue": job.queue or DEFAULT_QUEUE,
+        "tasks": [task],
+    }
+    if job.priority:
+        spec["priorityClassName"] = priority_name(job.priority)
+    metadata: Json = {"name": job.name, "namespace": NAMESPACE}
+    notes = _notes(job)
+    if notes:
+        metadata["annotations"] = notes
+    return {
+        "apiVersion": catalog.VCJOB.api_version,
+        "kind": catalog.VCJOB.name,
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def _notes(job: TraceJob) -> dict[str, str]:
+    """Return the annotations of a job and its pod group: who submitted it, how long its pods should run."""
+    notes = {}
+    if job.estimate_seconds is not None:
+        notes[EXPECTED] = f"{job.estimate_seconds:.6f}"
+    if job.user:
+        notes[SUBMITTED_BY] = job.user
+    return notes
+
+
+def priority_name(priority: int) -> str:
+    """Return the name of the PriorityClass of a trace's priority."""
+    return f"trace-{priority}" if priority >= 0 else f"trace-minus-{-priority}"
+
+
+def priority_classes(jobs: Iterable[TraceJob]) -> list[Json]:
+    """Return the PriorityClasses that jobs name; 0 is that of jobs without one."""
+    return [
+        {
+            "apiVersion": catalog.PRIORITYCLASS.api_version,
+            "kind": catalog.PRIORITYCLASS.name,
+            "metadata": {"name": priority_name(priority)},
+            "value": priority,
+        }
+        for priority in sorted({job.priority for job in jobs} - {0})
+    ]
+
+
+def queue_manifests(jobs: Iterable[TraceJob], given: Sequence[Json]) -> list[Json]:
+    """Return the queues to make: those given, and one of weight 1 for each other that a job names."""
+    names = {queue["metadata"]["name"] for queue in given}
+    named = sorted({job.queue for job in jobs if job.queue} - names - {DEFAULT_QUEUE})
+    return [
+        *given,
+        *(
+            {
+                "apiVersion": catalog.QUEUE.api_version,
+                "kind": catalog.QUEUE.name,
+                "metadata": {"name": name},
+                "spec": {"weight": 1},
+            }
+            for name in named
+        ),
+    ]
+
+
+async def prepare(cluster: Cluster, queues: Informer[Queue], jobs: Sequence[TraceJob], given: Sequence[Json]) -> None:
+    """Create the queues and priority classes of a trace, and wait until the queue controller has opened them.
+
+    Args:
+        cluster: Where.
+        queues: Shows the queues there, and runs.
+        jobs: Of the trace.
+        given: Queues as their file has them.
+
+    Raises:
+        ApiError: The API refused one.
+    """
+    wanted = queue_manifests(jobs, given)
+    for queue in wanted:
+        await _create_or_change(cluster, queue)
+    await _until_open(queues, {queue["metadata"]["name"] for queue in wanted} | {DEFAULT_QUEUE})
+    for body in priority_classes(jobs):
+        await cluster.create(catalog.PRIORITYCLASS, body)
+
+
+async def _until_open(queues: Informer[Queue], names: set[str]) -> None:
+    changed = asyncio.Event()
+    queues.add_batch_handler(lambda _: changed.set())
+    while True:
+        changed.clear()
+        known = {queue.metadata.name: queue.status.state for queue in queues.list()}
+        if all(known.get(name) for name in names):
+            return
+        await changed.wait()
+
+
+async def _create_or_change(cluster: Cluster, queue: Json) -> None:
+    name = queue["metadata"]["name"]
+    existing = {item["metadata"]["name"] for item in (await cluster.list(catalog.QUEUE)).items}
+    if name in existing:
+        metadata = {key: queue["metadata"][key] for key in ("annotations", "labels") if queue["metadata"].get(key)}
+        await cluster.patch(catalog.QUEUE, name, "", {"metadata": metadata, "spec": queue.get("spec", {})})
+    else:
+        await cluster.create(catalog.QUEUE, queue)
