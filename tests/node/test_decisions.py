@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from strato.api.core import ConfigMap, Pod, Secret
 from strato.clock import VirtualClock
 from strato.kernelstats import cpu_shares, cpu_weight
+from strato.node.hollow.runplan import RUN_SECONDS, plan_run, problems
 from strato.node.images.store import ImageProblem, ImageStore, NoImage, normal_name
 from strato.node.podstatus import ContainerRecord, Ending, PodRecord, phase_of, pod_status
 from strato.node.records import record_of
 from strato.node.restarts import Backoff, should_restart
-from strato.node.hollow.runplan import RUN_SECONDS, plan_run, problems
 from strato.node.sandbox.atomicwriter import File, write_payload
 from strato.node.sandbox.cgroups import cpu_quota
 from strato.node.sandbox.environment import ConfigProblem, DownwardContext, References, environment, expand
@@ -41,7 +41,8 @@ def test_annotations_come_before_the_command() -> None:
     assert plan_run({RUN_SECONDS: "9"}, ["sleep", "5"], "Never", rng).seconds == 9
     assert plan_run({RUN_SECONDS: "soon"}, ["sleep", "5"], "Never", rng).seconds == 5
     assert problems({RUN_SECONDS: "soon"}) == [
-        "annotation strato.dev/run-seconds: 'soon' is ignored, want a number of seconds, 0 or more"
+        "annotation strato.dev/run-seconds is ignored: 'soon' is no number of seconds, 0 or more, and no distribution "
+        "(constant, uniform, exponential, normal, lognormal, weibull, empirical)"
     ]
 
 

@@ -13,6 +13,7 @@ from strato.cli.optiongroups import option_group
 from strato.cli.quantities import QUANTITY
 
 if TYPE_CHECKING:
+    from strato.node.hollow.images import PullSpeed
     from strato.node.shapes import NodeShape
 
 
@@ -24,6 +25,15 @@ class HollowOptions(msgspec.Struct, frozen=True, kw_only=True):
     cpu: str = "32"
     memory: str = "256Gi"
     """Quantities, of each where only a number is given."""
+
+    image_pulls: str = ""
+    """How fast images come; see `strato.node.hollow.images.parse_pull_speed`."""
+
+    def pulls(self) -> PullSpeed:
+        """Return how fast images come."""
+        from strato.node.hollow.images import parse_pull_speed
+
+        return parse_pull_speed(self.image_pulls)
 
     def shapes(self) -> tuple[NodeShape, ...]:
         """Return the nodes' shapes; empty when there are none."""
@@ -55,8 +65,24 @@ class ShapesType(click.ParamType[str]):
         return value
 
 
-def _read(hollow_nodes: str, cpu: str, memory: str) -> HollowOptions:
-    return HollowOptions(nodes=hollow_nodes, cpu=cpu, memory=memory)
+class PullsType(click.ParamType[str]):
+    """How fast images come, as written: ``rate=100Mi,size=500Mi,parallel=3``."""
+
+    name = "pulls"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text when it can be read."""
+        from strato.errors import InvalidInput
+
+        try:
+            HollowOptions(image_pulls=value).pulls()
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+
+def _read(hollow_nodes: str, cpu: str, memory: str, image_pulls: str) -> HollowOptions:
+    return HollowOptions(nodes=hollow_nodes, cpu=cpu, memory=memory, image_pulls=image_pulls)
 
 
 hollow_options = option_group(
@@ -73,6 +99,13 @@ hollow_options = option_group(
         ),
         click.option("--cpu", default="32", type=QUANTITY, show_default=True, help="Cpus of each hollow node."),
         click.option("--memory", default="256Gi", type=QUANTITY, show_default=True, help="Memory of each hollow node."),
+        click.option(
+            "--image-pulls",
+            default="",
+            type=PullsType(),
+            metavar="SPEED",
+            help="How long hollow nodes take for images, such as rate=100Mi,size=500Mi,parallel=3; none without.",
+        ),
     ),
 )
 """Adds the options to a command, which takes them as ``hollow``."""

@@ -12,7 +12,8 @@ import pytest
 from strato.api.core import Pod
 from strato.clock import VirtualClock, run_virtual
 from strato.node.hollow import HollowNodes, HollowOffer
-from strato.node.hollow.runplan import EXIT_CODE, FAILURE_PROBABILITY, RUN_SECONDS, STOP_SECONDS
+from strato.node.hollow.images import PullSpeed
+from strato.node.hollow.runplan import EXIT_CODE, FAILURE_PROBABILITY, RUN_SECONDS, START_SECONDS, STOP_SECONDS
 from strato.node.hollow.starttemplates import StartTemplate, StartTemplates
 from tests.node.fake_api import FakeApi
 
@@ -113,7 +114,9 @@ def test_an_annotation_that_cannot_be_read_is_told_on_the_pod() -> None:
     api = play(story)
     (event,) = [body for path, body in api.objects.items() if "/events/" in path]
     assert (event["type"], event["reason"], event["involvedObject"]["name"]) == ("Warning", "UnreadableAnnotation", "p")
-    assert event["message"] == f"annotation {RUN_SECONDS}: 'soon' is ignored, want a number of seconds, 0 or more"
+    assert event["message"].startswith(
+        f"annotation {RUN_SECONDS} is ignored: 'soon' is no number of seconds, 0 or more"
+    )
 
 
 ENDS = [
@@ -427,3 +430,19 @@ def _pod_kind() -> Any:
     from strato.api import catalog
 
     return catalog.POD
+
+
+def test_a_pod_waits_for_its_image_and_its_start() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("slow", "hollow-0", annotations={START_SECONDS: "2", RUN_SECONDS: "inf"})
+        await clock.sleep(6.5)
+        waiting = status(api, "slow")
+        assert waiting["phase"] == "Pending"
+        assert waiting["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
+        await clock.sleep(1)
+        assert status(api, "slow")["phase"] == "Running"
+        api.create_pod("next", "hollow-0", annotations={RUN_SECONDS: "inf"})
+        await clock.sleep(0.5)
+        assert status(api, "next")["phase"] == "Running", "its image is there"
+
+    play(story, pulls=PullSpeed(bytes_per_second=100 * 2**20, size_bytes=500 * 2**20))

@@ -10,16 +10,21 @@ import pytest
 
 from strato.api.core import Container
 from strato.api.core.container import ExecAction, Lifecycle, LifecycleHandler, SleepAction
+from strato.node.hollow.distributions import Draws
 from strato.node.hollow.runplan import (
     EXIT_CODE,
     FAILURE_PROBABILITY,
     RUN_SECONDS,
+    START_SECONDS,
     STOP_SECONDS,
     has_run_annotations,
     plan_run,
     problems,
+    start_seconds,
     stop_seconds,
 )
+
+KINDS = "constant, uniform, exponential, normal, lognormal, weibull, empirical"
 
 
 class Fixed(random.Random):
@@ -73,8 +78,17 @@ def test_annotations_and_the_command_line_each_say_their_part() -> None:
     assert plan_run({FAILURE_PROBABILITY: "0.4"}, argv, "Never", Fixed(0.5)) == (10.0, 0)
 
 
+def test_run_times_come_from_distributions() -> None:
+    notes = {RUN_SECONDS: "uniform low=10 high=30"}
+    assert plan_run(notes, [], "Never", Fixed(0.25)).seconds == 15
+    drawn = [plan_run(notes, [], "Never", Draws(uid, 0, 0)).seconds for uid in ("a", "b", "a")]
+    assert drawn[0] == drawn[2] != drawn[1], "what is drawn follows from the uid"
+    assert start_seconds({START_SECONDS: "2"}, "u") == 2
+    assert start_seconds({START_SECONDS: "x"}, "u") == start_seconds({}, "u") == start_seconds(None, "u") == 0
+
+
 def test_either_annotation_is_one_of_ours() -> None:
-    for name in (RUN_SECONDS, EXIT_CODE, FAILURE_PROBABILITY, STOP_SECONDS):
+    for name in (RUN_SECONDS, EXIT_CODE, FAILURE_PROBABILITY, START_SECONDS, STOP_SECONDS):
         assert has_run_annotations({name: "1", "other": ""})
     assert not has_run_annotations({"other": "1"})
     assert not has_run_annotations({})
@@ -83,12 +97,12 @@ def test_either_annotation_is_one_of_ours() -> None:
 
 def test_what_cannot_be_read_is_named() -> None:
     assert problems({RUN_SECONDS: "-1", EXIT_CODE: "256", FAILURE_PROBABILITY: "x"}) == [
-        f"annotation {RUN_SECONDS}: '-1' is ignored, want a number of seconds, 0 or more",
+        f"annotation {RUN_SECONDS} is ignored: '-1' is no number of seconds, 0 or more, and no distribution ({KINDS})",
         f"annotation {EXIT_CODE}: '256' is ignored, want an exit code from 0 to 255",
         f"annotation {FAILURE_PROBABILITY}: 'x' is ignored, want a probability from 0 to 1",
     ]
     assert problems({STOP_SECONDS: "x"}) == [
-        f"annotation {STOP_SECONDS}: 'x' is ignored, want a number of seconds, 0 or more"
+        f"annotation {STOP_SECONDS} is ignored: 'x' is no number of seconds, 0 or more, and no distribution ({KINDS})"
     ]
     assert problems({RUN_SECONDS: "0", EXIT_CODE: "0", FAILURE_PROBABILITY: "0"}) == []
     assert problems({RUN_SECONDS: "inf", EXIT_CODE: "255", FAILURE_PROBABILITY: "1"}) == []
@@ -117,4 +131,4 @@ def test_how_long_a_container_takes_to_stop(
     notes: dict[str, str], argv: list[str], hook: dict[str, Any], seconds: float
 ) -> None:
     lifecycle = Lifecycle(pre_stop=LifecycleHandler(**hook)) if hook else None
-    assert stop_seconds(notes, Container(name="c", command=tuple(argv), lifecycle=lifecycle)) == seconds
+    assert stop_seconds(notes, Container(name="c", command=tuple(argv), lifecycle=lifecycle), "u") == seconds

@@ -19,6 +19,7 @@ from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
 from strato.cli.history import history_member
 from strato.cli.hollowoptions import overcommitted
 from strato.cli.home import node_name
+from strato.cli.recordoptions import recorded, recorder_of
 from strato.cli.servicenetwork import ANY_HOST, api_address
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
@@ -113,13 +114,16 @@ def build(
 
     off = options.training.off
     informers = Informers(client(bootstrap.ADMIN), clock, random, absent=off)
+    recorder = recorder_of(options.record, clock)
     scheduler = Scheduler(
         client(bootstrap.SCHEDULER),
         informers,
         clock,
         random,
         config=Path(options.scheduler_config) if options.scheduler_config else embedded_config(),
-        options=SchedulerOptions(names=SCHEDULERS, shard_mode=options.shard_mode, audit_seconds=AUDIT_SECONDS),
+        options=SchedulerOptions(
+            names=SCHEDULERS, shard_mode=options.shard_mode, audit_seconds=AUDIT_SECONDS, journal=recorder
+        ),
         metrics=metrics,
         load_flow=partial(asyncio.to_thread, load),
     )
@@ -165,6 +169,7 @@ def build(
                 overcommitted(shapes, options.cpu_overcommit_factor),
                 {OURS: ""},
             ),
+            pulls=options.hollow.pulls(),
         )
         names.extend(hollow.names)
         members.append(("hollow nodes", hollow.run))
@@ -187,7 +192,8 @@ def build(
         master = _mesos_master(options, client(bootstrap.ADMIN), informers, clock, random)
         members.append(("Mesos master", master.run))
         milestones.append(master.serves)
-    members.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), clock, names)))
+    schedule = partial(_schedule, scheduler, client(bootstrap.ADMIN), clock, names)
+    members.append(("scheduler", recorded(recorder, schedule)))
     milestones.append(scheduler.ready)
     return Components(informers, members, milestones, machine)
 

@@ -21,6 +21,7 @@ from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.heartbeats import Heartbeats
 from strato.node.hollow.cpu import HollowCpu
+from strato.node.hollow.images import ImagePulls, PullSpeed
 from strato.node.hollow.offers import CAPACITY, HollowOffer
 from strato.node.hollow.pods import HollowPods
 from strato.node.nodesync import NodeSync
@@ -43,10 +44,11 @@ class HollowNodes:
 
     Args:
         informers: Shared informers; None makes and runs an own one.
-        rng: Draws failures (annotation ``strato.dev/failure-probability``).
+        rng: Draws when nodes fail.
         nodes: Name → what that node offers.
         max_lease_rate: Lease renewals per second of all nodes together; 0 writes each lease once (`Heartbeats`).
         cpu: Shares the nodes' CPU among pods with a demand; whoever made it runs it. None makes and runs an own one.
+        pulls: How fast images come; None: they are there at once.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class HollowNodes:
         nodes: Mapping[str, HollowOffer],
         max_lease_rate: float = 100.0,
         cpu: HollowCpu | None = None,
+        pulls: PullSpeed | None = None,
     ) -> None:
         self._cluster = cluster
         # Alone in a process, only bound pods are of interest; with others, one informer serves all.
@@ -79,7 +82,7 @@ class HollowNodes:
         assert shared is not None
         for facts in self._facts.values():
             shared.add_node(facts.name, milli(facts.capacity["cpu"]) / 1000)
-        self._pods = HollowPods(cluster, clock, rng, self._timers, shared)
+        self._pods = HollowPods(cluster, clock, self._timers, shared, ImagePulls(pulls))
         self._heartbeats = Heartbeats(
             cluster,
             clock,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -19,7 +18,9 @@ from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
 from strato.clock import Clock, parse_time
 from strato.node.hollow.cpu import HollowCpu
-from strato.node.hollow.runplan import plan_run, problems, stop_seconds
+from strato.node.hollow.distributions import Draws
+from strato.node.hollow.images import ImagePulls, image_size_problem
+from strato.node.hollow.runplan import plan_run, problems, start_seconds, stop_seconds
 from strato.node.hollow.starttemplates import StartTemplate, StartTemplates, container_id, started
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, PodRecord, phase_of, pod_status
 from strato.node.records import ephemeral_record, record_of
@@ -130,18 +131,20 @@ class HollowPods:
     """Runs all pods of all hollow nodes.
 
     Args:
-        rng: Draws failures.
         cpu: Ends the containers of pods that say what CPU they want.
+        images: Of the nodes.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, rng: random.Random, timers: Timers, cpu: HollowCpu) -> None:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, timers: Timers, cpu: HollowCpu, images: ImagePulls | None = None
+    ) -> None:
         self._clock = clock
         self._cpu = cpu
         self._recorder = EventRecorder(cluster, clock, "kubelet")
-        self._rng = rng
+        self._images = images if images is not None else ImagePulls()
         self._timers = timers
         self._backoff = Backoff()
-        self._templates = StartTemplates(rng)
+        self._templates = StartTemplates()
         self._pods: dict[str, HollowPod] = {}
         self._addresses_given = 0
         self.writer: StatusWriter[HollowPod] = StatusWriter(cluster, clock, on_written=self._on_written)
@@ -159,7 +162,7 @@ class HollowPods:
             self._pods.pop(uid, None)
             self._cpu.stop(uid)
         elif held is None:
-            template = self._templates.of(pod, MIN_REPORTED_SECONDS)
+            template = None if self._images.take_time else self._templates.of(pod, MIN_REPORTED_SECONDS)
             if template is None:
                 self._admit(self._take(pod, host_ip))
             else:
@@ -245,7 +248,7 @@ class HollowPods:
         seconds = 0.0
         if running:
             annotations = held.pod.metadata.annotations
-            longest = max(stop_seconds(annotations, container) for container in running)
+            longest = max(stop_seconds(annotations, container, held.uid) for container in running)
             seconds = min(longest, _grace_seconds(pod, self._clock.now()))
         stops_at = self._clock.monotonic() + seconds
         if held.stops_at is not None and stops_at >= held.stops_at:
@@ -269,17 +272,30 @@ class HollowPods:
     def _admit(self, held: HollowPod) -> None:
         annotations = held.pod.metadata.annotations
         if annotations:
-            for problem in (*problems(annotations), *self._cpu.problems(held.pod)):
+            found = (*problems(annotations), *self._cpu.problems(held.pod), image_size_problem(annotations))
+            for problem in filter(None, found):
                 _log.warning("a pod's annotation cannot be read: pod=%s/%s %s", held.namespace, held.name, problem)
                 self._recorder.event(held.pod, WARNING, "UnreadableAnnotation", problem)
         record = held.record
         if not record.pod_ip:
             record.pod_ip = self._next_address()
         self._watch_deadline(held)
-        if held.pod.status.container_statuses:
+        if record.has_begun:
             self._resume(held)
+            return
+        wait = record.start_time + self._preparation_seconds(held.pod) - self._clock.now()
+        if wait > 0:
+            self._timers.after(wait, self._start, held)
+            self.writer.submit(held)
         else:
             self._start(held)
+
+    def _preparation_seconds(self, pod: Pod) -> float:
+        """Return how long a pod takes from its coming to a node to its containers' running."""
+        containers = (*pod.spec.init_containers, *pod.spec.containers)
+        images = [one.image for one in containers]
+        pulls = self._images.pull(pod.spec.node_name, images, pod.metadata.annotations, self._clock.now())
+        return pulls + start_seconds(pod.metadata.annotations, pod.metadata.uid)
 
     def _start(self, held: HollowPod) -> None:
         """Run every container for the first time."""
@@ -322,7 +338,8 @@ class HollowPods:
         """
         spec = _spec_of(held, index)
         argv = (*spec.command, *spec.args)
-        plan = plan_run(held.pod.metadata.annotations, argv, held.record.restart_policy, self._rng)
+        draws = Draws(held.uid, index, held.record.containers[index].restart_count)
+        plan = plan_run(held.pod.metadata.annotations, argv, held.record.restart_policy, draws)
         held.epochs[index] += 1
         if plan.seconds + offset_seconds <= 0:
             self._end(held, index, held.epochs[index], plan.exit_code)

@@ -8,26 +8,28 @@ understood in a pod that restarts ``Always``. Any other completes at once. docs/
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from strato.api.core import Container
 from strato.api.cpudemand import CPU_DEMAND
 from strato.node.hollow.commandlines import run_of
+from strato.node.hollow.distributions import BadDistribution, Draws, Random, parse_distribution
 from strato.node.restarts import ALWAYS
 
 RUN_SECONDS = "strato.dev/run-seconds"
-"""Pod annotation: how long its containers run, in seconds (a decimal number ≥ 0; ``inf`` never ends)."""
+"""Pod annotation: how long its containers run: seconds (``inf`` never ends), or a distribution of them."""
+START_SECONDS = "strato.dev/start-seconds"
+"""Pod annotation: how long its containers take from the bind to running, once their images are there; likewise."""
 EXIT_CODE = "strato.dev/exit-code"
 """Pod annotation: exit code of its containers, in [0, 255]; beside a failure probability, that of a failure."""
 FAILURE_PROBABILITY = "strato.dev/failure-probability"
 """Pod annotation: chance in [0, 1] that a container's run fails (exit code 1 unless ``exit-code`` says another)."""
 STOP_SECONDS = "strato.dev/stop-seconds"
-"""Pod annotation: how long its containers take to end after SIGTERM, in seconds; they are killed when the grace period
-is over."""
+"""Pod annotation: how long its containers take to end after SIGTERM, likewise; they are killed when the grace period is
+over."""
 
-_ALL = frozenset((RUN_SECONDS, EXIT_CODE, FAILURE_PROBABILITY, STOP_SECONDS, CPU_DEMAND))
+_ALL = frozenset((RUN_SECONDS, START_SECONDS, EXIT_CODE, FAILURE_PROBABILITY, STOP_SECONDS, CPU_DEMAND))
 
 
 class RunPlan(NamedTuple):
@@ -38,23 +40,34 @@ class RunPlan(NamedTuple):
     exit_code: int
 
 
-def plan_run(
-    annotations: Mapping[str, str] | None, argv: Sequence[str], restart_policy: str, rng: random.Random
-) -> RunPlan:
-    """Decide one run of a container whose command line is ``argv`` (command and args, may be empty)."""
+def plan_run(annotations: Mapping[str, str] | None, argv: Sequence[str], restart_policy: str, draws: Random) -> RunPlan:
+    """Decide one run of a container whose command line is ``argv`` (command and args, may be empty).
+
+    Args:
+        annotations: Of the pod.
+        argv: The command line.
+        restart_policy: Of the pod.
+        draws: Of this run.
+    """
     notes = annotations if has_run_annotations(annotations) else None
     run = run_of(argv)
-    seconds = _number(notes.get(RUN_SECONDS), low=0.0) if notes else None
+    seconds = _seconds(notes.get(RUN_SECONDS), draws) if notes else None
     if seconds is None:
         otherwise = math.inf if restart_policy == ALWAYS or not argv else 0.0
         seconds = run.seconds if run is not None else otherwise
-    code = _exit_code(notes, rng) if notes else None
+    code = _exit_code(notes, draws) if notes else None
     if code is None:
         code = run.exit_code if run is not None else 0
     return RunPlan(seconds, code)
 
 
-def stop_seconds(annotations: Mapping[str, str] | None, container: Container) -> float:
+def start_seconds(annotations: Mapping[str, str] | None, uid: str) -> float:
+    """Return how long a pod's containers take from the bind to running, without what their images take."""
+    seconds = _seconds(annotations.get(START_SECONDS), Draws(uid, "start")) if annotations else None
+    return seconds or 0.0
+
+
+def stop_seconds(annotations: Mapping[str, str] | None, container: Container, uid: str) -> float:
     """Return how long a running container takes to end when its pod is deleted, without regard to the grace period."""
     hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
     before = 0.0
@@ -62,10 +75,10 @@ def stop_seconds(annotations: Mapping[str, str] | None, container: Container) ->
         run = run_of(hook.exec.command) if hook.exec is not None else None
         before = run.seconds if run is not None else float(hook.sleep.seconds) if hook.sleep is not None else 0.0
     if annotations:
-        seconds = _number(annotations.get(STOP_SECONDS), low=0.0)
+        seconds = _seconds(annotations.get(STOP_SECONDS), Draws(uid, "stop", container.name))
         if seconds is not None:
             return before + seconds
-        if _number(annotations.get(RUN_SECONDS), low=0.0) is not None:
+        if RUN_SECONDS in annotations and not _distribution_problem(annotations[RUN_SECONDS]):
             return before
     run = run_of((*container.command, *container.args))
     return before if run is None or run.heeds_sigterm else math.inf
@@ -78,15 +91,33 @@ def has_run_annotations(annotations: Mapping[str, str] | None) -> bool:
     return not annotations.keys().isdisjoint(_ALL)
 
 
-def _exit_code(notes: Mapping[str, str], rng: random.Random) -> int | None:
+def _exit_code(notes: Mapping[str, str], draws: Random) -> int | None:
     """Return the exit code that annotations ask for; None when they say nothing about it."""
     code = _number(notes.get(EXIT_CODE), low=0.0, high=255.0)
     chance = _number(notes.get(FAILURE_PROBABILITY), low=0.0, high=1.0)
     if chance is None:
         return None if code is None else int(code)
-    if rng.random() >= chance:
+    if draws.random() >= chance:
         return 0
     return int(code) if code else 1
+
+
+def _seconds(text: str | None, draws: Random) -> float | None:
+    """Draw what an annotation asks for; what cannot be read is treated as absent (`problems` reports it)."""
+    if text is None:
+        return None
+    try:
+        return parse_distribution(text).draw(draws)
+    except BadDistribution:
+        return None
+
+
+def _distribution_problem(text: str) -> str:
+    try:
+        parse_distribution(text)
+    except BadDistribution as error:
+        return str(error)
+    return ""
 
 
 def _number(text: str | None, *, low: float, high: float = math.inf) -> float | None:
@@ -104,11 +135,13 @@ def problems(annotations: Mapping[str, str] | None) -> list[str]:
     """Return one sentence for each annotation of ours that cannot be read and is therefore ignored."""
     notes = annotations if annotations and has_run_annotations(annotations) else {}
     found = []
+    for name in (RUN_SECONDS, START_SECONDS, STOP_SECONDS):
+        problem = _distribution_problem(notes[name]) if name in notes else ""
+        if problem:
+            found.append(f"annotation {name} is ignored: {problem}")
     for name, high, meaning in (
-        (RUN_SECONDS, math.inf, "a number of seconds, 0 or more"),
         (EXIT_CODE, 255.0, "an exit code from 0 to 255"),
         (FAILURE_PROBABILITY, 1.0, "a probability from 0 to 1"),
-        (STOP_SECONDS, math.inf, "a number of seconds, 0 or more"),
     ):
         text = notes.get(name)
         if text is not None and _number(text, low=0.0, high=high) is None:

@@ -7,7 +7,6 @@ with holes for uid and addresses.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from strato.api.core import Pod
 from strato.api.meta import Condition
 from strato.api.templates import Template, template_of
 from strato.lru import LruCache
+from strato.node.hollow.distributions import Draws
 from strato.node.hollow.runplan import RunPlan, has_run_annotations, plan_run
 from strato.node.podstatus import OUR_CONDITIONS, ContainerRecord, PodRecord, pod_status
 from strato.node.records import record_of
@@ -71,8 +71,7 @@ class StartTemplate:
 class StartTemplates:
     """Start templates by containers; made when the second pod with the same containers is seen."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
+    def __init__(self) -> None:
         self._templates: LruCache[tuple[int, str], tuple[Any, StartTemplate | None]] = LruCache(
             _BYTES, lambda _, known: 2000 + 2000 * len(known[0])
         )
@@ -109,9 +108,10 @@ class StartTemplates:
             self._templates.put(key, (spec.containers, template))
         return template if template.plans and min(plan.seconds for plan in template.plans) > min_seconds else None
 
-    def _plan(self, pod: Pod, index: int) -> RunPlan:
+    @staticmethod
+    def _plan(pod: Pod, index: int) -> RunPlan:
         container = pod.spec.containers[index]
-        return plan_run(None, (*container.command, *container.args), pod.spec.restart_policy, self._rng)
+        return plan_run(None, (*container.command, *container.args), pod.spec.restart_policy, Draws())
 
 
 def _patch(pod: Pod, words: Sequence[str], *, since: float, now: float) -> bytes:
