@@ -224,12 +224,17 @@ async def whole_cluster(cluster: Cluster) -> tuple[State, str | None]:
     found = await from_cluster(cluster)
     jobs = await _list(cluster, catalog.VCJOB)
     found += [("cluster: Job", {**job, "apiVersion": catalog.VCJOB.api_version, "kind": "Job"}) for job in jobs]
+    return State(found), await served_config(cluster)
+
+
+async def served_config(cluster: Cluster) -> str | None:
+    """Return the configuration that an installed scheduler has, where that can be seen."""
     try:
         config_map = await cluster.get(catalog.CONFIGMAP, *_CONFIG_MAP)
     except (NotFound, Forbidden):
-        return State(found), None
+        return None
     texts = [text for key, text in (config_map.get("data") or {}).items() if key.endswith(".conf")]
-    return State(found), texts[0] if texts else None
+    return texts[0] if texts else None
 
 
 async def choice_of(cluster: Cluster, namespace: str, pod: str) -> str:

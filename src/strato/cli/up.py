@@ -18,6 +18,7 @@ from strato.cli.imageoptions import ImageOptions
 from strato.cli.machine import machine_options
 from strato.cli.mailing import MailOptions, mail_options
 from strato.cli.mesosoptions import PORT as MESOS_PORT
+from strato.cli.recordoptions import RecordOptions, record_options
 from strato.cli.storage import StorageOptions, storage_options
 from strato.cli.training import TrainingOptions, training_options
 from strato.errors import UsageError
@@ -41,6 +42,13 @@ from strato.errors import UsageError
 @mail_options
 @training_options
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
+@click.option(
+    "--shadow",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="A configuration that decides too, and of which nothing is applied; see strato shadow.",
+)
+@record_options
 @click.option(
     "--scheduler-sharding-mode",
     "shard_mode",
@@ -87,6 +95,8 @@ def up(
     mail: MailOptions,
     training: TrainingOptions,
     config: Path | None,
+    shadow: Path | None,
+    record: RecordOptions,
     shard_mode: str,
     processes: int | None,
     mesos: bool,
@@ -95,6 +105,11 @@ def up(
     lock_descriptor: int | None,
 ) -> None:
     """Start the embedded cluster: a Kubernetes API, controllers, the scheduler and this machine as a node."""
+    if shadow is not None:
+        from strato.scheduler.config import read_config
+        from strato.scheduler.shadow.service import check
+
+        check(read_config(shadow))
     home = home_of(ctx)
     if not sandbox and not hollow.shapes():
         raise UsageError("no nodes: with --no-sandbox give --hollow-nodes N")
@@ -128,6 +143,8 @@ def up(
         mail=mail,
         training=training,
         scheduler_config=str(config.absolute()) if config is not None else "",
+        shadow=str(shadow.absolute()) if shadow is not None else "",
+        record=record,
         shard_mode=shard_mode,
         processes=processes or default_processes(),
         mesos_port=mesos_port if mesos else None,

@@ -111,6 +111,7 @@ def build(
     from strato.scheduler.config import embedded_config
     from strato.scheduler.optimal.loading import load
     from strato.scheduler.options import SchedulerOptions
+    from strato.scheduler.shadow.service import ShadowOptions
 
     off = options.training.off
     informers = Informers(client(bootstrap.ADMIN), clock, random, absent=off)
@@ -122,7 +123,11 @@ def build(
         random,
         config=Path(options.scheduler_config) if options.scheduler_config else embedded_config(),
         options=SchedulerOptions(
-            names=SCHEDULERS, shard_mode=options.shard_mode, audit_seconds=AUDIT_SECONDS, journal=recorder
+            names=SCHEDULERS,
+            shard_mode=options.shard_mode,
+            shadow=ShadowOptions(config=Path(options.shadow)) if options.shadow else None,
+            audit_seconds=AUDIT_SECONDS,
+            journal=recorder,
         ),
         metrics=metrics,
         load_flow=partial(asyncio.to_thread, load),

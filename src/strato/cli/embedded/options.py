@@ -14,6 +14,7 @@ from strato.cli.hollowoptions import HollowOptions
 from strato.cli.home import Home, Stop
 from strato.cli.imageoptions import ImageOptions
 from strato.cli.mailing import MailOptions
+from strato.cli.recordoptions import RecordOptions
 from strato.cli.storage import StorageOptions
 from strato.cli.training import TrainingOptions
 
@@ -54,6 +55,9 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     training: TrainingOptions = TrainingOptions()
     scheduler_config: str
     """A file; empty is the built-in configuration."""
+    record: RecordOptions = RecordOptions()
+    shadow: str = ""
+    """A file with the configuration of a shadow policy; empty is none."""
     shard_mode: str = "none"
     """How NodeShards are used: ``none``, ``hard`` or ``soft``; but for ``none`` the sharding controller makes them."""
     agent: bool = False

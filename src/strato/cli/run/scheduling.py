@@ -6,7 +6,7 @@ import asyncio
 import functools
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +15,7 @@ import click
 
 from strato.cli.goflags import switch
 from strato.cli.optiongroups import option_group
+from strato.cli.recordoptions import RecordOptions, record_options, recorded, recorder_of
 from strato.cli.run.common import DURATION, Member
 from strato.cli.run.ignoredflags import SCHEDULER, foreign_options
 from strato.client.cluster import Cluster
@@ -40,6 +41,9 @@ class SchedulerFlags:
     agents: bool
     """Whether pods of the agent scheduler are served too."""
     node_labels: frozenset[tuple[str, str]]
+    shadow: Path | None
+    record: RecordOptions = field(default_factory=RecordOptions)
+    """Whether what it knows and decides is written into a log."""
 
 
 def labels_of(words: Sequence[str]) -> frozenset[tuple[str, str]]:
@@ -49,11 +53,21 @@ def labels_of(words: Sequence[str]) -> frozenset[tuple[str, str]]:
 
 
 def _scheduler_flags(
-    *, config: str, disable_default_scheduler_config: bool, node_labels: Sequence[str], **others: Any
+    *,
+    config: str,
+    disable_default_scheduler_config: bool,
+    node_labels: Sequence[str],
+    shadow: str,
+    **others: Any,
 ) -> SchedulerFlags:
     if disable_default_scheduler_config and not config:
         raise UsageError("--disable-default-scheduler-config: there is no other one; give --scheduler-conf FILE")
-    return SchedulerFlags(config=Path(config) if config else None, node_labels=labels_of(node_labels), **others)
+    return SchedulerFlags(
+        config=Path(config) if config else None,
+        node_labels=labels_of(node_labels),
+        shadow=Path(shadow) if shadow else None,
+        **others,
+    )
 
 
 _OPTIONS = (
@@ -71,8 +85,10 @@ _OPTIONS = (
     switch("--agent-scheduler", "agents", help="Serve pods with schedulerName agent-scheduler too."),
     click.option("--node-selector", "node_labels", multiple=True, metavar="KEY:VALUE,…",
                  help="Only nodes with one of these labels."),
+    click.option("--shadow", default="", metavar="FILE",
+                 help="Configuration that decides too, and of which nothing is applied; see strato shadow."),
 )  # fmt: skip
-_GROUP = option_group("scheduler", _scheduler_flags, _OPTIONS)
+_GROUP = option_group("scheduler", _scheduler_flags, _OPTIONS, inner={"record": record_options})
 
 
 def scheduler_options(command: Callable[..., None]) -> Any:
@@ -110,6 +126,7 @@ def scheduler_member(
     from strato.scheduler.optimal.loading import load
     from strato.scheduler.options import SchedulerOptions
     from strato.scheduler.placement.placer import warm_up
+    from strato.scheduler.shadow.service import ShadowOptions
 
     if flags.agents and AGENT_SCHEDULER not in names:
         names = (*names, AGENT_SCHEDULER)
@@ -118,6 +135,7 @@ def scheduler_member(
     lease = lease_of(names)
     if replicas is not None:
         lease = f"{lease}-{replicas.name}"  # one leader for each share
+    recorder = recorder_of(flags.record, clock)
     part = Scheduler(
         cluster,
         informers,
@@ -132,10 +150,12 @@ def scheduler_member(
             shard_name=flags.shard_name or (AGENT_SCHEDULER if alone else "volcano"),
             node_labels=flags.node_labels,
             replicas=replicas,
+            shadow=ShadowOptions(config=flags.shadow) if flags.shadow is not None else None,
             audit_seconds=AUDIT_SECONDS,
+            journal=recorder,
         ),
         metrics=metrics,
         load_flow=functools.partial(asyncio.to_thread, load),
     )
     # compiling kernels takes longer than a lease lasts, on a slow machine without a cache of them
-    return Member(name="scheduler", work=part.run, lease=lease, prepare=warm_up)
+    return Member(name="scheduler", work=recorded(recorder, part.run), lease=lease, prepare=warm_up)

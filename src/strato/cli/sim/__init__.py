@@ -8,6 +8,8 @@ import click
 
 COMMANDS = {
     "run": "Run a trace through the scheduler.",
+    "record": "Follow a cluster and write a log of what its scheduler must have seen.",
+    "replay": "Decide a recorded log anew, under its own policy or another.",
     "utilisation": "Run trainings beside services, with and without overcommit.",
 }
 """Name -> one line of help, so that listing them imports nothing; the module has the command's name, - as _."""

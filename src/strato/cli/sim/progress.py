@@ -36,6 +36,10 @@ class ProgressLine:
         is_done = progress.finished == progress.total
         self._draw(f"{name}: {progress.finished} of {progress.total} jobs ended", is_done=is_done)
 
+    def show_part(self, done: float, text: str) -> None:
+        """Show how much of something is done, as a ratio; 1 ends the line."""
+        self._draw(f"{done:4.0%} {text}", is_done=done >= 1)
+
     def show_experiment(self, progress: ExperimentProgress) -> None:
         """Show an experiment on utilisation."""
         hours, total = progress.virtual_seconds / 3600, progress.total_seconds / 3600

@@ -17,15 +17,15 @@ from strato.scheduler.cache.kinds import KINDS
 _log = logging.getLogger(__name__)
 
 
-async def absent_kinds(cluster: Cluster) -> frozenset[Kind]:
-    """Return the kinds that this API server does not serve and that one may do without."""
+async def absent_kinds(cluster: Cluster, *, among_all: bool = False) -> frozenset[Kind]:
+    """Return the kinds that this API server lacks, of those that one may do without or ``among_all``."""
     absent: set[Kind] = set()
     served: dict[str, frozenset[str]] = {}
-    for known in (known for known in KINDS if known.optional):
+    for known in (known for known in KINDS if known.optional or among_all):
         kind = known.kind
         if kind.api_version not in served:
             try:
-                answer = msgspec.json.decode(await cluster.raw("GET", f"/apis/{kind.api_version}"))
+                answer = msgspec.json.decode(await cluster.raw("GET", kind.prefix))
                 served[kind.api_version] = frozenset(r["name"] for r in answer["resources"])
             except NotFound:
                 served[kind.api_version] = frozenset()

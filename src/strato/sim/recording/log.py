@@ -34,6 +34,11 @@ class Log:
         """The first instant in it."""
         return self.frames[0].at
 
+    @property
+    def end(self) -> float:
+        """The first instant of the last frame; less than a second before the last."""
+        return self.frames[-1].at
+
     def entries(self, start: int = 0) -> Iterator[e.AnyEntry]:
         """Return the entries from a frame on.
 

@@ -1,0 +1,142 @@
+"""Options of a scheduler that writes a log of what it knows and decides; see `strato.sim.recording`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from strato.cli.optiongroups import option_group
+from strato.errors import UsageError
+
+if TYPE_CHECKING:
+    from strato.clock import Clock
+    from strato.sim.recording.anonymise import Anonymiser
+    from strato.sim.recording.recorder import Recorder
+
+KEY_VARIABLE = "STRATO_RECORD_KEY"
+"""Environment variable with the secret by which names are hashed."""
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class SizeType(click.ParamType[int]):
+    """A number of bytes: ``64M``, ``2Gi``."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read the text."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([1-9][0-9]{0,11})([KMGkmg]?)i?", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no size; write for example 64M or 2Gi", param, ctx)
+        return int(found[1]) * _UNITS[found[2].lower()]
+
+
+class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is recorded, and where."""
+
+    file: str = ""
+    """The log; empty records nothing."""
+    anonymise: bool = False
+    file_bytes: int = 256 << 20
+    """After so many another file is begun."""
+    keep: int = 0
+    """How many files may lie there; 0 keeps all."""
+
+
+def _read(*, record: Path | None, record_anonymised: bool, record_file_size: int, record_keep: int) -> RecordOptions:
+    if record is None:
+        return RecordOptions()
+    return RecordOptions(
+        file=str(record.absolute()), anonymise=record_anonymised, file_bytes=record_file_size, keep=record_keep
+    )
+
+
+record_options = option_group(
+    "record",
+    _read,
+    (
+        click.option(
+            "--record",
+            type=click.Path(path_type=Path, dir_okay=False),
+            default=None,
+            metavar="LOG",
+            help="Write what the scheduler knows and decides into a log, for 'sim replay'.",
+        ),
+        click.option(
+            "--record-anonymised",
+            is_flag=True,
+            help=f"With names hashed, by the secret in {KEY_VARIABLE} or one that is forgotten.",
+        ),
+        click.option(
+            "--record-file-size",
+            type=SizeType(),
+            default="256M",
+            show_default=True,
+            help="After so much the log goes on in LOG.1, LOG.2 …",
+        ),
+        click.option(
+            "--record-keep",
+            type=click.IntRange(0),
+            default=0,
+            metavar="N",
+            help="Keep so many files, the newest.  [default: all]",
+        ),
+    ),
+)
+"""Adds the options to a command, which takes them as ``record``."""
+
+
+def recorder_of(options: RecordOptions, clock: Clock) -> Recorder | None:
+    """Return what records, None when nothing is to be.
+
+    Raises:
+        UsageError: The log cannot be written.
+    """
+    if not options.file:
+        return None
+    from strato.sim.recording.recorder import Recorder
+    from strato.sim.recording.segments import LogFiles
+
+    check_keep(options.keep, "--record-keep")
+    files = LogFiles(Path(options.file), file_bytes=options.file_bytes, keep=options.keep)
+    return Recorder(files, clock, hiding=anonymiser() if options.anonymise else None)
+
+
+def check_keep(keep: int, flag: str) -> None:
+    """Refuse to keep a single file.
+
+    Raises:
+        UsageError: It is one.
+    """
+    if keep == 1:
+        raise UsageError(f"{flag} 1: a new file needs the one before until it has a snapshot; keep 2 or more")
+
+
+def anonymiser() -> Anonymiser:
+    """Return what hides names, by the secret in the environment if there is one."""
+    from strato.sim.recording.anonymise import Anonymiser
+
+    secret = os.environ.get(KEY_VARIABLE)
+    return Anonymiser(secret.encode() if secret else None)
+
+
+def recorded(recorder: Recorder | None, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    """Return work after whose end a log is complete."""
+    if recorder is None:
+        return run
+
+    async def wrapper() -> None:
+        try:
+            await run()
+        finally:
+            recorder.close()
+
+    return wrapper

@@ -1,0 +1,115 @@
+"""Follows a cluster from outside and writes what its scheduler must have seen, and the decisions as they show.
+
+An onlooker sees pods on nodes, not cycles. So each batch of pods that the API shows bound or evicted becomes one cycle,
+written before the changes themselves: a replay decides on the world just before, at that instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from strato.api import catalog
+from strato.api.core import Pod
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.clock import Clock
+from strato.scheduler.binding.startup import absent_kinds
+from strato.scheduler.cache import kinds
+from strato.scheduler.cache.journal import Beginning
+from strato.sim.recording import entries as e
+from strato.sim.recording.recorder import Recorder
+
+_EVICTED_BY = "PreemptionByScheduler"
+
+
+class Follower:
+    """See the module.
+
+    Args:
+        recorder: Writes; its origin is `strato.sim.recording.entries.CLUSTER`.
+        names: Values of ``spec.schedulerName`` whose pods' decisions are noted.
+        config: Text of the scheduler's configuration; empty for the built-in one.
+
+    Attributes:
+        changes: How many changes were written.
+        decisions: How many binds and evictions were seen.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        clock: Clock,
+        recorder: Recorder,
+        names: Collection[str],
+        config: str,
+    ) -> None:
+        self._cluster = cluster
+        self._informers = informers
+        self._clock = clock
+        self._recorder = recorder
+        self._names = frozenset(names)
+        self._config = config
+        self.changes = 0
+        self.decisions = 0
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Follow until cancelled; ``ready`` is called once everything that is there has been written."""
+        absent = await absent_kinds(self._cluster, among_all=True)
+        self._recorder.begin(
+            Beginning(
+                names=sorted(self._names),
+                default_queue="default",
+                shard_mode="none",
+                shard_name="volcano",
+                agent_shard="",
+                flow_loaded=True,
+                config=self._config,
+                base=Path(),
+                rng=(),
+            )
+        )
+        for known in kinds.KINDS:
+            if known.kind not in absent:
+                informer = self._informers.informer(known.kind.view)
+                informer.add_batch_handler(functools.partial(self._on_changes, known))
+        await self._informers.wait_synced()
+        ready()
+        await asyncio.get_running_loop().create_future()
+
+    def _on_changes(self, known: kinds.WorldKind, changes: Sequence[Change[Any]]) -> None:
+        if known.kind is catalog.POD:
+            self._note_decisions(changes)
+        for change in changes:
+            self.changes += 1
+            if change.new is None:
+                self._recorder.drop(known.kind, change.key.namespace, change.key.name)
+            else:
+                self._recorder.take(known.kind, change.new)
+
+    def _note_decisions(self, changes: Sequence[Change[Pod]]) -> None:
+        binds: list[tuple[str, str]] = []
+        evictions: list[e.Evicted] = []
+        uids: dict[str, str] = {}
+        for old, new in changes:
+            if old is None or new is None or new.spec.scheduler_name not in self._names:
+                continue
+            key = str(new.key)
+            if new.spec.node_name and not old.spec.node_name:
+                binds.append((key, new.spec.node_name))
+            if _is_victim(new) and not _is_victim(old):
+                evictions.append(e.Evicted(key))
+                uids[key] = new.metadata.uid
+        if binds or evictions:
+            self.decisions += len(binds) + len(evictions)
+            self._recorder.decided(self._clock.now(), binds, evictions, uids, [], [], [])
+
+
+def _is_victim(pod: Pod) -> bool:
+    """Whether a scheduler has said that it evicts a pod."""
+    found = pod.status.condition("DisruptionTarget")
+    return found is not None and found.status == "True" and found.reason == _EVICTED_BY
