@@ -12,7 +12,7 @@ from strato.api import catalog
 from strato.api.defaults.jobs import DEFAULT_QUEUE
 from strato.api.meta import Json
 from strato.api.queueacls import SUBMITTED_BY
-from strato.api.volcano.scheduling import Queue
+from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.cluster import Cluster
 from strato.client.informer import Informer
 from strato.node.hollow.runplan import RUN_SECONDS
@@ -22,6 +22,7 @@ from strato.sim.traces import TraceJob
 NAMESPACE = "default"
 TASK = "task"
 """Name of the one task that every job has."""
+CONTAINER = "main"
 SCHEDULER = "volcano"
 
 
@@ -34,7 +35,7 @@ def manifest_of(job: TraceJob) -> Json:
         resources["limits"] = limits  # extended resources must be limited to what they request
     pod: Json = {
         "restartPolicy": "Never",
-        "containers": [{"name": "main", "image": "simulated", "resources": resources}],
+        "containers": [{"name": CONTAINER, "image": "simulated", "resources": resources}],
     }
     if job.node_selector:
         pod["nodeSelector"] = dict(job.node_selector)
@@ -150,3 +151,9 @@ async def _create_or_change(cluster: Cluster, queue: Json) -> None:
         await cluster.patch(catalog.QUEUE, name, "", {"metadata": metadata, "spec": queue.get("spec", {})})
     else:
         await cluster.create(catalog.QUEUE, queue)
+
+
+def waiting_reason(group: PodGroup) -> str:
+    """Return why a job waits, by what its pod group says."""
+    messages = [condition.message for condition in group.status.conditions if condition.type == "Unschedulable"]
+    return messages[-1] if messages else f"its pod group is {group.status.phase or 'Pending'}"

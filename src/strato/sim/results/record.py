@@ -6,6 +6,7 @@ informer shows, the one of decisions only from its own events. So equal decision
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -86,7 +87,9 @@ class RunRecorder:
         self._failed = np.zeros(len(jobs), bool)
         self._begun = np.zeros(len(jobs), np.int32)
         self._ended = np.zeros(len(jobs), np.int32)
-        self._intervals: list[list[float]] = []
+        self._interval_job, self._interval_pod, self._interval_node = array("i"), array("i"), array("i")
+        self._interval_begin, self._interval_end = array("d"), array("d")
+        self._interval_ending, self._interval_for = array("b"), array("i")
         self._open: dict[tuple[int, int], int] = {}
         self.finished = 0
         """Jobs whose pods have all ended."""
@@ -102,8 +105,14 @@ class RunRecorder:
         """Note that a pod runs from now on, and where."""
         if (job, pod) in self._open:
             return
-        self._open[job, pod] = len(self._intervals)
-        self._intervals.append([job, pod, node, at, NEVER, Ending.RUNS, -1])
+        self._open[job, pod] = len(self._interval_job)
+        self._interval_job.append(job)
+        self._interval_pod.append(pod)
+        self._interval_node.append(node)
+        self._interval_begin.append(at)
+        self._interval_end.append(NEVER)
+        self._interval_ending.append(Ending.RUNS)
+        self._interval_for.append(-1)
         self.last_change_at = at
         self._begun[job] += 1
         wanted = self._jobs[job].members
@@ -126,7 +135,9 @@ class RunRecorder:
         number = self._open.pop((job, pod), None)
         if number is None:
             return False
-        self._intervals[number][4:] = [at, ending, beneficiary]
+        self._interval_end[number] = at
+        self._interval_ending[number] = ending
+        self._interval_for[number] = beneficiary
         self.last_change_at = at
         if ending in (Ending.EVICTED, Ending.LOST):
             self._begun[job] -= 1
@@ -141,21 +152,21 @@ class RunRecorder:
 
     def record(self, end_seconds: float, reasons: Mapping[int, str] | None = None) -> RunRecord:
         """Return what happened, up to ``end_seconds``."""
-        table = np.array(self._intervals, np.float64).reshape(-1, 7)
-        ends = np.where(np.isnan(table[:, 4]), end_seconds, table[:, 4])
+        ends = np.array(self._interval_end, np.float64)
+        ends[np.isnan(ends)] = end_seconds
         return RunRecord(
             jobs=self._jobs,
             nodes=self._nodes,
             start_seconds=self._start,
             finish_seconds=self._finish,
             failed=self._failed,
-            interval_job=table[:, 0].astype(np.int32),
-            interval_pod=table[:, 1].astype(np.int32),
-            interval_node=table[:, 2].astype(np.int32),
-            interval_begin=table[:, 3],
+            interval_job=np.array(self._interval_job, np.int32),
+            interval_pod=np.array(self._interval_pod, np.int32),
+            interval_node=np.array(self._interval_node, np.int32),
+            interval_begin=np.array(self._interval_begin, np.float64),
             interval_end=ends,
-            interval_ending=table[:, 5].astype(np.int8),
-            interval_for=table[:, 6].astype(np.int32),
+            interval_ending=np.array(self._interval_ending, np.int8),
+            interval_for=np.array(self._interval_for, np.int32),
             end_seconds=end_seconds,
             reasons=dict(reasons or {}),
         )

@@ -1,0 +1,89 @@
+"""The world before the first job: nodes, queues, priority classes and namespaces, as a scheduler would read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import msgspec
+
+from strato.api import catalog
+from strato.api.core import Node
+from strato.api.kinds import Kind
+from strato.api.meta import Json
+from strato.api.volcano.scheduling import Queue
+from strato.clock import VirtualClock, run_virtual
+from strato.controllers.queue import QueueController
+from strato.scheduler.cache import kinds
+from strato.scheduler.cache.world import World
+from strato.scheduler.framework.options import Config
+from strato.scheduler.options import SchedulerOptions
+from strato.scheduler.plugins.gang import GANG
+from strato.sim.cluster import ClusterOptions, SimulatedCluster
+from strato.sim.submission import prepare
+from strato.sim.traces import TraceJob
+
+_READ: tuple[Kind, ...] = (catalog.NAMESPACE, catalog.QUEUE, catalog.PRIORITYCLASS)
+"""Kinds of which there are objects before the first job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a small API server holds before the first job; admission reads it.
+
+    Attributes:
+        objects: Per kind, by namespace and name.
+    """
+
+    objects: dict[Kind, dict[tuple[str, str], Json]]
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """Return an object or None; the namespace of a cluster-scoped one is empty."""
+        return self.objects.get(kind, {}).get((namespace, name))
+
+    def list(self, kind: Kind, namespace: str) -> Sequence[Json]:
+        """Return all objects of a kind, of one namespace or (empty) of all."""
+        return [obj for (where, _), obj in self.objects.get(kind, {}).items() if namespace in ("", where)]
+
+
+def stored_before(jobs: Sequence[TraceJob], queues: Sequence[Json], start: float) -> Stored:
+    """Return what the API holds once a trace's queues and priority classes are there.
+
+    They are made in a server without nodes and scheduler, by the code that makes them in a whole simulation.
+
+    Raises:
+        ApiError: The API refused one.
+    """
+    return run_virtual(clock := VirtualClock(start), _prepared(clock, jobs, queues))
+
+
+async def _prepared(clock: VirtualClock, jobs: Sequence[TraceJob], queues: Sequence[Json]) -> Stored:
+    cluster = SimulatedCluster(clock, Random(0), ClusterOptions(scheduler=False, controllers=(QueueController.name,)))
+    await cluster.start()
+    try:
+        await cluster.guard(prepare(cluster.admin, cluster.informers.informer(Queue), jobs, queues))
+        found: dict[Kind, dict[tuple[str, str], Json]] = {}
+        for kind in _READ:
+            items = (await cluster.admin.list(kind)).items
+            found[kind] = {(obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj for obj in items}
+    finally:
+        await cluster.stop()
+    return Stored(found)
+
+
+def new_world(config: Config, options: SchedulerOptions) -> World:
+    """Return an empty world, as a scheduler with this configuration makes it."""
+    world = World(options.names, options.default_queue)
+    world.gangs_are_whole = any(option.name == GANG for tier in config.tiers for option in tier)
+    return world
+
+
+def fill(world: World, stored: Stored, nodes: Sequence[Node]) -> None:
+    """Have a world take what there is before the first job, in the order in which a scheduler reads it."""
+    for known in kinds.KINDS:
+        if known.kind is catalog.NODE:
+            for node in nodes:
+                known.take(world, node)
+        for _, obj in sorted(stored.objects.get(known.kind, {}).items()):
+            known.take(world, msgspec.convert(obj, known.kind.view, strict=False))

@@ -1,0 +1,246 @@
+"""`Jobs`: what happens to the jobs of a trace between cycles, as job controller and nodes would have it.
+
+A job is submitted, its pods are made once its group is admitted, run where they are bound, end, and are made again
+when they were evicted. All of it reaches the scheduler as it would in a cluster: as groups and pods that it takes into
+its world, and at the instant at which it happens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import count
+from typing import Final, NamedTuple
+
+from strato.controllers.job.states import Counts, after_sync_running
+from strato.node.hollow.pods import MIN_REPORTED_SECONDS
+from strato.scheduler.binding.evictor import is_needless
+from strato.scheduler.cache.world import World
+from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.plan import Bind, Eviction, GroupStatus, Plan
+from strato.sim.arrivals import Arrivals
+from strato.sim.decisions.lives import Course, Life, PodForms, with_status
+from strato.sim.decisions.templates import Refused, Templates
+from strato.sim.decisions.timeline import Timeline
+from strato.sim.results.record import Ending, RunRecorder
+from strato.sim.submission import waiting_reason
+from strato.sim.traces import TraceJob
+
+_MANY: Final = 256
+"""From so many pods at once, nodes are accounted once for all of them."""
+
+
+class Run(NamedTuple):
+    """A pod that is on a node."""
+
+    number: int
+    key: str
+    uid: str
+    row: int
+
+
+class Jobs:
+    """See the module.
+
+    Args:
+        jobs: Of the trace.
+        world: What the scheduler knows.
+        templates: What the jobs look like to it.
+        recorder: Is given when pods run where.
+        timeline: Has pods end.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[TraceJob],
+        world: World,
+        templates: Templates,
+        recorder: RunRecorder,
+        timeline: Timeline,
+    ) -> None:
+        self._jobs = jobs
+        self._world = world
+        self._templates = templates
+        self._recorder = recorder
+        self._timeline = timeline
+        self._forms = PodForms()
+        self._lives: dict[str, Life] = {}
+        self._uids: Iterator[str] = (f"{number:08x}-0000-4000-8000-000000000000" for number in count(1))
+        self.arrivals = Arrivals(jobs)
+        self.submitted = 0
+        self.submitted_at = 0.0
+        """When a job was submitted last."""
+        self.refused: dict[int, str] = {}
+        """Why admission refused jobs, by row."""
+
+    @property
+    def are_over(self) -> bool:
+        """Whether all have ended."""
+        return self._recorder.finished + len(self.refused) == len(self._jobs)
+
+    def reasons(self) -> dict[int, str]:
+        """Return why the jobs that have not ended wait, by row."""
+        waiting = {life.row: waiting_reason(life.group) for life in self._lives.values()}
+        return {**self.arrivals.reasons(), **self.refused, **waiting}
+
+    # -- submission ----------------------------------------------------------------------------------------------------
+
+    def submit_due(self) -> None:
+        """Submit the jobs whose time has come."""
+        for row in self.arrivals.take(self._timeline.now):
+            self._submit(row)
+
+    def _submit(self, row: int) -> None:
+        job = self._jobs[row]
+        template = self._templates.of(job)
+        self.submitted += 1
+        self.submitted_at = self._timeline.now
+        if isinstance(template, Refused):
+            self.refused[row] = template.refusal
+            return
+        uid = next(self._uids)
+        group = template.group_of(job.name, uid, group_uid=next(self._uids), created=self._timeline.text)
+        life = Life(row, job, template, group, uid)
+        self._lives[life.key] = life
+        self._world.set_group(group)
+
+    def _make_pods(self, life: Life) -> None:
+        """Make the pods that a job lacks, once its group is admitted."""
+        if not life.missing or not life.may_have_pods:
+            return
+        missing, life.missing = sorted(life.missing), []
+        for pod in life.pods(missing, self._uids, self._timeline.text):
+            self._world.set_pod(pod)
+
+    # -- what a cycle decided ------------------------------------------------------------------------------------------
+
+    def carry_out(self, plan: Plan) -> None:
+        """Let a plan come about."""
+        if plan.binds:
+            self._bind(plan.binds)
+        for task in plan.admitted.values():
+            self._world.set_pod(self._forms.without_gates(task.pod))
+        for eviction in plan.evictions:
+            self._evict(eviction)
+        for status in plan.groups:
+            self._take_status(status)
+
+    def _bind(self, binds: Sequence[Bind]) -> None:
+        placed: dict[str, list[Task]] = {}
+        for bind in binds:
+            if bind.task.job is not None:
+                placed.setdefault(bind.task.job.key, []).append(bind.task)
+        for key, tasks in placed.items():
+            life = self._lives[key]
+            by_course: dict[Course, list[Task]] = {}
+            for task, course in zip(tasks, life.runs([task.uid for task in tasks]), strict=True):
+                by_course.setdefault(course, []).append(task)
+            for course, some in by_course.items():
+                runs = [Run(task.order[0], task.key, task.uid, task.row) for task in some]
+                if course.start_seconds > 0:
+                    self._show(runs, is_running=False)
+                    self._timeline.after(course.start_seconds, self._start, life, runs, course)
+                else:
+                    self._start(life, runs, course)
+
+    def _start(self, life: Life, runs: Sequence[Run], course: Course) -> None:
+        """Let pods run from now on that are still where they were bound."""
+        is_shown = not 0.0 < course.run_seconds <= MIN_REPORTED_SECONDS
+        there = self._show(runs, is_running=is_shown)
+        if is_shown:
+            for run in there:
+                self._recorder.begin(life.row, run.number, run.row, self._timeline.now)
+        if there and course.run_seconds < math.inf:
+            self._timeline.after(course.run_seconds, self._end, life, there, course.exit_code)
+
+    def _show(self, runs: Sequence[Run], *, is_running: bool) -> list[Run]:
+        """Show the scheduler that nodes have taken pods; return those that are there."""
+        tasks, names = self._world.tasks, self._world.nodes.names
+        status = self._forms.started(self._timeline.text, is_running=is_running)
+        there = self._there(runs)
+        with self._together(len(there)):
+            for run in there:
+                self._world.set_pod(self._forms.on_node(tasks[run.key].pod, names[run.row], status))
+        return there
+
+    def _there(self, runs: Sequence[Run]) -> list[Run]:
+        """Return the pods of runs that have neither gone nor been made anew."""
+        tasks = self._world.tasks
+        return [run for run in runs if (task := tasks.get(run.key)) is not None and task.uid == run.uid]
+
+    def _take_status(self, status: GroupStatus) -> None:
+        life = self._lives.get(status.job.key)
+        if life is not None:
+            life.group = with_status(life.group, status)
+            self._world.set_group(life.group)
+            self._make_pods(life)
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def _end(self, life: Life, runs: Sequence[Run], exit_code: int) -> None:
+        """Let pods end that still run."""
+        now, tasks = self._timeline.now, self._world.tasks
+        ending = Ending.SUCCEEDED if exit_code == 0 else Ending.FAILED
+        ended = self._there(runs)
+        with self._together(len(ended)):
+            for run in ended:
+                self._world.set_pod(self._forms.ended(tasks[run.key].pod, self._timeline.text, exit_code))
+        for run in ended:
+            self._recorder.begin(life.row, run.number, run.row, now)  # of those too short to be seen running
+            self._recorder.end(life.row, run.number, now, ending)
+        if ending is Ending.SUCCEEDED:
+            life.succeeded += len(ended)
+        else:
+            life.failed += len(ended)
+        counts = Counts(succeeded=life.succeeded, failed=life.failed)
+        if after_sync_running(life.template.compiled.facts, counts, 0) is not None and life.is_over:
+            self._forget(life)
+
+    def _forget(self, life: Life) -> None:
+        """Take away the group of a job whose pods have all ended, as its controller does, and the pods."""
+        del self._lives[life.key]
+        self._world.remove_group(life.key)
+        for number in range(life.job.replicas):
+            self._world.remove_pod(life.pod_key(number))
+        self.arrivals.ended(life.job.name, self._timeline.now, failed=life.failed > 0)
+
+    def _evict(self, eviction: Eviction) -> None:
+        task, world = eviction.task, self._world
+        if is_needless(world, eviction):
+            world.refuse_eviction(task.key, task.uid, self._timeline.epoch)
+            self._timeline.after(world.evictions.spared_seconds(task.key, self._timeline.epoch), self._reconsider)
+            return
+        life = self._lives.get(task.job.key) if task.job is not None else None
+        if life is None:
+            return
+        stop = life.stop_seconds(task.uid)
+        if stop > 0:
+            world.set_pod(self._forms.leaving(task.pod, self._timeline.text))
+            self._timeline.after(stop, self._leave, life, task.key, task.uid, task.order[0], self._row_of(eviction))
+        else:
+            self._leave(life, task.key, task.uid, task.order[0], self._row_of(eviction))
+
+    def _row_of(self, eviction: Eviction) -> int:
+        """Return the row of the job that an eviction is for, -1 where it is for none."""
+        task = self._world.tasks.get(eviction.beneficiary)
+        life = self._lives.get(task.job.key) if task is not None and task.job is not None else None
+        return -1 if life is None else life.row
+
+    def _leave(self, life: Life, key: str, uid: str, number: int, beneficiary: int) -> None:
+        """Take away an evicted pod; its job makes another in its place."""
+        task = self._world.tasks.get(key)
+        if task is None or task.uid != uid:
+            return
+        self._recorder.end(life.row, number, self._timeline.now, Ending.EVICTED, beneficiary)
+        self._world.remove_pod(key)
+        life.missing = [*life.missing, number]
+        self._make_pods(life)
+
+    def _reconsider(self) -> None:
+        """Decide again: a victim that was spared may be asked again."""
+        self._world.version += 1
+        self._world.schedulable_generation += 1
+
+    def _together(self, number: int) -> AbstractContextManager[None]:
+        return self._world.nodes.together() if number >= _MANY else nullcontext()

@@ -1,0 +1,165 @@
+"""What becomes of one job of a trace: its group, its pods, and what they look like at each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from strato.api.core import ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, StateTerminated
+from strato.api.volcano.scheduling import PodGroup, PodGroupCondition, PodGroupStatus
+from strato.controllers.job.group import is_admitted
+from strato.node.hollow.distributions import Draws
+from strato.node.hollow.runplan import RUN_SECONDS, has_run_annotations, plan_run, start_seconds, stop_seconds
+from strato.scheduler.model.plan import GroupStatus
+from strato.sim.decisions.templates import Template
+from strato.sim.submission import CONTAINER, NAMESPACE, TASK
+from strato.sim.traces import TraceJob
+
+_MOST_SPECS: Final = 65_536
+_NEVER: Final = "Never"
+_NO_CHANCE: Final = Draws()
+"""For what leaves nothing to chance."""
+
+
+class Course(NamedTuple):
+    """How the run of a pod goes."""
+
+    start_seconds: float
+    """From the bind to the beginning of its work."""
+    run_seconds: float
+    exit_code: int
+
+
+class Life:
+    """A job that was submitted and has not ended.
+
+    Attributes:
+        row: Of the job in the trace.
+        job: As the trace has it.
+        template: What it looks like to the scheduler.
+        group: Its pod group, as it would be in the API now.
+        key: Of that group.
+        missing: Numbers of the pods that are still to be made, or to be made again.
+        succeeded, failed: How many pods have ended by themselves.
+    """
+
+    __slots__ = ("_meta", "_prefix", "failed", "group", "job", "key", "missing", "row", "succeeded", "template")
+
+    def __init__(self, row: int, job: TraceJob, template: Template, group: PodGroup, uid: str) -> None:
+        self.row = row
+        self.job = job
+        self.template = template
+        self.group = group
+        self.key = f"{group.metadata.namespace}/{group.metadata.name}"
+        self.missing: Collection[int] = range(job.replicas)
+        self.succeeded = 0
+        self.failed = 0
+        self._meta = template.metadata_of(job.name, uid)
+        self._prefix = f"{job.name}-{TASK}-"
+
+    @property
+    def may_have_pods(self) -> bool:
+        """Whether the job controller makes its pods now."""
+        return is_admitted(self.group)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all its pods have ended by themselves."""
+        return self.succeeded + self.failed >= self.job.replicas
+
+    def stop_seconds(self, uid: str) -> float:
+        """Return how long a pod takes to stop that is evicted."""
+        pod = self.template.pod
+        longest = max(stop_seconds(pod.metadata.annotations, container, uid) for container in pod.spec.containers)
+        return min(longest, pod.spec.termination_grace_period_seconds)
+
+    def pod_key(self, number: int) -> str:
+        """Return the key of one of its pods."""
+        return f"{NAMESPACE}/{self._prefix}{number}"
+
+    def pods(self, numbers: Iterable[int], uids: Iterator[str], created: str) -> Iterator[Pod]:
+        """Yield pods as they are when they have just been made."""
+        made, meta, prefix = self.template.pod, self._meta, self._prefix
+        for number in numbers:
+            name = f"{prefix}{number}"
+            yield replace(made, metadata=replace(meta, name=name, uid=next(uids), creation_timestamp=created))
+
+    def runs(self, uids: Sequence[str]) -> list[Course]:
+        """Return how the runs of pods go, by their uids."""
+        notes = {RUN_SECONDS: f"{self.job.run_seconds:.6f}"}
+        if not has_run_annotations(self.job.annotations):
+            return [Course(0.0, *plan_run(notes, (), _NEVER, _NO_CHANCE))] * len(uids)
+        notes = {**self.job.annotations, **notes}
+        return [Course(start_seconds(notes, uid), *plan_run(notes, (), _NEVER, Draws(uid, 0, 0))) for uid in uids]
+
+
+class PodForms:
+    """Pods at the stages of their lives; what many of them share is made once."""
+
+    def __init__(self) -> None:
+        self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
+        self._started: tuple[tuple[str, bool], PodStatus] = ("", False), PodStatus()
+        self._ended: tuple[tuple[str | None, str, int], PodStatus] = (None, "", 0), PodStatus()
+
+    def started(self, time: str, *, is_running: bool) -> PodStatus:
+        """Return the status of a pod that a node took at that time; what is over at once is not shown as running."""
+        if self._started[0] != (time, is_running):
+            status = PodStatus(phase="Running", start_time=time) if is_running else PodStatus(phase="Pending")
+            self._started = (time, is_running), status
+        return self._started[1]
+
+    def on_node(self, pod: Pod, node: str, status: PodStatus) -> Pod:
+        """Return a pod that was bound."""
+        return replace(pod, spec=self._placed(pod.spec, node), status=status)
+
+    def _placed(self, spec: PodSpec, node: str) -> PodSpec:
+        """Return a spec with its node; pods of one template on one node share it."""
+        key = id(spec), node
+        found = self._specs.get(key)
+        if found is not None and found[0] is spec:
+            return found[1]
+        if len(self._specs) >= _MOST_SPECS:
+            self._specs.clear()
+        placed = replace(spec, node_name=node)
+        self._specs[key] = spec, placed
+        return placed
+
+    def ended(self, pod: Pod, time: str, exit_code: int) -> Pod:
+        """Return a pod whose containers have ended."""
+        key = pod.status.start_time, time, exit_code
+        if self._ended[0] != key:
+            terminated = StateTerminated(exit_code=exit_code, finished_at=time)
+            container = ContainerStatus(name=CONTAINER, state=ContainerState(terminated=terminated))
+            phase = "Succeeded" if exit_code == 0 else "Failed"
+            status = PodStatus(phase=phase, start_time=key[0] or time, container_statuses=(container,))
+            self._ended = key, status
+        return replace(pod, status=self._ended[1])
+
+    def leaving(self, pod: Pod, time: str) -> Pod:
+        """Return a pod that is being deleted."""
+        return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=time))
+
+    def without_gates(self, pod: Pod) -> Pod:
+        """Return a pod whose queue has room for it."""
+        meta = replace(pod.metadata, generation=pod.metadata.generation + 1)
+        return replace(pod, metadata=meta, spec=replace(pod.spec, scheduling_gates=()))
+
+
+def with_status(group: PodGroup, wanted: GroupStatus) -> PodGroup:
+    """Return a pod group with the status that a cycle wants it to have."""
+    conditions, condition = group.status.conditions, wanted.condition
+    if condition is not None:
+        news = PodGroupCondition(
+            type=condition.type, status=condition.status, reason=condition.reason, message=condition.message
+        )
+        conditions = (*(one for one in conditions if one.type != news.type), news)
+    status = PodGroupStatus(
+        phase=wanted.phase,
+        conditions=conditions,
+        running=wanted.running,
+        succeeded=wanted.succeeded,
+        failed=wanted.failed,
+    )
+    return replace(group, status=status)

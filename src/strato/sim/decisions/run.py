@@ -1,0 +1,71 @@
+"""`simulate_decisions`: a trace under a policy, decisions only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from strato.api.meta import Json
+from strato.scheduler.config import default_config
+from strato.scheduler.framework.options import Config
+from strato.scheduler.options import SchedulerOptions
+from strato.scheduler.placement.placer import warm_up
+from strato.sim.cluster import child
+from strato.sim.decisions.beginning import fill, new_world, stored_before
+from strato.sim.decisions.engine import Engine
+from strato.sim.decisions.jobs import Jobs
+from strato.sim.decisions.templates import Templates
+from strato.sim.decisions.timeline import Timeline
+from strato.sim.machines import columns_of, node_objects
+from strato.sim.nodes import NodeShape
+from strato.sim.progress import Progress
+from strato.sim.results.record import RunRecord, RunRecorder
+from strato.sim.traces import Trace
+
+START = 1_700_000_000.0
+"""The virtual instant at which traces begin, seconds since the epoch."""
+
+
+def simulate_decisions(
+    trace: Trace,
+    shapes: tuple[NodeShape, ...],
+    config: Config | None = None,
+    *,
+    seed: int = 0,
+    queues: Sequence[Json] = (),
+    start: float = START,
+    progress: Callable[[Progress], None] | None = None,
+) -> RunRecord:
+    """Run a trace to its end. Depends on its arguments only.
+
+    Args:
+        trace: The jobs.
+        shapes: The nodes; empty takes those of the trace.
+        config: The policy; None is the built-in one.
+        seed: Of what the scheduler leaves to chance.
+        queues: Manifests; queues that the trace names and these do not are made with weight 1.
+        start: The instant at which the trace begins, seconds since the epoch.
+        progress: Called after each instant at which something happened.
+
+    Raises:
+        ApiError: A queue was refused.
+    """
+    config = config or default_config()
+    nodes = node_objects(shapes or trace.nodes, start)
+    stored = stored_before(trace.jobs, queues, start)
+    world = new_world(config, SchedulerOptions())
+    fill(world, stored, nodes)
+    warm_up()
+    recorder = RunRecorder(trace.jobs, columns_of(nodes))
+    timeline = Timeline(start)
+    jobs = Jobs(trace.jobs, world, Templates(stored), recorder, timeline)
+    engine = Engine(world, config, jobs, recorder, timeline, child(Random(seed)))
+    if progress is None:
+        engine.run()
+    else:
+        engine.run(
+            lambda: progress(
+                Progress(timeline.now, jobs.submitted, recorder.finished, len(trace.jobs), recorder.running_pods)
+            )
+        )
+    return recorder.record(recorder.last_change_at, jobs.reasons())
