@@ -55,8 +55,9 @@ class Line:
         return bool(self._first)
 
     def skip(self, reason: str) -> None:
-        """Count the line as one of which nothing ran."""
-        self._odd.skip(reason)
+        """Count the line as one of which nothing ran, unless it is rejected anyway."""
+        if not self._first:
+            self._odd.skip(reason)
 
     def number_in(self, column: str, text: str, low: float = 0.0, high: float = 1e15) -> float:
         """Return a number within bounds."""
@@ -176,6 +177,12 @@ class Names:
             name = self._numbered(base or self._prefix)
         self._taken.add(name)
         return name
+
+    def take(self, name: str) -> bool:
+        """Return whether a name was free, and keep it."""
+        free = name not in self._taken
+        self._taken.add(name)
+        return free
 
     def _numbered(self, base: str) -> str:
         self._last[base] = number = self._last.get(base, 0 if base == self._prefix else 1) + 1

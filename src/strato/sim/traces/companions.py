@@ -22,12 +22,15 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").rpartition(".")[0]
 
 
+def _gavel(path: Path) -> list[Path]:
+    return _beside(path, ["simulation_throughputs.json"], above=True) + _beside(path, ["cluster_specs.json"])
+
+
+_OPENB_NODES = "openb_node_list_all_node.csv"
 COMPANIONS: Final[Mapping[str, Callable[[Path], list[Path]]]] = {
     "swf": lambda path: _beside(path, [f"{_stem(path)}.machines"]),
-    "openb": lambda path: _beside(path, ["openb_node_list_all_node.csv"], above=True),
-    "gavel": lambda path: (
-        _beside(path, ["simulation_throughputs.json"], above=True) + _beside(path, ["cluster_specs.json"])
-    ),
+    "openb": lambda path: [] if "_node_list" in path.name else _beside(path, [_OPENB_NODES], above=True),
+    "gavel": lambda path: [] if ".json" in path.suffixes else _gavel(path),
     "philly-json": lambda path: _beside(path, ["cluster_machine_list"]),
 }
 """Format → finds what belongs to a file of it."""

@@ -1,7 +1,7 @@
 """Files of traces as lines, rows and bytes: plain, gzip, tar in gzip or Parquet, never more in memory than asked for.
 
-A file of a trace may be huge, cut off, no text, or a bomb. What is read is bounded: the length of a line, the size of a
-document that must be read whole, and how much larger than itself a compressed file may become.
+A file of a trace may be huge, cut off, no text, or a bomb. What is read is bounded: the length of a line, the size of
+a document that must be read whole, and how much larger than itself a compressed file may become.
 """
 
 from __future__ import annotations

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from strato.errors import UsageError
 from strato.sim.nodes import GPU, NodeShape
 from strato.sim.traces.cells import Line, Names, QueueNames
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.oddities import Oddities
-from strato.sim.workloads.jobs import Trace, TraceJob, from_zero
+from strato.sim.workloads.jobs import Trace, TraceJob, from_zero, in_circles, only_known
 
 MOST_JOBS = 20_000_000
 MOST_NODES = 1_000_000
@@ -95,12 +95,26 @@ class Reading:
         Raises:
             InvalidInput: The reading is strict and a line could not be read.
         """
+        jobs = from_zero(self._with_known_dependencies())
         self.odd.raise_any()
-        jobs = from_zero(self.jobs)
-        jobs = jobs[: self.options.limit] if self.options.limit else jobs
+        if self.options.limit:
+            jobs = only_known(jobs[: self.options.limit])
         return Trace(
             jobs, self.odd.skipped, tuple(self.nodes), format=kind, reasons=self.odd.reasons, problems=self.odd.problems
         )
+
+    def _with_known_dependencies(self) -> Sequence[TraceJob]:
+        """Return the jobs without what they would wait for in vain: jobs that are not there, and circles."""
+        circle = in_circles(self.jobs)
+        if not circle and not any(job.after for job in self.jobs):
+            return self.jobs
+        known = {job.name for job in self.jobs}
+        for job in self.jobs:
+            unknown = [name for name in job.after if name not in known]
+            if unknown or job.name in circle:
+                what = f"waits for {unknown[0]!r}, which is not there" if unknown else "waits for itself through others"
+                self.odd.name("jobs", 0, job.name, f"{what}; it is read without that")
+        return [replace(job, after=()) if job.name in circle else job for job in only_known(self.jobs)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,24 @@ from typing import Final
 
 from strato.errors import UsageError, nearest
 from strato.sim.traces.formats import (
+    alibaba2018,
+    azure,
+    chronus,
+    cloudsimpy,
+    elasticflow,
+    gavel,
+    google2011,
+    google2019,
+    helios,
+    kube,
+    lisa,
+    mapping,
+    openb,
     ours,
+    pai2020,
+    philly,
+    philly_json,
+    sacct,
     swf,
 )
 from strato.sim.traces.input import InputFile, head_text
@@ -20,6 +37,23 @@ FORMATS: Final[Mapping[str, Format]] = {
     for format_ in (
         ours.FORMAT,
         swf.FORMAT,
+        openb.FORMAT,
+        philly.FORMAT,
+        philly_json.FORMAT,
+        chronus.FORMAT,
+        elasticflow.FORMAT,
+        helios.FORMAT,
+        alibaba2018.FORMAT,
+        cloudsimpy.FORMAT,
+        pai2020.FORMAT,
+        google2011.FORMAT,
+        google2019.FORMAT,
+        azure.FORMAT,
+        lisa.FORMAT,
+        gavel.FORMAT,
+        sacct.FORMAT,
+        kube.FORMAT,
+        mapping.FORMAT,
     )
 }
 """By name, as the documentation lists them."""

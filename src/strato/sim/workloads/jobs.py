@@ -85,3 +85,30 @@ def _earlier(job: TraceJob, seconds: float) -> TraceJob:
 
 def _submission(job: TraceJob) -> float:
     return job.submit_seconds
+
+
+def only_known(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
+    """Return jobs that wait for one another only, not for jobs that are not among them."""
+    known = {job.name for job in jobs} if any(job.after for job in jobs) else set()
+    return tuple(
+        job
+        if all(name in known for name in job.after)
+        else replace(job, after=tuple(name for name in job.after if name in known))
+        for job in jobs
+    )
+
+
+def in_circles(jobs: Sequence[TraceJob]) -> set[str]:
+    """Return the names of jobs that wait for themselves through others, or for one that does."""
+    waits = {job.name: len(job.after) for job in jobs if job.after}
+    followers: dict[str, list[str]] = {}
+    for job in jobs:
+        for name in job.after:
+            followers.setdefault(name, []).append(job.name)
+    free = [name for name in followers if name not in waits]
+    while free:
+        for follower in followers.get(free.pop(), ()):
+            waits[follower] -= 1
+            if waits[follower] == 0:
+                free.append(follower)
+    return {name for name, count in waits.items() if count > 0}

@@ -58,20 +58,31 @@ def _read_rows(rows: Rows, label: str, reading: Reading) -> None:
     if columns is None:
         odd.raise_all()
         return
-    taken: set[str] = set()
     line = Line(label, odd)
     for number, (at, row) in enumerate(rows, start=1):
         line.at(at)
         if len(row) > len(header):
             line.note("", f"has {len(row)} fields, the header {len(header)}")
+            line.reject()
         else:
             cells = {name: row[at].strip() if at < len(row) else "" for name, at in columns.items()}
-            job = _job(cells, line, number, reading)
-            if job.name in taken:
-                line.note("name", f"{shown(job.name)} is taken by an earlier line")
-            taken.add(job.name)
-        if not line.reject():
-            reading.add(job)
+            take(cells, line, number, reading)
+
+
+def take(cells: Mapping[str, str], line: Line, number: int, reading: Reading) -> None:
+    """Add the job of a line, unless a cell cannot be read.
+
+    Args:
+        cells: By name, as `COLUMNS` has them.
+        line: Where what is odd is named.
+        number: Of the job, which names it when nothing else does.
+        reading: Takes it.
+    """
+    job = _job(cells, line, number, reading)
+    if not reading.names.take(job.name):
+        line.note("name", f"{shown(job.name)} is taken by an earlier line")
+    if not line.reject():
+        reading.add(job)
 
 
 def _alias(title: str) -> str:

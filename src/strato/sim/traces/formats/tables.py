@@ -1,0 +1,104 @@
+"""What readers of tables share: columns by the names in a header, and rows of a fixed number of fields without one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from strato.sim.nodes import GPU
+from strato.sim.traces.cells import Line
+from strato.sim.traces.input import InputFile
+from strato.sim.traces.reading import Head, Reading
+
+SHARE: Final = "volcano.sh/gpu-memory"
+"""A share of one GPU: thousandths, of which each card of a node has 1,000. The plugins deviceshare and fgd read it."""
+WHOLE: Final = "volcano.sh/gpu-number"
+"""Whole GPUs of nodes that share theirs."""
+USE_MODELS: Final = "nvidia.com/use-gputype"
+"""Annotation of pods: models of GPUs that they accept, separated by commas."""
+
+
+def has_header(head: Head, *columns: str) -> bool:
+    """Return whether a file begins with a header that has these columns."""
+    return set(columns) <= set(head.header)
+
+
+def records(
+    file: InputFile, reading: Reading, columns: Sequence[str], optional: Sequence[str] = ()
+) -> Iterator[tuple[Line, list[str]]]:
+    """Yield the cells of rows below a header, in the order asked for; "" for optional columns that are not there."""
+    line = reading.line(file)
+    rows = file.rows(reading.odd)
+    at, titles = next(rows, (1, []))
+    places = {title.strip().lower(): place for place, title in enumerate(titles)}
+    for column in columns:
+        if column not in places:
+            line.at(at).note(column, f"is missing in the header, which has {titles[:30]}")
+    if line.reject():
+        reading.odd.raise_all()
+    wanted = [places.get(column, -1) for column in (*columns, *optional)]
+    width = len(titles)
+    for number, row in rows:
+        line.at(number)
+        if len(row) != width:
+            line.note("", f"has {len(row)} fields, the header {width}")
+            line.reject()
+            continue
+        yield line, [row[place].strip() if place >= 0 else "" for place in wanted]
+
+
+def fixed(
+    file: InputFile, reading: Reading, fields: int, *, delimiter: str = ",", header: str = ""
+) -> Iterator[tuple[Line, list[str]]]:
+    """Yield the cells of rows that have as many fields as the format has.
+
+    Args:
+        file: Without a header.
+        reading: Where odd lines go.
+        fields: Of each row.
+        delimiter: Between them.
+        header: The first field of a header, which some copies have and which is passed over.
+    """
+    line = reading.line(file)
+    for number, row in file.rows(reading.odd, delimiter=delimiter):
+        line.at(number)
+        if len(row) != fields:
+            line.note("", f"has {len(row)} fields, the format has {fields}")
+            line.reject()
+            continue
+        cells = [cell.strip() for cell in row]
+        if header and cells[0] == header:
+            continue
+        yield line, cells
+
+
+def is_whole(text: str) -> bool:
+    """Return whether a text is a whole number."""
+    return text.strip().removeprefix("-").isdecimal()
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def gpu_requests(gpus: int, cpu: str = "") -> dict[str, str]:
+    """Return what a pod with so many GPUs requests."""
+    return {**({GPU: str(gpus)} if gpus else {}), **({"cpu": cpu} if cpu else {})} or {"cpu": "1"}
+
+
+def share_requests(percent: float) -> dict[str, str]:
+    """Return what a pod requests of GPUs that are shared: a part of one below 100 %, else whole ones."""
+    if percent <= 0:
+        return {}
+    return {SHARE: str(math.ceil(percent * 10))} if percent < 100 else {WHOLE: str(math.ceil(percent / 100))}
+
+
+def shared_cards(gpus: int) -> dict[str, str]:
+    """Return what a node with so many GPUs offers to pods that share them."""
+    return {WHOLE: str(gpus), SHARE: str(gpus * 1000)} if gpus else {}
