@@ -67,6 +67,7 @@ ASKING: dict[str, Sequence[str]] = {
     "jobtemplate list": (),
     "logs": ("no",),
     "explain": ("job/no",),
+    "shadow": (),
     "schedule": ("--from-cluster",),
     "slurm sacct": (),
     "slurm salloc": ("true",),

@@ -31,16 +31,16 @@ from strato.scheduler.configfile import ConfigFile
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework.options import Config
 from strato.scheduler.framework.suspension import suspendable
-from strato.scheduler.model.jobs import PodVerdict, Task
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.plan import Eviction, Failure, Plan
-from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.tasks import AGENT_SCHEDULER
 from strato.scheduler.options import SchedulerOptions
 from strato.scheduler.placement.placer import Placer, warm_up
 from strato.scheduler.plugins.extender import EXTENDER
 from strato.scheduler.plugins.gang import GANG
 from strato.scheduler.reporting.evictionrecords import EvictionRecord, EvictionRecords
-from strato.scheduler.reporting.explain import Diagnosis, diagnosis, with_numbers_of
+from strato.scheduler.reporting.explain import Diagnosis
+from strato.scheduler.reporting.keptverdicts import KeptVerdicts
 from strato.scheduler.reporting.measures import Measures
 from strato.scheduler.reporting.reports import Reports
 from strato.scheduler.reporting.series import Series
@@ -131,8 +131,7 @@ class Scheduler:
         self._cycles = 0
         self.eviction_records = EvictionRecords(settled=self._measures.settled, there=self._holds_its_place)
         """Who was evicted for whom, and whether it helped."""
-        self._verdicts: dict[str, Sequence[Verdict]] = {}
-        self._pods: dict[str, PodVerdict] = {}
+        self._kept = KeptVerdicts(self.world)
         self._shadow = self._new_shadow(registry)
         self.ready = asyncio.Event()
         """Set once the first lists have arrived and the kernels are loaded."""
@@ -164,18 +163,12 @@ class Scheduler:
 
     def diagnosis(self, key: str) -> Diagnosis | None:
         """Explain why a pod or PodGroup (``namespace/name``) waits; None when it is unknown."""
-        task = self.world.tasks.get(key)
-        job_key = task.job.key if task is not None and task.job is not None else key
-        verdicts = self._verdicts.get(job_key, ())
-        visited = self._placer.job_classes.visited_for(job_key)
-        if visited:
-            verdicts = with_numbers_of(verdicts, self._verdicts.get(visited, ()))
-        return diagnosis(self.world, key, verdicts, self._pods)
+        return self._kept.diagnosis(key, self._placer.job_classes.visited_for)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
         await ensure_queues(self._cluster, self._clock, self._options.default_queue)
-        self._feed.absent = await absent_kinds(self._cluster)
+        self._feed.absent = await absent_kinds(self._cluster, self._clock)
         self._feed.attach(self._informers, self._watched_for())
         warm_up()
         await self._informers.wait_synced()
@@ -305,7 +298,7 @@ class Scheduler:
             self._flow_wanted.set()
         self._measures.cycle(plan, world, self._clock.monotonic() - started)
         self._series.cycle(plan)
-        self._remember(plan)
+        self._kept.take(plan)
         for failure in plan.failures:
             self._on_failure(failure)
         if plan.binds:
@@ -318,18 +311,6 @@ class Scheduler:
             self.eviction_records.note(plan.evictions, world.nodes.names, now)
             self._binder.evict(plan.evictions)
         self._reports.take(plan)
-
-    def _remember(self, plan: Plan) -> None:
-        for bind in plan.binds:
-            self._pods.pop(bind.task.key, None)
-            if bind.task.job is not None:
-                self._verdicts.pop(bind.task.job.key, None)
-        for verdict in plan.pods:
-            self._pods[verdict.task.key] = verdict
-        self._verdicts.update(plan.verdicts)
-        if len(self._pods) > 2 * len(self.world.tasks) + 1000:
-            self._pods = {k: v for k, v in self._pods.items() if k in self.world.tasks}
-            self._verdicts = {k: v for k, v in self._verdicts.items() if k in self.world.jobs}
 
     async def _tick(self) -> None:
         """Look at what only a clock can tell: the configuration file, plugins that depend on time."""
@@ -388,7 +369,7 @@ class Scheduler:
         options = self._options.shadow
         if options is None:
             return None
-        decisions = Decisions(self._is_idle, lambda: self._verdicts, lambda: self._placer_seed, self._watch_for_shadow)
+        decisions = Decisions(self._is_idle, lambda: self._kept.jobs, lambda: self._placer_seed, self._watch_for_shadow)
         return Shadow(options, self._options.full_name, self.world, decisions, self._cluster, self._clock, registry)
 
     def _is_idle(self) -> bool:
@@ -406,8 +387,7 @@ class Scheduler:
             self._informers.start()
 
     def _runs_flow(self) -> bool:
-        shadow = self._shadow.config.actions if self._shadow is not None else ()
-        return "flow" in self.config.actions or "flow" in shadow
+        return "flow" in self.config.actions or (self._shadow is not None and self._shadow.runs_flow)
 
     # -- around it -----------------------------------------------------------------------------------------------------
 

@@ -272,6 +272,8 @@ def _component_roles() -> list[Json]:
                 _READ, "", ("configmaps", "namespaces", "nodes", "replicationcontrollers", "resourcequotas", "services")
             ),
             _rule(_READ, ("apps", "policy", "scheduling.k8s.io", "storage.k8s.io", "resource.k8s.io"), "*"),
+            _rule(("create", "patch"), "", "configmaps"),  # how a shadow policy differs
+            _rule(("create",), "", "namespaces"),  # volcano-system, where that is written
             _rule(_READ, _VOLCANO, "*"),
             _rule(("create", "delete", *_CHANGE), "scheduling.volcano.sh", "podgroups"),
             _rule(("create",), "scheduling.volcano.sh", "queues"),  # root and default, when they are missing

@@ -104,6 +104,13 @@ def test_configuration_is_read_again(tmp_path: Path) -> None:
             await clock.sleep(20)
             (summary,) = await published(cluster)
             assert "not taken" in summary.problem
+            file.write_text("\n")
+            await clock.sleep(20)
+            (summary,) = await published(cluster)
+            assert (summary.policy, summary.differences, summary.problem) == ("none", [], "")
+            file.write_text(NO_GANG)
+            await clock.sleep(20)
+            assert [one.change for one in (await published(cluster))[0].differences] == ["would-start"]
 
     clock = VirtualClock()
     run_virtual(clock, story(clock))
@@ -126,7 +133,7 @@ def test_world_is_as_before(seed: int, second: str) -> None:
         clock = VirtualClock()
         shadow = Shadow(ShadowOptions(config=parse_config(second)), "volcano", world, found, cluster, clock, Registry())
         before = state()
-        await shadow.evaluate(plan, NOW)
+        await shadow.evaluate(parse_config(second), plan, NOW)
         assert shadow.summary().compared == 1, shadow.summary().problem
         return before
 
@@ -169,7 +176,7 @@ def test_evaluation_lets_others_go_on_in_real_time() -> None:
         options = ShadowOptions(config=with_plugin(Looping), timeout_seconds=0.3)
         shadow = Shadow(options, "volcano", world, found, cluster, SystemClock(), Registry())
         turns = 0
-        evaluating = asyncio.ensure_future(shadow.evaluate(Plan(), NOW))
+        evaluating = asyncio.ensure_future(shadow.evaluate(with_plugin(Looping), Plan(), NOW))
         while not evaluating.done():
             await asyncio.sleep(0)
             turns += 1
@@ -177,6 +184,26 @@ def test_evaluation_lets_others_go_on_in_real_time() -> None:
         assert shadow.summary().failed == 1
 
     asyncio.run(main())
+
+
+def test_a_bad_policy_does_not_stop_the_scheduler(tmp_path: Path) -> None:
+    file = tmp_path / "shadow.yaml"
+    file.write_text("actions: nonsense")
+
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock, config=parse_config(PLAIN), shadow=ShadowOptions(config=file)) as (cluster, _):
+            await create(cluster, worlds.node("n1"), worlds.pod("a", scheduler="default-scheduler"))
+            await clock.sleep(10)
+            assert await nodes_of(cluster) == {"a": "n1"}
+            (summary,) = await published(cluster)
+            assert "nonsense" in summary.problem
+            file.write_text(PLAIN)
+            await clock.sleep(10)
+            (summary,) = await published(cluster)
+            assert (summary.problem, summary.compared) == ("", 1)
+
+    clock = VirtualClock()
+    run_virtual(clock, story(clock))
 
 
 def test_policies_that_ask_others_are_refused() -> None:

@@ -154,6 +154,11 @@ def lease_rules() -> list[Json]:
     return [_rule(("get", "create", "update"), "coordination.k8s.io", "leases")]
 
 
+def shadow_rules() -> list[Json]:
+    """Return what publishing the findings of a shadow policy needs in our own namespace."""
+    return [_rule(("create", "patch"), "", "configmaps")]
+
+
 def controller_config_rules() -> list[Json]:
     """Return what the HyperNode and sharding controllers read in our own namespace."""
     return [_rule(_READ, "", "configmaps")]

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -35,6 +35,10 @@ _LOOK_SECONDS: Final = 0.02
 """Time between two looks whether the scheduler is idle."""
 _PUBLISH_SECONDS: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 300.0
+_BLANK_BYTES: Final = 64
+"""A longer file is none that was emptied."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +46,7 @@ class ShadowOptions:
     """How a shadow policy is run."""
 
     config: Config | Path
-    """What decides beside the policy in force; a file is read again when it changes."""
+    """What decides beside the policy in force; a file is read again when it changes, and an empty one is none."""
     share: float = 0.1
     """CPU over that of the scheduler's process, at most; what a fork costs afterwards is not measured, so keep below
     the 0.15 that a shadow may cost."""
@@ -65,6 +69,22 @@ class Decisions(NamedTuple):
     """Called when the shadow has another configuration, whose plugins may read kinds that are not watched yet."""
 
 
+def _is_empty(path: Path) -> bool:
+    try:
+        return path.stat().st_size < _BLANK_BYTES and not path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return False  # reading it as a configuration names what is wrong
+
+
+def _stamp(path: Path) -> object:
+    """Return what differs when a file was written again."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
 def check(config: Config) -> None:
     """Refuse a policy that cannot be a shadow.
 
@@ -85,8 +105,6 @@ class Shadow:
         world: What that decides on; only copies of it are changed.
         decisions: What it is asked.
 
-    Raises:
-        InvalidInput: The configuration is bad, or none for a shadow.
     """
 
     def __init__(
@@ -105,8 +123,9 @@ class Shadow:
         self._decisions = decisions
         self._cluster = cluster
         self._clock = clock
-        self._source = ConfigFile(options.config)
-        check(self._source.config)
+        self._path = options.config if isinstance(options.config, Path) else None
+        self._source: ConfigFile | None = None
+        self._tried: object = None
         self._budget = Budget(options.share)
         self._plan: tuple[Plan, float] | None = None
         self._last: tuple[Plan, float] | None = None
@@ -114,22 +133,49 @@ class Shadow:
         self._failures_in_a_row = 0
         self._published = Summary()
         self.findings = Findings(registry)
+        try:
+            self._source = self._read()
+        except InvalidInput as error:  # a shadow must not keep the scheduler from its work
+            self._refuse(error)
+
+    def _read(self) -> ConfigFile | None:
+        """Return where the configuration comes from; None while the file is empty.
+
+        Raises:
+            InvalidInput: It is bad.
+        """
+        if self._path is not None:
+            self._tried = _stamp(self._path)
+            if _is_empty(self._path):
+                return None
+        source = ConfigFile(self._options.config)
+        check(source.config)
+        return source
 
     @property
-    def config(self) -> Config:
-        """The configuration in force for the shadow."""
-        return self._source.config
+    def config(self) -> Config | None:
+        """The shadow's configuration; None while there is none."""
+        return self._source.config if self._source is not None else None
 
     @property
     def plugin_names(self) -> frozenset[str]:
         """The plugins it runs."""
-        return frozenset(option.name for tier in self.config.tiers for option in tier)
+        tiers = self._source.config.tiers if self._source is not None else ()
+        return frozenset(option.name for tier in tiers for option in tier)
+
+    @property
+    def runs_flow(self) -> bool:
+        """Whether it needs the kernels of the action `flow`."""
+        return self._source is not None and "flow" in self._source.config.actions
 
     def decided(self, plan: Plan, now: float) -> None:
         """Note a plan that was decided at ``now`` and handed over; costs nothing until the scheduler is idle."""
+        self._last = plan, now
+        if self._source is None:
+            return
         if self._plan is not None:
             self.findings.skipped += 1
-        self._plan = self._last = plan, now
+        self._plan = self._last
         self._decided.set()
 
     async def run(self) -> None:
@@ -137,7 +183,7 @@ class Shadow:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.evaluate_all(), name="shadow evaluations")
             group.create_task(self._publish_all(), name="shadow findings")
-            if self._source.may_change:
+            if self._path is not None:
                 group.create_task(self._reread_all(), name="shadow configuration")
 
     # -- evaluations ---------------------------------------------------------------------------------------------------
@@ -149,8 +195,8 @@ class Shadow:
             await self._until_idle()
             self._decided.clear()
             plan, self._plan = self._plan, None
-            if plan is not None:
-                await self.evaluate(*plan)
+            if plan is not None and self.config is not None:
+                await self.evaluate(self.config, *plan)
             await self._clock.sleep(self._pause_seconds())
 
     async def _until_idle(self) -> None:
@@ -164,10 +210,10 @@ class Shadow:
                 return
             await self._clock.sleep(self._options.period_seconds)
 
-    async def evaluate(self, plan: Plan, now: float) -> None:
+    async def evaluate(self, config: Config, plan: Plan, now: float) -> None:
         """Decide by the shadow what the plan decided at ``now``, in a child, and take what is found."""
         limit = self._options.timeout_seconds
-        child = Child(functools.partial(self._work, plan, now), limit)
+        child = Child(functools.partial(self._work, config, plan, now), limit)
         self.findings.fork_seconds += child.fork_seconds
         seconds = 0.0
         try:
@@ -188,11 +234,11 @@ class Shadow:
         self.findings.cpu_seconds += seconds
         self._budget.spend(seconds + child.fork_seconds)
 
-    def _work(self, plan: Plan, now: float) -> bytes:
+    def _work(self, config: Config, plan: Plan, now: float) -> bytes:
         """Run in the child, on its copy."""
         world, asked = self._world, self._decisions
         world.journal = None  # the scheduler's own notes only what it decided
-        found = evaluate(world, plan, self.config, now=now, seed=asked.seed(), verdicts=asked.verdicts())
+        found = evaluate(world, plan, config, now=now, seed=asked.seed(), verdicts=asked.verdicts())
         return msgspec.msgpack.encode(found)
 
     def _pause_seconds(self) -> float:
@@ -209,29 +255,50 @@ class Shadow:
     async def _reread_all(self) -> None:
         while True:
             await self._clock.sleep(self._options.period_seconds)
-            if self._in_virtual_time:
-                config = self._source.reread()
-            else:
-                config = await asyncio.to_thread(self._source.reread)
-            if config is not None:
-                self._reconfigure(config)
+            before = self.config
+            try:
+                found = await self._off_loop(self._reread)
+            except InvalidInput as error:
+                self._refuse(error)
+                continue
+            if isinstance(found, Config) and self._source is not None:
+                self._source.config = found
+            elif not isinstance(found, Config):
+                self._source = found
+            if self.config is not before:
+                self._reconfigured()
 
-    def _reconfigure(self, config: Config | InvalidInput) -> None:
-        try:
-            if isinstance(config, InvalidInput):
-                raise config
+    def _reread(self) -> ConfigFile | Config | None:
+        """Return where the configuration comes from now, or what has changed in it; may run in a thread.
+
+        Raises:
+            InvalidInput: It is bad.
+        """
+        source = self._source
+        if self._path is not None and (source is None or _is_empty(self._path)):
+            return self._read() if _stamp(self._path) != self._tried else source
+        config = source.reread() if source is not None else None
+        if isinstance(config, InvalidInput):
+            raise config
+        if config is not None:
             check(config)
-        except InvalidInput as error:
-            _log.error("shadow configuration not taken, the one before stays: %s", error)
-            self.findings.problem = f"configuration not taken, the one before stays: {error}"
-            return
-        self._source.config = config
+        return config or source
+
+    def _refuse(self, error: InvalidInput) -> None:
+        _log.error("shadow configuration not taken: %s", error)
+        self.findings.problem = f"configuration not taken: {error}"
+
+    async def _off_loop(self, work: Callable[[], T]) -> T:
+        """Do what touches a disk in a thread; virtual time knows none."""
+        return work() if self._in_virtual_time else await asyncio.to_thread(work)
+
+    def _reconfigured(self) -> None:
         self._failures_in_a_row = 0
         self.findings.forget()
         self._decisions.reconfigured()
         self._plan = self._last
         self._decided.set()
-        _log.info("shadow configuration reloaded: file=%s", self._source.path)
+        _log.info("shadow configuration reloaded: file=%s", self._path)
 
     async def _publish_all(self) -> None:
         await ensure_namespace(self._cluster, self._clock, NAMESPACE, _PUBLISH_SECONDS)
@@ -253,7 +320,7 @@ class Shadow:
 
     def summary(self) -> Summary:
         """Return what is published."""
-        policy = str(self._source.path or "built in")
+        policy = str(self._path or "given") if self._source is not None else "none"
         return self.findings.summary(self._scheduler, policy, cpu_timer() - self.findings.fork_seconds)
 
 
