@@ -113,6 +113,11 @@ def open_server(
     return server, journal
 
 
+def server_over(store: Store, clock: Clock, rng: random.Random) -> ApiServer:
+    """Return a server over a store that the caller keeps durable; it counts slices, so that runs can be repeated."""
+    return _assemble(store, clock, rng, counting_timer(), chain=Chain())
+
+
 def _assemble(
     store: Store,
     clock: Clock,

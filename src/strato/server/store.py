@@ -53,14 +53,14 @@ class Watcher:
 
     LIMIT = 65_536
 
-    def __init__(self, group: set[Watcher], bucket: Bucket) -> None:
+    def __init__(self, group: dict[Watcher, None], bucket: Bucket) -> None:
         self._group, self._bucket = group, bucket
         self._events: list[Change] = []
         self.on_change: Callable[[], None] = _ignore
         """Called when there is something to `take`, or nothing ever will be."""
         self.is_cut_off = False
         """Whether changes were missed: too many to keep, or they never came about."""
-        group.add(self)
+        group[self] = None
 
     def push_all(self, events: Sequence[Change]) -> None:
         """Take changes."""
@@ -115,7 +115,7 @@ class Watcher:
 
     def close(self) -> None:
         """Stop receiving."""
-        self._group.discard(self)
+        self._group.pop(self, None)
 
 
 class Bucket:
@@ -134,9 +134,9 @@ class Bucket:
         """Revision of the newest event there was."""
         self.written = 0
         """Revision of the newest change, durable or not. While this and ``newest`` stay, so does all there is."""
-        self.watchers: set[Watcher] = set()
-        """Watchers of durable changes."""
-        self.uncommitted: set[Watcher] = set()
+        self.watchers: dict[Watcher, None] = {}
+        """Watchers of durable changes, oldest first, so that equal runs notify them in the same order."""
+        self.uncommitted: dict[Watcher, None] = {}
         """Watchers of uncommitted changes."""
         self.last_chunk: tuple[tuple[int, int], bytes] = ((0, 0), b"")
         self._events_bytes = 0
