@@ -360,6 +360,24 @@ def test_leases_of_many_nodes_stay_under_the_rate() -> None:
     play(story, count=200, max_lease_rate=5.0)
 
 
+def test_a_clock_that_was_set_back_does_not_lengthen_the_run_of_a_pod_that_is_resumed() -> None:
+    """Chaos seed 15: a node started anew after its clock was set back by an hour, and its pods ran an hour longer."""
+
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", annotations={RUN_SECONDS: "20"})
+        api.create_pod("slow", "hollow-0", annotations={RUN_SECONDS: "20", START_SECONDS: "10"})
+        await clock.sleep(5)
+        nodes.stop_node("hollow-0")
+        clock._start -= 3600
+        nodes.start_node("hollow-0")
+        await clock.sleep(21)
+        assert api.phase("p") == "Succeeded"
+        await clock.sleep(10)
+        assert api.phase("slow") == "Succeeded"
+
+    play(story)
+
+
 def test_pods_of_a_former_life_go_on() -> None:
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
         api.create_pod("p", "hollow-0", annotations={RUN_SECONDS: "50"})

@@ -283,7 +283,8 @@ class HollowPods:
         if record.has_begun:
             self._resume(held)
             return
-        wait = record.start_time + self._preparation_seconds(held.pod) - self._clock.now()
+        preparation = self._preparation_seconds(held.pod)
+        wait = min(preparation, record.start_time + preparation - self._clock.now())  # the clock may have been set back
         if wait > 0:
             self._timers.after(wait, self._start, held)
             self.writer.submit(held)
@@ -317,7 +318,7 @@ class HollowPods:
         now = self._clock.now()
         for index, container in enumerate(held.record.containers):
             if container.state == "running" and not container.init:
-                self._time_end(held, index, container.started_at - now)
+                self._time_end(held, index, min(0.0, container.started_at - now))  # the clock may have been set back
             elif container.state == "waiting" and not container.init:
                 self._begin(held, index, now)
             elif container.ending is not None and not container.init:
