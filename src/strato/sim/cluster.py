@@ -19,6 +19,7 @@ from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.client.local import LocalCluster
 from strato.clock import Clock
+from strato.controllers.context import ControllerSettings
 from strato.controllers.manager import DEFAULT, ControllerManager
 from strato.errors import AlreadyExists, InvariantError, StratoError
 from strato.node.hollow import HollowNodes, HollowOffer, offers
@@ -31,9 +32,11 @@ from strato.scheduler.service import Scheduler
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
 from strato.sim.nodes import NodeShape
+from strato.sim.rest import RestingClock
 
 T = TypeVar("T")
 
+_UID_BITS = 128
 ADMINISTRATOR = User("strato:admin", ("system:masters", "system:authenticated"))
 
 
@@ -71,7 +74,8 @@ class SimulatedCluster:
         self.clock = clock
         self.options = options
         self._for_scheduler = child(random)
-        self.server: ApiServer = in_memory_server(clock, child(random))
+        uids = OrderedUids() if isinstance(clock, RestingClock) else child(random)
+        self.server: ApiServer = in_memory_server(clock, uids)
         self.admin: Cluster = self.cluster_as(ADMINISTRATOR)
         self.informers = Informers(self.cluster_as(_component("informers")), clock, child(random))
         self.controllers: ControllerManager | None = None
@@ -119,6 +123,8 @@ class SimulatedCluster:
             self._run("nodes' CPU", self._cpu.run())
         for nodes in self.nodes:
             self._run("hollow nodes", nodes.run())
+            await self.guard(nodes.registered.wait())  # so that the scheduler reads them in the order of their names
+        rest = self.clock.rest if isinstance(self.clock, RestingClock) else None
         if self.options.controllers:
             self.controllers = ControllerManager(
                 self.cluster_as(_component("controllers")),
@@ -126,6 +132,7 @@ class SimulatedCluster:
                 self.clock,
                 child(self._random),
                 enabled=self.options.controllers,
+                settings=ControllerSettings(coalescing_seconds=0.0) if rest is not None else None,
             )
         if self.options.scheduler:
             self.scheduler = Scheduler(
@@ -138,13 +145,12 @@ class SimulatedCluster:
                     period_seconds=self.options.scheduler_period_seconds,
                     shard_mode=self.options.shard_mode,
                     journal=self.options.journal,
+                    rest=rest,
                 ),
             )
             self._run("scheduler", self.scheduler.run())
         if self.controllers is not None:
             self._run("controllers", self.controllers.run())
-        for nodes in self.nodes:
-            await self.guard(nodes.registered.wait())
         if self.scheduler is not None:
             await self.guard(self.scheduler.ready.wait())
         await self.guard(self.informers.wait_synced())
@@ -217,6 +223,21 @@ def child(random: Random) -> Random:
     The scheduler's is drawn first: a simulation of decisions only draws no other.
     """
     return Random(random.getrandbits(64))
+
+
+class OrderedUids(Random):
+    """Makes uids that rise with each object, so that nothing hangs on chance where ties are broken by them."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self._made = 0
+
+    def getrandbits(self, k: int, /) -> int:
+        """Return the next number in the highest bits of an uid; random bits of any other length."""
+        if k != _UID_BITS:
+            return super().getrandbits(k)
+        self._made += 1
+        return self._made << _UID_BITS - 32
 
 
 def named_offers(shapes: Sequence[NodeShape]) -> dict[str, HollowOffer]:

@@ -1,120 +1,69 @@
-"""What happened in a simulation: when each job started and ended, and how full the cluster was in between."""
+"""Tells a run's recorder what the pods of a cluster do: where each runs, from when, until when, and why no longer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 
-from strato.api import quantity
 from strato.api.core import Pod
 from strato.client.informer import Change
-from strato.clock import Clock
-from strato.sim.traces import TraceJob
+from strato.controllers.job.pods import index_of
+from strato.sim.results.record import Ending, RunRecorder
 
 JOB_LABEL = "volcano.sh/job-name"
+_ENDINGS: Mapping[str, Ending] = {"Succeeded": Ending.SUCCEEDED, "Failed": Ending.FAILED}
 
 
-@dataclass(slots=True)
-class JobResult:
-    """The life of one job; instants are virtual seconds after the start of the trace."""
-
-    job: TraceJob
-    started_at: float | None = None
-    """When all its pods had begun to run."""
-    finished_at: float | None = None
-    """When all its pods had ended."""
-    failed: bool = False
-    begun: set[str] = field(default_factory=set)
-    ended: set[str] = field(default_factory=set)
-
-    @property
-    def wait_seconds(self) -> float | None:
-        """From submission to start; None when it never started."""
-        return None if self.started_at is None else self.started_at - self.job.submit_seconds
-
-
-class JobRecorder:
-    """Follows the pods of all jobs through an informer's batches.
+class PodFollower:
+    """Follows the pods of a trace's jobs through an informer's batches.
 
     Args:
-        on_finish: Called after each job that ended.
+        recorder: Is told.
+        jobs: Name of a job → its row.
+        nodes: Name of a node → its row.
+        now: Returns the time since the start of the trace, in seconds.
+        beneficiary: Returns the name of the job that an evicted pod's room is for, by the pod; empty where for none.
+        on_end: Called with the row of each job whose pods have all ended.
     """
 
-    def __init__(self, clock: Clock, jobs: Sequence[TraceJob], on_finish: Callable[[JobResult], None]) -> None:
-        self._clock = clock
-        self._origin = clock.monotonic()
-        self._on_finish = on_finish
-        self.results = {job.name: JobResult(job) for job in jobs}
-        self._amounts = {job.name: amounts_of(job) for job in jobs}
-        self.finished = 0
-        self.pods_run = 0
-        self.running_pods = 0
-        self.last_change_at = 0.0
-        self.use: list[tuple[float, dict[str, int]]] = [(0.0, {})]
-        """Amounts in use from each instant on: cpu in millicores, everything else in units."""
-
-    def begin(self) -> None:
-        """Let the trace's time start now."""
-        self._origin = self._clock.monotonic()
-
-    @property
-    def now_seconds(self) -> float:
-        """Virtual seconds after the start of the trace."""
-        return self._clock.monotonic() - self._origin
+    def __init__(
+        self,
+        recorder: RunRecorder,
+        jobs: Mapping[str, int],
+        nodes: Mapping[str, int],
+        *,
+        now: Callable[[], float],
+        beneficiary: Callable[[Pod], str],
+        on_end: Callable[[int], None],
+    ) -> None:
+        self._recorder = recorder
+        self._jobs = jobs
+        self._nodes = nodes
+        self._now = now
+        self._beneficiary = beneficiary
+        self._on_end = on_end
 
     def on_pods(self, changes: Sequence[Change[Pod]]) -> None:
         """Take a batch of changes; a batch handler of the pod informer."""
-        now = self.now_seconds
-        for change in changes:
-            pod = change.object
-            name = pod.metadata.label(JOB_LABEL)
-            result = self.results.get(name)
-            if result is None:
-                continue
-            was = change.old is not None and change.old.status.phase == "Running"
-            phase = change.new.status.phase if change.new is not None else "Gone"
-            is_running = phase == "Running"
-            uid = pod.metadata.uid
-            if is_running != was:
-                self._use(now, name, 1 if is_running else -1)
-            if is_running or phase in ("Succeeded", "Failed"):
-                self._begin(result, uid, now)
-            if phase in ("Succeeded", "Failed"):
-                result.failed = result.failed or phase == "Failed"
-                self._end(result, uid, now)
+        for old, new in changes:
+            if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+                self._take(old, None)
+                old = None
+            if new is not None:
+                self._take(old, new)
 
-    def _begin(self, result: JobResult, uid: str, now: float) -> None:
-        if uid in result.begun:
+    def _take(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new if new is not None else old
+        assert pod is not None
+        row = self._jobs.get(pod.metadata.label(JOB_LABEL))
+        if row is None or (old is not None and old.is_finished):
             return
-        result.begun.add(uid)
-        self.pods_run += 1
-        self.last_change_at = now
-        if len(result.begun) == result.job.replicas and result.started_at is None:
-            result.started_at = now
-
-    def _end(self, result: JobResult, uid: str, now: float) -> None:
-        if uid in result.ended:
+        number, now = index_of(pod.metadata.name), self._now()
+        if new is None:
+            beneficiary = self._jobs.get(self._beneficiary(pod), -1)
+            self._recorder.end(row, number, now, Ending.EVICTED, beneficiary)
             return
-        result.ended.add(uid)
-        self.last_change_at = now
-        if len(result.ended) == result.job.replicas and result.finished_at is None:
-            result.finished_at = now
-            self.finished += 1
-            self._on_finish(result)
-
-    def _use(self, now: float, name: str, sign: int) -> None:
-        self.running_pods += sign
-        at, last = self.use[-1]
-        if at != now:
-            last = dict(last)
-            self.use.append((now, last))
-        for resource, amount in self._amounts[name].items():
-            last[resource] = last.get(resource, 0) + sign * amount
-
-
-def amounts_of(job: TraceJob) -> dict[str, int]:
-    """Return what one pod of a job requests: cpu in millicores, everything else in units."""
-    return {
-        name: quantity.milli(amount) if name == "cpu" else quantity.value(amount)
-        for name, amount in job.requests.items()
-    }
+        phase = new.status.phase
+        if phase == "Running" or phase in _ENDINGS:
+            self._recorder.begin(row, number, self._nodes[new.spec.node_name], now)
+        if phase in _ENDINGS and self._recorder.end(row, number, now, _ENDINGS[phase]):
+            self._on_end(row)

@@ -18,6 +18,8 @@ from strato.errors import InvariantError
 
 Ts = TypeVarTuple("Ts")
 
+START: Final = 1_700_000_000.0
+"""The virtual instant at which traces begin, seconds since the epoch."""
 STALL_SECONDS: Final = 900.0
 """After the last submission, with nothing running, this long without a start means that nothing ever will."""
 _MOST_CYCLES: Final = 100

@@ -10,10 +10,12 @@ import msgspec
 
 from strato.api import catalog
 from strato.api.core import Node
+from strato.api.defaults.jobs import DEFAULT_QUEUE
+from strato.api.defaults.queues import ROOT_QUEUE
 from strato.api.kinds import Kind
 from strato.api.meta import Json
 from strato.api.volcano.scheduling import Queue
-from strato.clock import VirtualClock, run_virtual
+from strato.clock import run_virtual
 from strato.controllers.queue import QueueController
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.world import World
@@ -21,9 +23,11 @@ from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions
 from strato.scheduler.plugins.gang import GANG
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
+from strato.sim.rest import RestingClock, RestingLoop
 from strato.sim.submission import prepare
 from strato.sim.traces import TraceJob
 
+_FIRST_QUEUES = frozenset((ROOT_QUEUE, DEFAULT_QUEUE))
 _READ: tuple[Kind, ...] = (catalog.NAMESPACE, catalog.QUEUE, catalog.PRIORITYCLASS)
 """Kinds of which there are objects before the first job."""
 
@@ -55,10 +59,10 @@ def stored_before(jobs: Sequence[TraceJob], queues: Sequence[Json], start: float
     Raises:
         ApiError: The API refused one.
     """
-    return run_virtual(clock := VirtualClock(start), _prepared(clock, jobs, queues))
+    return run_virtual(clock := RestingClock(start), _prepared(clock, jobs, queues), loop=RestingLoop)
 
 
-async def _prepared(clock: VirtualClock, jobs: Sequence[TraceJob], queues: Sequence[Json]) -> Stored:
+async def _prepared(clock: RestingClock, jobs: Sequence[TraceJob], queues: Sequence[Json]) -> Stored:
     cluster = SimulatedCluster(clock, Random(0), ClusterOptions(scheduler=False, controllers=(QueueController.name,)))
     await cluster.start()
     try:
@@ -70,6 +74,13 @@ async def _prepared(clock: VirtualClock, jobs: Sequence[TraceJob], queues: Seque
     finally:
         await cluster.stop()
     return Stored(found)
+
+
+def _read_order(obj: Json) -> tuple[bool, str]:
+    """Return the order in which a scheduler reads objects: what is there when it starts by name, the rest as made."""
+    meta = obj["metadata"]
+    is_first = obj["kind"] != catalog.QUEUE.name or meta["name"] in _FIRST_QUEUES
+    return not is_first, meta["name"] if is_first else meta["uid"]
 
 
 def new_world(config: Config, options: SchedulerOptions) -> World:
@@ -85,5 +96,5 @@ def fill(world: World, stored: Stored, nodes: Sequence[Node]) -> None:
         if known.kind is catalog.NODE:
             for node in nodes:
                 known.take(world, node)
-        for _, obj in sorted(stored.objects.get(known.kind, {}).items()):
+        for obj in sorted(stored.objects.get(known.kind, {}).values(), key=_read_order):
             known.take(world, msgspec.convert(obj, known.kind.view, strict=False))

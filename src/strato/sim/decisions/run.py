@@ -19,11 +19,9 @@ from strato.sim.decisions.timeline import Timeline
 from strato.sim.machines import columns_of, node_objects
 from strato.sim.nodes import NodeShape
 from strato.sim.progress import Progress
+from strato.sim.rest import START
 from strato.sim.results.record import RunRecord, RunRecorder
 from strato.sim.traces import Trace
-
-START = 1_700_000_000.0
-"""The virtual instant at which traces begin, seconds since the epoch."""
 
 
 def simulate_decisions(

@@ -150,6 +150,10 @@ class RunRecorder:
         self.finished += 1
         return True
 
+    def has_failed(self, job: int) -> bool:
+        """Whether a pod of a job has failed."""
+        return bool(self._failed[job])
+
     def record(self, end_seconds: float, reasons: Mapping[int, str] | None = None) -> RunRecord:
         """Return what happened, up to ``end_seconds``."""
         ends = np.array(self._interval_end, np.float64)
