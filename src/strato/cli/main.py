@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "report": ("report", "report", "Show runs, waits, and how busy hosts were, by day and queue."),
     "stats": ("report", "report", "The same as report."),
     "schedule": ("schedule", "schedule", "Print what the scheduler would decide on manifests; applies nothing."),
+    "what-if": ("whatif", "what_if", "Say what more nodes, a drain, a policy or a job would do; applies nothing."),
     "config": ("config", "config", "Check the scheduler's configuration; list plugins and their arguments."),
     "image": ("image", "image", "Import, list and remove local images."),
     "flow": ("flow", "flow", "Schedule by minimum-cost flow, without Kubernetes."),

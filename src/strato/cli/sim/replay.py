@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 @click.option(
     "--policy", type=INPUT_FILE, default=None, help="Decide by this configuration instead of the recorded one."
 )
-@click.option(
-    "--closed-loop", is_flag=True, help="With --policy: let what it decides come about, from the first job on."
-)
 @click.option("--since", default=None, metavar="INSTANT", help="Begin at the last snapshot before.")
 @click.option("--until", default=None, metavar="INSTANT", help="End there.")
 @click.option("--at", default=None, metavar="INSTANT", help="Write the world at an instant, for 'schedule -f', to -o.")
