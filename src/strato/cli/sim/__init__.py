@@ -8,6 +8,7 @@ import click
 
 COMMANDS = {
     "run": "Run a trace through the scheduler.",
+    "traces": "Describe and convert traces of jobs, of many formats.",
     "record": "Follow a cluster and write a log of what its scheduler must have seen.",
     "replay": "Decide a recorded log anew, under its own policy or another.",
     "utilisation": "Run trainings beside services, with and without overcommit.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from strato.errors import InvalidInput, Problem, UsageError
@@ -11,7 +12,16 @@ from strato.sim.traces.input import InputFile, files_of
 from strato.sim.traces.oddities import Oddities
 from strato.sim.traces.reading import Format, Reading, ReadOptions
 from strato.sim.traces.registry import FORMATS, format_named, recognised
-from strato.sim.workloads.jobs import Trace
+from strato.sim.workloads.jobs import Trace, only_known
+from strato.sim.workloads.spec import is_model, make
+
+
+class SeveralTraces(UsageError):
+    """What was named is not one trace but several; `files` has them."""
+
+    def __init__(self, message: str, files: Sequence[InputFile]) -> None:
+        super().__init__(message)
+        self.files = tuple(files)
 
 
 def read_trace(
@@ -19,24 +29,27 @@ def read_trace(
     *,
     queue_by: str = "",
     limit: int = 0,
-    strict: bool = False,
-    format: str = "",  # noqa: A002 -- as the option is called
+    options: ReadOptions | None = None,
 ) -> Trace:
     """Read a trace, compressed with gzip or not.
 
     Args:
-        source: A file, a folder or several files that are one trace; see `FORMATS`.
+        source: A file, a folder or several files that are one trace (see `FORMATS`), or a model (`workloads.spec`).
         queue_by: ``queue``, ``user`` or ``group`` puts each job in a queue named after that field, where the format
             has it.
         limit: Only the first so many jobs; 0 is all.
-        strict: Whether a line that cannot be read is an error; if not, it is skipped, counted and named in the trace.
-        format: Name of the format; empty recognises it by content.
+        options: All that can be chosen, in place of the two before.
 
     Raises:
         UsageError: A file cannot be read, is of no known format, or holds no job that ran.
         InvalidInput: What is wrong with its lines, if the reading is strict or nothing else is left.
     """
-    options = ReadOptions(queue_by=queue_by, limit=limit, strict=strict, format=format)
+    options = options or ReadOptions(queue_by=queue_by, limit=limit)
+    if not isinstance(source, str | Path) and len(source) == 1:
+        source = source[0]
+    if isinstance(source, str | Path) and is_model(str(source)):
+        made = make(str(source), lambda file: read_trace(file, options=replace(options, limit=0)))
+        return replace(made, jobs=only_known(made.jobs[: options.limit])) if options.limit else made
     paths = [Path(source)] if isinstance(source, str | Path) else list(source)
     trace = read_files(paths, options)
     if not trace.jobs:
@@ -54,6 +67,9 @@ def read_files(paths: Sequence[Path], options: ReadOptions) -> Trace:
     kind, files = _format_of(paths, options)
     reading = Reading(options, Oddities(strict=options.strict))
     reading.check_queue_by(kind.title, kind.queue_fields)
+    alone = kind.alone(files)
+    if len(alone) > 1:
+        _of_one(replace(kind, reads_parts=False), list(alone))
     kind.read(with_companions(kind.name, files), reading)
     return reading.trace(kind.name)
 
@@ -79,7 +95,8 @@ def _format_of(paths: Sequence[Path], options: ReadOptions) -> tuple[Format, lis
         raise UsageError(_unknown(paths))
     if len(found) > 1:
         held = "; ".join(f"{name}: {', '.join(file.label for file in some[:3])}" for name, some in found.items())
-        raise UsageError(f"these are traces of several formats, which cannot be one ({held}); name those of one")
+        message = f"these are traces of several formats, which cannot be one ({held}); name those of one"
+        raise SeveralTraces(message, [file for some in found.values() for file in some])
     (name,) = found
     return FORMATS[name], _of_one(FORMATS[name], found[name])
 
@@ -87,7 +104,7 @@ def _format_of(paths: Sequence[Path], options: ReadOptions) -> tuple[Format, lis
 def _of_one(kind: Format, files: list[InputFile]) -> list[InputFile]:
     if len(files) > 1 and not kind.reads_parts:
         names = ", ".join(file.label for file in files[:5])
-        raise UsageError(f"each of these is a trace of its own ({kind.name}): {names}; name one")
+        raise SeveralTraces(f"each of these is a trace of its own ({kind.name}): {names}; name one", files)
     return files
 
 

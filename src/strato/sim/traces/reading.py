@@ -146,6 +146,8 @@ class Format:
     """Reads all files of a trace that were recognised as of this format."""
     reads_parts: bool = False
     """Whether several files are one trace."""
+    alone: Callable[[Sequence[InputFile]], Sequence[InputFile]] = lambda _: ()
+    """Returns those of the files of which a trace has one only, where there are more than one."""
     queue_fields: tuple[str, ...] = ()
     """What queues can be made of."""
 

@@ -50,9 +50,6 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
             rates = rates_of(_json(file), file.label)
         else:
             _read_cluster(file, reading)
-    if len(traces) > 1:
-        names = ", ".join(file.name for file in traces[:4])
-        raise UsageError(f"each of these is a trace of its own: {names}; name one")
     for file in traces:
         if rates is None:
             where = "beside it or in the folder above"
@@ -62,6 +59,11 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
         for number, text in file.lines(reading.odd):
             if text.strip():
                 _take(text.split("\t"), reading.line(file).at(number), rates, reading)
+
+
+def _alone(files: Sequence[InputFile]) -> Sequence[InputFile]:
+    traces = [file for file in files if not file.name.endswith(".json")]
+    return traces if len(traces) > 1 else ()
 
 
 def _take(fields: Sequence[str], line: Line, rates: Mapping[str, float], reading: Reading) -> None:
@@ -130,4 +132,5 @@ FORMAT: Final = Format(
     recognise=_recognise,
     read=_read,
     reads_parts=True,
+    alone=_alone,
 )

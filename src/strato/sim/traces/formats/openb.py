@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from strato.errors import UsageError
 from strato.sim.nodes import NodeShape
 from strato.sim.traces.cells import MOST_SECONDS, Line, cores, label_value, memory
 from strato.sim.traces.formats.tables import USE_MODELS, has_header, records, share_requests, shared_cards
@@ -36,10 +35,6 @@ def _recognise(head: Head) -> int:
 def _read(files: Sequence[InputFile], reading: Reading) -> None:
     nodes = [file for file in files if _first_column(file) == "sn"]
     pods = [file for file in files if file not in nodes]
-    for kind, some in (("nodes", nodes), ("pods", pods)):
-        if len(some) > 1:
-            names = ", ".join(file.name for file in some[:4])
-            raise UsageError(f"each of these is a list of {kind} of its own: {names}; name one")
     for file in nodes:
         _read_nodes(file, reading)
     for file in pods:
@@ -47,6 +42,12 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
             job = _job(cells, line, number, reading)
             if not line.reject():
                 reading.add(job)
+
+
+def _alone(files: Sequence[InputFile]) -> Sequence[InputFile]:
+    nodes = [file for file in files if _first_column(file) == "sn"]
+    pods = [file for file in files if file not in nodes]
+    return pods if len(pods) > 1 else nodes if len(nodes) > 1 else ()
 
 
 def _first_column(file: InputFile) -> str:
@@ -98,4 +99,5 @@ FORMAT: Final = Format(
     recognise=_recognise,
     read=_read,
     reads_parts=True,
+    alone=_alone,
 )
