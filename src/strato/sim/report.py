@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from strato.sim.measure import JobResult
 from strato.sim.results.columns import Floats, Groups, RunColumns
 from strato.sim.results.evictions import EvictionReport, evictions_of
 from strato.sim.results.fragmentation import fragmented
 from strato.sim.results.overtime import edges_of, utilisation
-from strato.sim.results.record import Ending, NodeColumns, RunRecord, RunRecorder
+from strato.sim.results.record import RunRecord
 from strato.sim.results.shares import QueueShares, jain, queue_shares
 from strato.sim.results.sizes import jobs_by_size
 from strato.units import format_duration
@@ -247,33 +245,6 @@ def report_of(
         ),
         job_list=_job_reports(run),
     )
-
-
-def build_report(
-    results: Iterable[JobResult],
-    use: Sequence[tuple[float, Mapping[str, int]]],
-    capacity: Mapping[str, int],
-    *,
-    trace: str,
-    nodes: str,
-    seed: int,
-    skipped: int,
-    pods: int,
-    default_queue: str,
-    reasons: Mapping[str, str] = MappingProxyType({}),
-) -> Report:
-    """Sum up results of jobs, as if all ran on one node, until the simulation writes a record of its own."""
-    found = list(results)
-    columns = NodeColumns(names=("all",), capacity={name: np.array([n], np.int64) for name, n in capacity.items()})
-    recorder = RunRecorder([result.job for result in found], columns)
-    for row, result in enumerate(found):
-        for pod in range(result.job.replicas if result.started_at is not None else 0):
-            recorder.begin(row, pod, 0, result.started_at or 0.0)
-            if result.finished_at is not None:
-                recorder.end(row, pod, result.finished_at, Ending.FAILED if result.failed else Ending.SUCCEEDED)
-    rows = {result.job.name: row for row, result in enumerate(found)}
-    record = recorder.record(use[-1][0], {rows[name]: reason for name, reason in reasons.items() if name in rows})
-    return report_of(record, trace=trace, nodes=nodes, seed=seed, skipped=skipped)
 
 
 def distribution(values: Sequence[float]) -> Distribution:

@@ -1,0 +1,266 @@
+"""Runs all runs of an experiment in processes beside one another; what has ended is kept, whatever happens afterwards.
+
+Each run is written into the folder by the process that ran it, so that a Ctrl-C, a kill of this process or a full disk
+loses only the runs that were under way. With `resume`, a run whose inputs have not changed is not run again.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+from strato.errors import InvalidInput, Problem, StateError, StratoError, UsageError
+from strato.sim.experiments.execute import execute
+from strato.sim.experiments.plan import Experiment, Run, TraceSource, digest_of
+from strato.sim.progress import Progress
+from strato.sim.results.record import RunRecord
+from strato.sim.results.storing import read_run, write_run
+from strato.sim.traces import Trace
+
+_STEPS: Final = 200
+"""Times that the progress of one run is passed on."""
+
+Notify = Callable[[int, Progress], None]
+"""Notified of the number of a run and how far it is."""
+Execute = Callable[[Run, Trace, Callable[[Progress], None] | None], RunRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A run and where its record is kept."""
+
+    number: int
+    run: Run
+    digest: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an experiment's runs."""
+
+    finished: tuple[Work, ...]
+    """In the order of the experiment."""
+    total: int
+    failures: Mapping[str, str]
+    """Label of a run → why it failed."""
+    was_interrupted: bool
+    traces: Mapping[TraceSource, Trace]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all runs have ended."""
+        return len(self.finished) == self.total
+
+    def record(self, work: Work) -> RunRecord:
+        """Return the record of a run that has ended.
+
+        Raises:
+            StateError: Its file was changed meanwhile.
+        """
+        found = read_run(work.path, self.traces[work.run.trace].jobs, work.digest)
+        if found is None:
+            raise StateError(f"{work.path} was damaged after it was written; run the experiment again with --resume")
+        return found
+
+
+def plan_work(experiment: Experiment, folder: Path) -> tuple[list[Work], dict[TraceSource, Trace]]:
+    """Read the jobs of all runs; return the runs with what they follow from.
+
+    Raises:
+        InvalidInput: What is wrong with the traces.
+        UsageError: One cannot be read.
+    """
+    runs = list(experiment.runs())
+    traces: dict[TraceSource, Trace] = {}
+    problems: list[Problem] = []
+    for source in dict.fromkeys(run.trace for run in runs):
+        try:
+            traces[source] = source.read()
+        except InvalidInput as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+        except UsageError as error:
+            problems.append(Problem("", str(error)))
+    if problems:
+        raise InvalidInput("the experiment", problems)
+    digests = {source: digest_of(trace) for source, trace in traces.items()}
+    found = []
+    for number, run in enumerate(runs):
+        digest = run.digest(digests[run.trace])
+        found.append(Work(number, run, digest, folder / f"{digest[:32]}.run"))
+    return found, traces
+
+
+def run_all(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    cores: int,
+    resume: bool = False,
+    notify: Notify | None = None,
+    execute_run: Execute = execute,
+) -> Outcome:
+    """Run an experiment to its end, or until it is interrupted.
+
+    Args:
+        experiment: What to run.
+        folder: Where records are kept; it is made.
+        cores: How many processes run at once.
+        resume: Whether runs that are kept there and whose inputs are the same are not run again.
+        notify: Notified at most `_STEPS` times for each run.
+        execute_run: Runs one run; a function of a module, for other processes.
+
+    Raises:
+        InvalidInput: What is wrong with the traces.
+        StateError: Records cannot be written.
+    """
+    work, traces = plan_work(experiment, folder)
+    _make(folder)
+    jobs = {one.number: traces[one.run.trace].jobs for one in work}
+    kept = {one.number for one in work if resume and read_run(one.path, jobs[one.number], one.digest) is not None}
+    if notify is not None:
+        for number in sorted(kept):
+            count = len(jobs[number])
+            notify(number, Progress(0.0, count, count, count, 0))
+    open_work = [one for one in work if one.number not in kept]
+    done, failures, was_interrupted = _run_open(open_work, cores, notify, execute_run)
+    finished = tuple(one for one in work if one.number in kept | done)
+    return Outcome(finished, len(work), failures, was_interrupted, traces)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateError(f"{folder} cannot be made: {error.strerror}") from error
+
+
+def _run_open(
+    work: Sequence[Work], cores: int, notify: Notify | None, execute_run: Execute
+) -> tuple[set[int], dict[str, str], bool]:
+    """Run what is not kept; return the numbers of what ended, what failed, and whether it was interrupted."""
+    if not work:
+        return set(), {}, False
+    context = multiprocessing.get_context("spawn")  # a fork would take over locks that other threads hold
+    receiver, sender = context.Pipe(duplex=False)
+    done: set[int] = set()
+    failures: dict[str, str] = {}
+    with (
+        _relayed(receiver, sender, notify),
+        ProcessPoolExecutor(min(cores, len(work)), context, _begin, (sender,)) as executor,
+    ):
+        futures = {executor.submit(_run, one, execute_run): one for one in work}
+        try:
+            for future in as_completed(futures):
+                _note(future, futures[future], done, failures)
+        except KeyboardInterrupt:
+            _stop(executor, futures)
+            return done, failures, True
+        except StateError:  # a full disk: no other run could be kept either
+            _stop(executor, futures)
+            raise
+    return done, failures, False
+
+
+def _note(future: Future[None], work: Work, done: set[int], failures: dict[str, str]) -> None:
+    try:
+        future.result()
+    except StateError:
+        raise
+    except BrokenProcessPool:
+        failures[work.run.label] = "its process was killed, perhaps for lack of memory; take fewer --cores"
+    except StratoError as error:
+        failures[work.run.label] = str(error)
+    else:
+        done.add(work.number)
+
+
+@contextmanager
+def _relayed(receiver: Connection, sender: Connection, notify: Notify | None) -> Iterator[None]:
+    """Pass on what the processes report, in a thread, until the end.
+
+    Messages are shorter than the size up to which writes to a pipe are atomic, so that no lock is needed that a killed
+    process could hold forever.
+    """
+
+    def relay() -> None:
+        while (message := receiver.recv()) is not None:
+            if notify is not None:
+                notify(*message)
+
+    thread = threading.Thread(target=relay, name="runs' progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        sender.send(None)
+        thread.join()
+        receiver.close()
+        sender.close()
+
+
+def _stop(executor: Executor, futures: Mapping[Future[None], Work]) -> None:
+    for future in futures:
+        future.cancel()
+    for process in multiprocessing.active_children():
+        process.terminate()
+    executor.shutdown(wait=False, cancel_futures=True)
+
+
+_sender: Connection | None = None
+"""In a process of its own: where it reports how far it is."""
+
+
+def _begin(sender: Connection) -> None:
+    global _sender  # a pool hands connections to its processes by an initializer alone
+    _sender = sender
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides what a Ctrl-C means
+    threading.Thread(target=_end_with_parent, name="first process's end", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when the first one is gone: a pool's processes would wait for work forever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+@lru_cache(maxsize=2)
+def _trace_of(source: TraceSource) -> Trace:
+    return source.read()
+
+
+def _run(work: Work, execute_run: Execute) -> None:
+    trace = _trace_of(work.run.trace)
+    write_run(work.path, execute_run(work.run, trace, thinned(work.number, _send)), work.digest)
+
+
+def _send(number: int, progress: Progress) -> None:
+    if _sender is not None:
+        _sender.send((number, progress))
+
+
+def thinned(number: int, notify: Notify) -> Callable[[Progress], None]:
+    """Return what notifies of a run's progress only now and then."""
+    last = -1
+
+    def report(progress: Progress) -> None:
+        nonlocal last
+        step = _STEPS * progress.finished // max(1, progress.total)
+        if step != last:
+            last = step
+            notify(number, progress)
+
+    return report

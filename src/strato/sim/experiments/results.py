@@ -1,0 +1,224 @@
+"""The results of an experiment: every run's report, policies side by side over seeds, jobs compared pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from strato.sim.experiments.execute import nodes_name
+from strato.sim.experiments.plan import Experiment
+from strato.sim.experiments.pool import Outcome
+from strato.sim.report import Report, aligned, short_duration
+from strato.sim.results.digest import RunDigest, digest_run
+from strato.sim.results.statistics import Estimate, PairedDifference, over_seeds, paired
+
+METRICS: Final[dict[str, Callable[[Report], float]]] = {
+    "mean wait, s": lambda report: report.wait_seconds.mean,
+    "95 % wait, s": lambda report: report.wait_seconds.p95,
+    "mean bounded slowdown": lambda report: report.bounded_slowdown.mean,
+    "makespan, s": lambda report: report.makespan_seconds,
+    "cpu use": lambda report: report.utilisation.get("cpu", 0.0),
+    "cpu fragmented": lambda report: report.fragmentation.get("cpu", 0.0),
+    "fairness of slowdown": lambda report: report.slowdown_fairness,
+    "fairness of DRF shares": lambda report: report.drf_fairness,
+    "pods evicted": lambda report: float(report.evictions.pods),
+    "jobs that never started": lambda report: float(report.never_started),
+}
+"""What policies are compared by."""
+_MOST_QUEUES: Final = 12
+"""Queues with a column of the table."""
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """One run."""
+
+    policy: str
+    variant: str
+    seed: int
+    parameters: dict[str, str]
+    """In a sweep: what was varied."""
+    report: Report
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """One policy under one variant, over its seeds."""
+
+    policy: str
+    variant: str
+    parameters: dict[str, str]
+    seeds: int
+    metrics: dict[str, Estimate]
+    """With Student's intervals of 95 %."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A policy against the first one, under one variant and seed, job by job."""
+
+    variant: str
+    seed: int
+    waits: PairedDifference
+
+
+class Results(msgspec.Struct, frozen=True):
+    """Everything that an experiment gave; no wall-clock time in it, so that equal inputs give equal bytes."""
+
+    experiment: str
+    trace: str
+    fidelity: str
+    runs_planned: int
+    runs: list[RunResult]
+    summaries: list[Summary]
+    differences: list[Difference]
+    failures: dict[str, str]
+    """Run → why it has no result."""
+
+    def to_json(self) -> bytes:
+        """Write as JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+    def to_table(self) -> str:
+        """Write for a terminal."""
+        if len(self.runs) == 1:
+            return self.runs[0].report.to_table()
+        if not self.runs:
+            return "no run has ended\n"
+        return "\n".join([*_by_policy(self), *_by_queue(self), *_by_pair(self)]) + "\n"
+
+
+def results_of(experiment: Experiment, outcome: Outcome) -> tuple[Results, list[RunDigest]]:
+    """Sum up an experiment's runs, one after the other, so that only one record is in memory at a time.
+
+    Raises:
+        StateError: A record was damaged after it was written.
+    """
+    digests, runs = [], []
+    for work in outcome.finished:
+        run, trace = work.run, outcome.traces[work.run.trace]
+        digest = digest_run(
+            outcome.record(work),
+            policy=run.policy.name,
+            variant=run.variant.name,
+            seed=run.seed,
+            trace=run.trace.name,
+            nodes=nodes_name(run, trace),
+            skipped=trace.skipped,
+            queues=run.variant.queues,
+        )
+        digests.append(digest)
+        runs.append(RunResult(digest.policy, digest.variant, digest.seed, dict(run.variant.values), digest.report))
+    results = Results(
+        experiment=experiment.name,
+        trace=experiment.variants[0].trace.name,
+        fidelity=experiment.fidelity,
+        runs_planned=outcome.total,
+        runs=runs,
+        summaries=summaries(runs),
+        differences=differences(digests),
+        failures=dict(outcome.failures),
+    )
+    return results, digests
+
+
+def summaries(runs: Sequence[RunResult]) -> list[Summary]:
+    """Return each policy under each variant over its seeds."""
+    grouped: dict[tuple[str, str], list[RunResult]] = {}
+    for run in runs:
+        grouped.setdefault((run.variant, run.policy), []).append(run)
+    return [
+        Summary(
+            policy,
+            variant,
+            some[0].parameters,
+            len(some),
+            {name: over_seeds([metric(run.report) for run in some]) for name, metric in METRICS.items()},
+        )
+        for (variant, policy), some in grouped.items()
+    ]
+
+
+def differences(digests: Sequence[RunDigest]) -> list[Difference]:
+    """Return how each policy's waits differ from those of the first, by variant and seed."""
+    grouped: dict[tuple[str, int], list[RunDigest]] = {}
+    for digest in digests:
+        grouped.setdefault((digest.variant, digest.seed), []).append(digest)
+    found = []
+    for (variant, seed), (first, *others) in grouped.items():
+        for other in others:
+            waits = paired(first.policy, first.waits, other.policy, other.waits)
+            if waits is not None:
+                found.append(Difference(variant, seed, waits))
+    return found
+
+
+def _by_policy(results: Results) -> list[str]:
+    header = ["POLICY", "DONE", "MAKESPAN", "CPU", "WAIT MEAN", "P50", "P95", "SLOWDOWN MEAN", "P95", "FAIRNESS"]
+    by_group: dict[tuple[str, str], list[Report]] = {}
+    for run in results.runs:
+        by_group.setdefault((run.variant, run.policy), []).append(run.report)
+    rows = []
+    has_variants, has_seeds = _has_variants(results), any(len(reports) > 1 for reports in by_group.values())
+    for (variant, policy), reports in by_group.items():
+        wait = over_seeds([report.wait_seconds.mean for report in reports])
+        rows.append(
+            [
+                policy,
+                *([variant] if has_variants else []),
+                *([str(len(reports))] if has_seeds else []),
+                f"{sum(report.finished for report in reports)}/{sum(report.jobs for report in reports)}",
+                short_duration(_mean(reports, lambda report: report.makespan_seconds)),
+                f"{_mean(reports, lambda report: report.utilisation.get('cpu', 0.0)):.1%}",
+                short_duration(wait.mean) + ("" if wait.high is None else f" ±{short_duration(wait.high - wait.mean)}"),
+                short_duration(_mean(reports, lambda report: report.wait_seconds.p50)),
+                short_duration(_mean(reports, lambda report: report.wait_seconds.p95)),
+                f"{_mean(reports, lambda report: report.bounded_slowdown.mean):.2f}",
+                f"{_mean(reports, lambda report: report.bounded_slowdown.p95):.2f}",
+                f"{_mean(reports, lambda report: report.slowdown_fairness):.3f}",
+            ]
+        )
+    header[1:1] = [*(["VARIANT"] if has_variants else []), *(["SEEDS"] if has_seeds else [])]
+    note = ["± is Student's interval of 95 % over seeds"] if has_seeds else []
+    return [*aligned([header, *rows]), *note]
+
+
+def _by_queue(results: Results) -> list[str]:
+    queues = sorted({queue for run in results.runs for queue in run.report.queues})[:_MOST_QUEUES]
+    if len(queues) < 2:
+        return []
+    rows = []
+    for summary in results.summaries:
+        reports = [run.report for run in results.runs if (run.policy, run.variant) == (summary.policy, summary.variant)]
+        waits = [[one.queues[name].wait_seconds.mean for one in reports if name in one.queues] for name in queues]
+        name = ", ".join(part for part in (summary.policy, summary.variant) if part)
+        rows.append((name, *(short_duration(sum(some) / len(some)) if some else "-" for some in waits)))
+    return ["", *aligned([("MEAN WAIT IN", *queues), *rows])]
+
+
+def _by_pair(results: Results) -> list[str]:
+    """Compare jobs pair by pair, where there is one seed; with several the intervals above are what counts."""
+    if not results.differences or len({run.seed for run in results.runs}) > 1:
+        return []
+    rows = []
+    for difference in results.differences:
+        waits, mean = difference.waits, difference.waits.mean_wait_difference
+        names = f"{waits.second} against {waits.first}" + (f", {difference.variant}" if difference.variant else "")
+        low, high = (mean.mean if end is None else end for end in (mean.low, mean.high))
+        rows.append(
+            (
+                names,
+                short_duration(mean.mean),
+                f"{short_duration(low)} … {short_duration(high)}",
+                str(waits.shorter),
+                str(waits.longer),
+            )
+        )
+    return ["", *aligned([("JOB BY JOB", "WAIT DIFFERS BY", "95 % (BOOTSTRAP)", "SHORTER", "LONGER"), *rows])]
+
+
+def _has_variants(results: Results) -> bool:
+    return any(run.variant for run in results.runs)
+
+
+def _mean(reports: Sequence[Report], metric: Callable[[Report], float]) -> float:
+    return sum(map(metric, reports)) / len(reports)
