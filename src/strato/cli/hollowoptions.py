@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,10 +12,15 @@ import msgspec
 
 from strato.cli.optiongroups import option_group
 from strato.cli.quantities import QUANTITY
+from strato.errors import UsageError
 
 if TYPE_CHECKING:
-    from strato.node.hollow.images import PullSpeed
+    from strato.node.hollow import HollowBehaviour
     from strato.node.shapes import NodeShape
+
+
+SERVED = "cluster"
+"""Instead of a path of stages: those that the cluster holds."""
 
 
 class HollowOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,11 +35,25 @@ class HollowOptions(msgspec.Struct, frozen=True, kw_only=True):
     image_pulls: str = ""
     """How fast images come; see `strato.node.hollow.images.parse_pull_speed`."""
 
-    def pulls(self) -> PullSpeed:
-        """Return how fast images come."""
-        from strato.node.hollow.images import parse_pull_speed
+    stages: tuple[str, ...] = ()
+    """Files and folders of kwok's stages; ``cluster`` are those that the cluster holds."""
 
-        return parse_pull_speed(self.image_pulls)
+    def behaviour(self) -> HollowBehaviour:
+        """Return how the nodes and their pods behave.
+
+        Raises:
+            UsageError: Stages or pulls cannot be read.
+        """
+        from strato.node.hollow import HollowBehaviour
+        from strato.node.hollow.images import parse_pull_speed
+        from strato.node.hollow.stages import read_stages
+
+        files = [Path(one) for one in self.stages if one != SERVED]
+        return HollowBehaviour(
+            pulls=parse_pull_speed(self.image_pulls),
+            stages=read_stages(files) if files else (),
+            served_stages=SERVED in self.stages,
+        )
 
     def shapes(self) -> tuple[NodeShape, ...]:
         """Return the nodes' shapes; empty when there are none."""
@@ -75,14 +95,25 @@ class PullsType(click.ParamType[str]):
         from strato.errors import InvalidInput
 
         try:
-            HollowOptions(image_pulls=value).pulls()
+            HollowOptions(image_pulls=value).behaviour()
         except InvalidInput as error:
             self.fail(str(error), param, ctx)
         return value
 
 
-def _read(hollow_nodes: str, cpu: str, memory: str, image_pulls: str) -> HollowOptions:
-    return HollowOptions(nodes=hollow_nodes, cpu=cpu, memory=memory, image_pulls=image_pulls)
+def _read(hollow_nodes: str, cpu: str, memory: str, image_pulls: str, stages: tuple[str, ...]) -> HollowOptions:
+    found = HollowOptions(
+        nodes=hollow_nodes,
+        cpu=cpu,
+        memory=memory,
+        image_pulls=image_pulls,
+        stages=tuple(one if one == SERVED else str(Path(one).absolute()) for one in stages),
+    )
+    if stages:
+        if len(stages) > 1 and SERVED in stages:
+            raise UsageError(f"--stages {SERVED} goes with no other --stages")
+        found.behaviour()
+    return found
 
 
 hollow_options = option_group(
@@ -105,6 +136,12 @@ hollow_options = option_group(
             type=PullsType(),
             metavar="SPEED",
             help="How long hollow nodes take for images, such as rate=100Mi,size=500Mi,parallel=3; none without.",
+        ),
+        click.option(
+            "--stages",
+            multiple=True,
+            metavar="PATH",
+            help="Lives of hollow nodes and pods as kwok's Stages say: files, folders, or 'cluster' for its own.",
         ),
     ),
 )

@@ -11,7 +11,7 @@ import pytest
 
 from strato.api.core import Pod
 from strato.clock import VirtualClock, run_virtual
-from strato.node.hollow import HollowNodes, HollowOffer
+from strato.node.hollow import HollowBehaviour, HollowNodes, HollowOffer
 from strato.node.hollow.images import PullSpeed
 from strato.node.hollow.runplan import EXIT_CODE, FAILURE_PROBABILITY, RUN_SECONDS, START_SECONDS, STOP_SECONDS
 from strato.node.hollow.starttemplates import StartTemplate, StartTemplates
@@ -463,4 +463,4 @@ def test_a_pod_waits_for_its_image_and_its_start() -> None:
         await clock.sleep(0.5)
         assert status(api, "next")["phase"] == "Running", "its image is there"
 
-    play(story, pulls=PullSpeed(bytes_per_second=100 * 2**20, size_bytes=500 * 2**20))
+    play(story, behaviour=HollowBehaviour(pulls=PullSpeed(bytes_per_second=100 * 2**20, size_bytes=500 * 2**20)))

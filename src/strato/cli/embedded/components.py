@@ -164,8 +164,10 @@ def build(
     if shapes:
         from strato.node.hollow import HollowNodes, offers
 
+        # stages may change whatever a pod has
+        identity = bootstrap.ADMIN if options.hollow.stages else bootstrap.HOLLOW_NODES
         hollow = HollowNodes(
-            client(bootstrap.HOLLOW_NODES),
+            client(identity),
             informers,
             clock,
             random,
@@ -174,7 +176,7 @@ def build(
                 overcommitted(shapes, options.cpu_overcommit_factor),
                 {OURS: ""},
             ),
-            pulls=options.hollow.pulls(),
+            behaviour=options.hollow.behaviour(),
         )
         names.extend(hollow.names)
         members.append(("hollow nodes", hollow.run))

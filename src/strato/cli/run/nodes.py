@@ -94,7 +94,7 @@ def node(
 
             names = (f"{prefix}-{number}" for number in count())
             offered = offers(names, overcommitted(shapes, cpu_overcommit_factor))
-            hollow_nodes = HollowNodes(cluster, None, clock, random, nodes=offered, pulls=hollow.pulls())
+            hollow_nodes = HollowNodes(cluster, None, clock, random, nodes=offered, behaviour=hollow.behaviour())
             members.append(Member(name="hollow nodes", work=hollow_nodes.run))
         if sandbox:
             from strato.client.informer import Informers

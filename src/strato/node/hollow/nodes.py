@@ -20,10 +20,12 @@ from strato.client.informer import Change, Informer, Informers
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.heartbeats import Heartbeats
+from strato.node.hollow.behaviour import HollowBehaviour
 from strato.node.hollow.cpu import HollowCpu
-from strato.node.hollow.images import ImagePulls, PullSpeed
+from strato.node.hollow.images import ImagePulls
 from strato.node.hollow.offers import CAPACITY, HollowOffer
 from strato.node.hollow.pods import HollowPods
+from strato.node.hollow.staged import StagedLives, register_bare
 from strato.node.nodesync import NodeSync
 from strato.node.registration import NodeFacts, register_node
 from strato.node.shapes import GPU, RACK, REGION, ZONE
@@ -48,7 +50,7 @@ class HollowNodes:
         nodes: Name → what that node offers.
         max_lease_rate: Lease renewals per second of all nodes together; 0 writes each lease once (`Heartbeats`).
         cpu: Shares the nodes' CPU among pods with a demand; whoever made it runs it. None makes and runs an own one.
-        pulls: How fast images come; None: they are there at once.
+        behaviour: How they and their pods behave.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class HollowNodes:
         nodes: Mapping[str, HollowOffer],
         max_lease_rate: float = 100.0,
         cpu: HollowCpu | None = None,
-        pulls: PullSpeed | None = None,
+        behaviour: HollowBehaviour | None = None,
     ) -> None:
         self._cluster = cluster
         # Alone in a process, only bound pods are of interest; with others, one informer serves all.
@@ -73,6 +75,7 @@ class HollowNodes:
         )
         self._node_informer = Informer(cluster, Node, clock, rng) if informers is None else informers.informer(Node)
         self._clock = clock
+        self._behaviour = behaviour if behaviour is not None else HollowBehaviour()
         self._facts = {name: facts_of(name, index, offer) for index, (name, offer) in enumerate(nodes.items())}
         self._uids: dict[str, str] = {}
         self._stopped: set[str] = set()
@@ -82,7 +85,12 @@ class HollowNodes:
         assert shared is not None
         for facts in self._facts.values():
             shared.add_node(facts.name, milli(facts.capacity["cpu"]) / 1000)
-        self._pods = HollowPods(cluster, clock, self._timers, shared, ImagePulls(pulls))
+        self._pods = HollowPods(cluster, clock, self._timers, shared, ImagePulls(self._behaviour.pulls))
+        self._staged = (
+            StagedLives(cluster, clock, rng, self._behaviour, self._facts, self._stopped.__contains__)
+            if self._behaviour.stages_pods or self._behaviour.stages_nodes
+            else None
+        )
         self._heartbeats = Heartbeats(
             cluster,
             clock,
@@ -116,8 +124,9 @@ class HollowNodes:
     async def run(self) -> None:
         """Register the nodes and serve their pods until cancelled."""
         await self._register()
-        self._informer.add_handler(self._on_change, among=self._relevant)
-        self._informer.start()
+        if not self._behaviour.stages_pods:
+            self._informer.add_handler(self._on_change, among=self._relevant)
+            self._informer.start()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._timers.run())
@@ -125,7 +134,10 @@ class HollowNodes:
                     group.create_task(self._own_cpu.run())
                 group.create_task(self._pods.writer.run())
                 group.create_task(self._heartbeats.run())
-                group.create_task(self._sync.run())
+                if self._staged is not None:
+                    group.create_task(self._staged.run())
+                if not self._behaviour.stages_nodes:
+                    group.create_task(self._sync.run())
         finally:
             if self._own_informer:
                 await self._informer.stop()
@@ -145,10 +157,13 @@ class HollowNodes:
     def start_node(self, name: str) -> None:
         """Start a stopped node again; it takes up the pods that are bound to it."""
         self._stopped.discard(name)
-        for pod in self._informer.list():
+        if self._staged is not None:
+            self._staged.resume()
+        for pod in () if self._behaviour.stages_pods else self._informer.list():
             if pod.spec.node_name == name:
                 self._pods.observe(pod, self._facts[name].address)
-        self._sync.resume(name)
+        if not self._behaviour.stages_nodes:
+            self._sync.resume(name)
 
     def _relevant(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
         """Return the changes of pods that come to our nodes, end there, or are gone."""
@@ -185,7 +200,8 @@ class HollowNodes:
     async def _register_one(self, facts: NodeFacts) -> None:
         while True:
             try:
-                self._uids[facts.name] = await register_node(self._cluster, facts, self._clock.now())
+                register = register_bare if self._behaviour.stages_nodes else register_node
+                self._uids[facts.name] = await register(self._cluster, facts, self._clock.now())
             except ApiError as err:
                 _log.warning("registering a node failed and is tried again: node=%s error=%s", facts.name, err)
                 await self._clock.sleep(_RETRY_SECONDS)
