@@ -11,6 +11,7 @@ COMMANDS = {
     "traces": "Describe and convert traces of jobs, of many formats.",
     "record": "Follow a cluster and write a log of what its scheduler must have seen.",
     "replay": "Decide a recorded log anew, under its own policy or another.",
+    "reproduce": "Compute a paper's table anew, beside the published one.",
     "utilisation": "Run trainings beside services, with and without overcommit.",
 }
 """Name -> one line of help, so that listing them imports nothing; the module has the command's name, - as _."""

@@ -201,11 +201,9 @@ class Fgd(Plugin):
             self._cards.refresh(nodes)
             if not self._cards.names_cards(task.row):
                 continue
-            task.grant(self.name, {})
-            self._cards.count(nodes, (task.row,))
             chosen = self._choose(ask, task.row)
             task.grant(self.name, gpushare.annotations_for(chosen, self._ssn.now))
-            self._cards.count(nodes, (task.row,))
+            self._cards.give(nodes, task.row, ask, chosen)
 
     def _choose(self, ask: kernels.Ask, row: int) -> tuple[int, ...]:
         if self.args.policy == kernels.RANDOM and ask.memory:

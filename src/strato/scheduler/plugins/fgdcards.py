@@ -152,24 +152,30 @@ class CardTable:
             for task in nodes.tasks[row].values():
                 if ON_NODE[task.status] and task.status not in (PENDING, RELEASING):
                     self._take(row, task)
-        self.version[counted] += 1
-        kernels.refresh(counted, np.ascontiguousarray(nodes.idle[:, CPU]), state, self.workload)
+        self._rescore(nodes, counted)
+
+    def _rescore(self, nodes: NodeTable, rows: Rows) -> None:
+        self.version[rows] += 1
+        kernels.refresh(rows, np.ascontiguousarray(nodes.idle[:, CPU]), self.state, self.workload)
 
     def _take(self, row: int, task: Task) -> None:
         ask = self.ask(task.cls)
         if not ask.memory and not ask.cards:
             return
-        left = self.state.left[row]
-        kinds = self.state.kinds
+        left, kinds = self.state.left[row], self.state.kinds
         kinds[row, 0 if ask.memory else min(ask.cards, kinds.shape[1] - 1)] += 1
-        share = kernels.share_on(ask, int(self.state.unit[row]))
         if self._shared[row]:
             given = [card for card in gpushare.ids_of(task.granted(self._plugin)) if card < len(left)]
         else:
             given = np.nonzero(left == kernels.WHOLE)[0][: ask.cards].tolist()  # any: nobody knows which
-        for card in given:
-            if left[card] > 0:
-                left[card] = max(0, left[card] - share)
+        self._charge(row, ask, given)
+
+    def _charge(self, row: int, ask: kernels.Ask, cards: Iterable[int]) -> None:
+        left, unit = self.state.left, int(self.state.unit[row])
+        share = (ask.memory * kernels.WHOLE + unit - 1) // unit if ask.memory else kernels.WHOLE
+        for card in cards:
+            if left[row, card] > 0:
+                left[row, card] = max(0, left[row, card] - share)
 
     @property
     def usual_unit(self) -> int:
@@ -191,6 +197,11 @@ class CardTable:
             return (int(card),) if card >= 0 else ()
         idle: Rows = np.nonzero(self.state.left[row] == kernels.WHOLE)[0]
         return tuple(idle[: ask.cards].tolist()) if len(idle) >= ask.cards else ()
+
+    def give(self, nodes: NodeTable, row: int, ask: kernels.Ask, cards: Sequence[int]) -> None:
+        """Charge cards of a row for a pod that was counted there without any."""
+        self._charge(row, ask, cards)
+        self._rescore(nodes, np.array([row], np.int64))
 
     def cards_with_room(self, ask: kernels.Ask, row: int) -> list[int]:
         """Return the cards on which a share fits."""

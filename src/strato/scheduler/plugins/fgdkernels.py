@@ -33,12 +33,11 @@ class Workload(NamedTuple):
 
     Attributes:
         cpu: int64[k], millicores.
-        cards: int64[k], cards of each; at least 1: pods without GPUs are in ``idle_weight``.
-        share: int64[k], index of its share in ``shares``.
-        weight: float64[k], probability; with ``idle_weight`` they add up to 1.
+        cards: int64[k], cards of each; 0 for a pod that uses no GPU: to it every idle card is lost.
+        share: int64[k], index of its share in ``shares``; any without cards.
+        weight: float64[k], probability; they add up to 1.
         accepts: bool[k, m], whether it runs on cards of a model.
         shares: int64[s], thousandths of each card.
-        idle_weight: float64[1], probability of a pod that uses no GPU: to it every idle card is lost.
     """
 
     cpu: Int64s
@@ -47,7 +46,6 @@ class Workload(NamedTuple):
     weight: Floats
     accepts: npt.NDArray[np.bool_]
     shares: Int64s
-    idle_weight: Floats
 
 
 class State(NamedTuple):
@@ -94,6 +92,9 @@ def share_on(ask: Ask, unit: int) -> int:
 def fragments_of(left: Int64s, cpu: int, model: int, workload: Workload) -> float:
     """Return the expected thousandths that a typical pod cannot use. O(shares × cards + k).
 
+    What is lost is summed by its cause and then over the causes, in the order of the published implementation: nodes
+    that a pod leaves as they are must score 50, and the last bit decides between 50 and 49.
+
     Args:
         left: int64[c], one row of `State.left`.
         cpu: Idle millicores.
@@ -115,12 +116,27 @@ def fragments_of(left: Int64s, cpu: int, model: int, workload: Workload) -> floa
                 fitting[kind] += 1
             elif left[card] > 0:
                 below[kind] += left[card]
-    lost = float(workload.idle_weight[0] * total)
+    both = cards = cores = idle = idle_cores = models = 0.0
     for pod in range(workload.cpu.size):
-        kind = workload.share[pod]
-        fits = cpu >= workload.cpu[pod] and fitting[kind] >= workload.cards[pod] and workload.accepts[pod, model]
-        lost += workload.weight[pod] * (below[kind] if fits else total)
-    return lost
+        kind, weight = workload.share[pod], workload.weight[pod]
+        enough = cpu >= workload.cpu[pod]
+        if workload.cards[pod] == 0:
+            if enough:
+                idle += weight * total
+            else:
+                idle_cores += weight * total
+        elif not workload.accepts[pod, model]:
+            models += weight * total
+        elif fitting[kind] >= workload.cards[pod]:
+            if enough:
+                cards += weight * below[kind]
+            else:
+                cores += weight * total
+        elif enough:
+            cards += weight * total
+        else:
+            both += weight * total
+    return both + cards + cores + idle + idle_cores + models
 
 
 @_jit

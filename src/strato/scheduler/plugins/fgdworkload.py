@@ -14,6 +14,7 @@ from strato.scheduler.plugins.fgdkernels import WHOLE, Workload
 
 _MOST: Final = 4096
 """Typical pods that a configuration may list."""
+_ROUNDING: Final = 1e-9
 
 
 def _cpu(text: Any) -> int:
@@ -70,7 +71,10 @@ def read_workload(given: Any) -> tuple[Typical, ...]:
 
 
 def most_frequent(pods: Iterable[Typical], popularity_percent: float) -> tuple[Typical, ...]:
-    """Return the most frequent kinds of pods until they are so many of all; the larger first among equally frequent."""
+    """Return the most frequent kinds of pods until they are so many of all, with the probability of each.
+
+    Of equally frequent kinds the larger comes first.
+    """
     counted: dict[tuple[int, int, int, str], float] = {}
     for pod in pods:
         key = pod.cpu_millicores, pod.share if pod.cards else 0, pod.cards, pod.models
@@ -80,9 +84,17 @@ def most_frequent(pods: Iterable[Typical], popularity_percent: float) -> tuple[T
         if so_far * 100.0 >= total * popularity_percent:
             break
         so_far += count
-        cpu, share, cards, models = key
-        chosen.append(Typical(cpu_millicores=cpu, share=share or WHOLE, cards=cards, models=models, count=count))
-    return tuple(chosen)
+        chosen.append((key, count))
+    return tuple(
+        Typical(
+            cpu_millicores=cpu,
+            share=share or WHOLE,
+            cards=cards,
+            models=models,
+            count=(count / total) / (so_far / total),
+        )
+        for (cpu, share, cards, models), count in chosen
+    )
 
 
 def arranged(typical: Sequence[Typical], models: Sequence[str]) -> Workload:
@@ -92,19 +104,19 @@ def arranged(typical: Sequence[Typical], models: Sequence[str]) -> Workload:
         typical: The pods.
         models: The models of cards that nodes have, by number.
     """
-    total = sum(pod.count for pod in typical) or 1.0
-    users = [pod for pod in typical if pod.cards]
-    shares = sorted({pod.share for pod in users})
+    total = sum(pod.count for pod in typical)
+    if abs(total - 1.0) < _ROUNDING or not total:
+        total = 1.0  # probabilities already
+    shares = sorted({pod.share for pod in typical if pod.cards}) or [WHOLE]
+    kinds = [shares.index(pod.share) if pod.cards else 0 for pod in typical]
+    accepting = [[accepts(pod.models, model) for model in models] for pod in typical]
     return Workload(
-        np.array([pod.cpu_millicores for pod in users], np.int64),
-        np.array([pod.cards for pod in users], np.int64),
-        np.array([shares.index(pod.share) for pod in users], np.int64),
-        np.array([pod.count / total for pod in users], np.float64),
-        np.array([[accepts(pod.models, model) for model in models] for pod in users], np.bool_).reshape(
-            -1, len(models)
-        ),
+        np.array([pod.cpu_millicores for pod in typical], np.int64),
+        np.array([pod.cards for pod in typical], np.int64),
+        np.array(kinds, np.int64),
+        np.array([pod.count / total for pod in typical], np.float64),
+        np.array(accepting, np.bool_).reshape(-1, len(models)),
         np.array(shares, np.int64),
-        np.array([sum(pod.count for pod in typical if not pod.cards) / total]),
     )
 
 

@@ -1,0 +1,28 @@
+"""The papers by the name of their command; their modules are imported when one is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+from strato.errors import UsageError
+from strato.sim.papers.outcome import Reproduction
+from strato.sim.papers.work import Work
+
+PAPERS: Final = {
+    "fgd": "fragmentation gradient descent, ATC'23: six policies, 17 workloads, ten seeds",
+}
+"""Name, which is its module's too -> what is computed."""
+
+
+def reproduce(name: str, work: Work) -> Reproduction:
+    """Compute a paper's table anew.
+
+    Raises:
+        UsageError: There is no such paper, or its data is not where it should be.
+        InvalidInput: The data has problems.
+    """
+    if name not in PAPERS:
+        raise UsageError(f"there is no paper {name!r}; choose {', '.join(PAPERS)}")
+    found: Reproduction = importlib.import_module(f"strato.sim.papers.{name}").reproduce(work)
+    return found
