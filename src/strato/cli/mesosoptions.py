@@ -71,8 +71,11 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
     credentials: str = ""
     """A file."""
 
-    def check(self) -> None:
+    def check(self, prefix: str = "--") -> None:
         """Check what the options say.
+
+        Args:
+            prefix: Of their names.
 
         Raises:
             UsageError: Something is wrong with one.
@@ -83,15 +86,15 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
         try:
             parse_list(self.roles)
         except ValueError as error:
-            raise UsageError(f"--roles {self.roles!r}: {error}") from error
+            raise UsageError(f"{prefix}roles {self.roles!r}: {error}") from error
         try:
             for part in self.min_allocatable.split("|"):
                 parse(part)
         except ValueError as error:
-            raise UsageError(f"--min-allocatable-resources {self.min_allocatable!r}: {error}") from error
+            raise UsageError(f"{prefix}min-allocatable-resources {self.min_allocatable!r}: {error}") from error
         if not self.allocation_interval > 0:
-            raise UsageError(f"--allocation-interval {self.allocation_interval:g}secs: must be more than 0")
-        read_credentials(self.credentials)
+            raise UsageError(f"{prefix}allocation-interval {self.allocation_interval:g}secs: must be more than 0")
+        read_credentials(self.credentials, prefix)
 
     def settings(self) -> MesosSettings:
         """Return the settings of the master's edge."""
@@ -143,7 +146,7 @@ class _Credentials(msgspec.Struct):
     credentials: list[_Credential] = []
 
 
-def read_credentials(path: str) -> Mapping[str, str]:
+def read_credentials(path: str, prefix: str = "--") -> Mapping[str, str]:
     """Return secrets by principal of a credentials file: Mesos' JSON, or a principal and a secret a line.
 
     Raises:
@@ -154,18 +157,18 @@ def read_credentials(path: str) -> Mapping[str, str]:
     try:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--credentials {path!r}: {one_line(error)}") from error
+        raise UsageError(f"{prefix}credentials {path!r}: {one_line(error)}") from error
     if text.lstrip().startswith("{"):
         try:
             found = msgspec.json.decode(text, type=_Credentials)
         except msgspec.MsgspecError as error:
-            raise UsageError(f"--credentials {path!r}: {one_line(error)}") from error
+            raise UsageError(f"{prefix}credentials {path!r}: {one_line(error)}") from error
         return {each.principal: each.secret for each in found.credentials}
     lines = [line.split() for line in text.splitlines() if line.strip()]
     wrong = [number for number, line in enumerate(lines, start=1) if len(line) != 2]
     if wrong:
         raise UsageError(
-            f"--credentials {path!r}: line {wrong[0]}: write a principal and a secret, with a space between"
+            f"{prefix}credentials {path!r}: line {wrong[0]}: write a principal and a secret, with a space between"
         )
     return {line[0]: line[1] for line in lines}
 
@@ -199,3 +202,39 @@ _ADDRESS_OPTIONS = (
                  help="Name or address at which frameworks and executors reach it, instead of --ip."),
 )  # fmt: skip
 mesos_options = option_group("mesos", MesosOptions, (*_ADDRESS_OPTIONS, *_MASTER_OPTIONS))
+
+
+def _embedded(
+    *, on: bool, port_of_mesos: int, offer_timeout: float | None, credentials: str, roles: str
+) -> MesosOptions | None:
+    from strato.node.images.store import HOST_IMAGE
+
+    if not on:
+        return None
+    options = MesosOptions(
+        port=port_of_mesos,
+        image=HOST_IMAGE,
+        offer_timeout=offer_timeout,
+        credentials=str(Path(credentials).absolute()) if credentials else "",
+        roles=roles,
+    )
+    options.check("--mesos-")
+    return options
+
+
+embedded_mesos_options = option_group(
+    "mesos",
+    _embedded,
+    (
+        click.option("--mesos", "on", is_flag=True, help="A Mesos master as well: frameworks get offers of the nodes."),
+        click.option("--mesos-port", "port_of_mesos", default=PORT, show_default=True, metavar="PORT",
+                     type=click.IntRange(0, 65535), help="Its port, at the same address; 0 picks a free one."),
+        click.option("--mesos-offer-timeout", "offer_timeout", default=None, type=_DurationType(), metavar="DURATION",
+                     help="Rescind offers that are not answered for so long, for example 30secs; without it never."),
+        click.option("--mesos-credentials", "credentials", default="", metavar="FILE",
+                     help="Principals and their secrets; all others are refused."),
+        click.option("--mesos-roles", "roles", default="", metavar="ROLE,…",
+                     help="The only roles there are; without it any."),
+    ),
+)  # fmt: skip
+"""Adds what ``strato up`` asks about the Mesos master beside the cluster."""

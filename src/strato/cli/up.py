@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+import msgspec
 
 from strato.cli.auditing import AuditOptions, audit_options
 from strato.cli.connect import home_of
@@ -17,7 +18,7 @@ from strato.cli.homelock import STOPPING, HomeLock, Interruption
 from strato.cli.imageoptions import ImageOptions
 from strato.cli.machine import machine_options
 from strato.cli.mailing import MailOptions, mail_options
-from strato.cli.mesosoptions import PORT as MESOS_PORT
+from strato.cli.mesosoptions import MesosOptions, embedded_mesos_options
 from strato.cli.recordoptions import RecordOptions, record_options
 from strato.cli.storage import StorageOptions, storage_options
 from strato.cli.training import TrainingOptions, training_options
@@ -63,14 +64,7 @@ from strato.errors import UsageError
     default=None,
     help="1: all in one process; 2: the API server in one of its own. By default as many as there are cpus for.",
 )
-@click.option("--mesos", is_flag=True, help="A Mesos master as well: frameworks get offers of the nodes.")
-@click.option(
-    "--mesos-port",
-    default=MESOS_PORT,
-    show_default=True,
-    type=click.IntRange(0, 65535),
-    help="Its port, at the same address; 0 picks a free one.",
-)
+@embedded_mesos_options
 @click.option("--foreground", is_flag=True, help="Stay in the terminal until interrupted.")
 @click.option("--lock-descriptor", type=int, default=None, hidden=True)
 @click.pass_context
@@ -99,8 +93,7 @@ def up(
     record: RecordOptions,
     shard_mode: str,
     processes: int | None,
-    mesos: bool,
-    mesos_port: int,
+    mesos: MesosOptions | None,
     foreground: bool,
     lock_descriptor: int | None,
 ) -> None:
@@ -147,7 +140,7 @@ def up(
         record=record,
         shard_mode=shard_mode,
         processes=processes or default_processes(),
-        mesos_port=mesos_port if mesos else None,
+        mesos=msgspec.structs.replace(mesos, ip=host) if mesos is not None else None,
     )
     if lock_descriptor is not None:
         lock: HomeLock | None = HomeLock.inherit(home.lock, lock_descriptor)

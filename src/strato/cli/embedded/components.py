@@ -31,6 +31,7 @@ from strato.metrics import Registry
 from strato.server import bootstrap
 
 if TYPE_CHECKING:
+    from strato.cli.mesosoptions import MesosOptions
     from strato.interop.mesos.cluster.run import MesosMaster
     from strato.node.sandbox.node import SandboxNode
     from strato.scheduler import Scheduler
@@ -195,8 +196,8 @@ def build(
     if options.records_history:
         recording = history_member(options.home.history, client(bootstrap.CONTROLLERS), informers, clock, metrics)
         members.append(("history", recording))
-    if options.mesos_port is not None:
-        master = _mesos_master(options, client(bootstrap.ADMIN), informers, clock, random)
+    if options.mesos is not None:
+        master = _mesos_master(options.mesos, client(bootstrap.ADMIN), informers, clock, random)
         members.append(("Mesos master", master.run))
         milestones.append(master.serves)
     schedule = partial(_schedule, scheduler, client(bootstrap.ADMIN), clock, names)
@@ -248,13 +249,10 @@ def _sandbox_node(
 
 
 def _mesos_master(
-    options: EmbeddedOptions, cluster: Cluster, informers: Informers, clock: Clock, random: Random
+    chosen: MesosOptions, cluster: Cluster, informers: Informers, clock: Clock, random: Random
 ) -> MesosMaster:
-    from strato.cli.mesosoptions import MesosOptions
     from strato.interop.mesos.cluster.run import MesosMaster
-    from strato.node.images.store import HOST_IMAGE
 
-    chosen = MesosOptions(ip=options.host, port=options.mesos_port or 0, image=HOST_IMAGE)
     return MesosMaster(cluster, informers, clock, random, settings=chosen.settings(), options=chosen.options())
 
 

@@ -14,6 +14,7 @@ from strato.cli.hollowoptions import HollowOptions
 from strato.cli.home import Home, Stop
 from strato.cli.imageoptions import ImageOptions
 from strato.cli.mailing import MailOptions
+from strato.cli.mesosoptions import MesosOptions
 from strato.cli.recordoptions import RecordOptions
 from strato.cli.storage import StorageOptions
 from strato.cli.training import TrainingOptions
@@ -62,7 +63,7 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How NodeShards are used: ``none``, ``hard`` or ``soft``; but for ``none`` the sharding controller makes them."""
     agent: bool = False
     """Whether this machine's node has an agent."""
-    mesos_port: int | None = None
+    mesos: MesosOptions | None = None
     """Of a Mesos master; None starts none."""
     processes: int
     """1 keeps everything in one process, 2 gives the API server one of its own."""
@@ -92,15 +93,15 @@ _FLAGS = {
 """Of fields that are not called like their option."""
 
 
-def differences(running: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "--") -> list[str]:
     """Return in which options two clusters differ, as a person writes them."""
     found = []
     for name in sorted({*running, *wanted}):
         ours, theirs = running.get(name), wanted.get(name)
         if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-            found += differences(ours, theirs)
+            found += differences(ours, theirs, "--mesos-" if name == "mesos" else prefix)
         elif ours != theirs:
-            found.append(f"--{_FLAGS.get(name, name).replace('_', '-')}: {ours!r}, not {theirs!r}")
+            found.append(f"{prefix}{_FLAGS.get(name, name).replace('_', '-')}: {ours!r}, not {theirs!r}")
     return found
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from strato.admission.queueplacement import NotPlaced, QueuePlacement, Submission
+from strato.api.meta import Json
 from strato.errors import InvalidInput, Problem, StateError
 from strato.interop.yarn import hadoopxml
 from strato.interop.yarn.capacity import placement as capacityplacement
@@ -23,8 +23,6 @@ from strato.interop.yarn.fair import placement as fairplacement
 from strato.interop.yarn.fair.placement import Rule, full_name, rules_from
 from strato.interop.yarn.followedfile import FollowedFile
 from strato.interop.yarn.objects import PATH
-
-Json = Mapping[str, Any]
 
 _FAIR = "queuePlacementPolicy"
 
