@@ -91,7 +91,7 @@ class GarbageCollector:
             cache = self._caches[kind] = context.informers.informer(kind.view)
             self._by_name[kind.api_version, kind.name] = kind, cache
             cache.add_batch_handler(self._handler(kind))
-        self._unknown: dict[tuple[str, str], set[Item]] = {}
+        self._unknown: dict[tuple[str, str], dict[Item, None]] = {}
         """Dependents of owners whose kind is not served, or not yet."""
         self._custom = CustomKinds(context.informers, self._begin, self._drop)
 
@@ -226,7 +226,7 @@ class GarbageCollector:
         """Return the owner, None when it does not exist. An unknown kind counts as existing."""
         kind, key = self._find(item, reference)
         if kind is None:
-            self._unknown.setdefault((reference.api_version, reference.kind), set()).add(item)
+            self._unknown.setdefault((reference.api_version, reference.kind), {})[item] = None
             return Object(metadata=ObjectMeta(uid=reference.uid))
         if kind.namespaced and not key.namespace:
             return Object(metadata=ObjectMeta(uid=reference.uid))  # an invalid reference deletes nothing

@@ -54,8 +54,8 @@ class OwnedPods:
         self._cluster, self._recorder, self._kind = context.cluster, context.recorder, kind
         self._on_change, self._on_gone = on_change, on_gone
         self._pods = context.informers.informer(Pod)
-        self._owned: defaultdict[str, set[Key]] = defaultdict(set)
-        """Keys of the pods the watch shows, by uid of the owner."""
+        self._owned: defaultdict[str, dict[Key, None]] = defaultdict(dict)
+        """Keys of the pods the watch shows, oldest known first, by uid of the owner."""
         self._created: dict[str, dict[Key, Pod]] = {}
         """Pods that only our create vouches for, by uid of the owner."""
         self._deleted: dict[str, set[str]] = {}
@@ -76,14 +76,14 @@ class OwnedPods:
         ours = pod.metadata.uid in self._deleted.get(owner.uid, ())
         if change.new is None:
             owned = self._owned[owner.uid]
-            owned.discard(key)
+            owned.pop(key, None)
             if not owned:
                 del self._owned[owner.uid]
             if self._on_gone is not None:
                 self._on_gone(pod, ours)
             self._forget_deleted(owner.uid, pod.metadata.uid)
         else:
-            self._owned[owner.uid].add(key)
+            self._owned[owner.uid][key] = None
         made = self._created.get(owner.uid)
         if made is not None:
             made.pop(key, None)
@@ -98,7 +98,7 @@ class OwnedPods:
         pod, old = change.object, change.old
         holder = old.metadata.controller if old is not None else None
         if holder is not None:
-            self._owned.get(holder.uid, set()).discard(change.key)
+            self._owned.get(holder.uid, {}).pop(change.key, None)
             if holder.kind == self._kind.name:
                 self._on_change(Key(change.key.namespace, holder.name), 0.0)
         elif pod.metadata.labels and (old is None or old.metadata.labels != pod.metadata.labels):
@@ -116,7 +116,7 @@ class OwnedPods:
             self._created.setdefault(owner.uid, {})[pod.key] = pod
         await release_all(self._cluster, owner, release)
         for pod in release:
-            self._owned[owner.uid].discard(pod.key)
+            self._owned[owner.uid].pop(pod.key, None)
 
     def _forget_deleted(self, owner: str, pod: str) -> None:
         gone = self._deleted.get(owner)

@@ -34,7 +34,7 @@ class OwnedServices:
         self._cluster = cluster
         self._on_change = on_change
         self._services = informers.informer(Service)
-        self._owned: defaultdict[str, set[Key]] = defaultdict(set)
+        self._owned: defaultdict[str, dict[Key, None]] = defaultdict(dict)
         """Keys of the services the watch shows, by uid of the owner."""
         self._made: defaultdict[str, dict[Key, Service]] = defaultdict(dict)
         """Services that only our create vouches for, by uid of the owner."""
@@ -45,9 +45,9 @@ class OwnedServices:
         owner = service.metadata.controller
         assert owner is not None, "handlers get owned services only"
         if change.new is not None:
-            self._owned[owner.uid].add(service.key)
+            self._owned[owner.uid][service.key] = None
             return
-        self._owned[owner.uid].discard(service.key)
+        self._owned[owner.uid].pop(service.key, None)
         self._made[owner.uid].pop(service.key, None)
         self._on_change(Key(service.metadata.namespace, owner.name))
 

@@ -52,7 +52,7 @@ class TrainJobController(KeyedController):
         self._groups = context.informers.informer(PodGroup)
         self._companions = Companions(context.cluster, catalog.TRAINJOB)
         self._runtimes = Runtimes(context.cluster)
-        self._owned: defaultdict[str, set[Key]] = defaultdict(set)
+        self._owned: defaultdict[str, dict[Key, None]] = defaultdict(dict)
         """Keys of the Jobs the watch shows, by uid of the TrainJob."""
         self._rendered: dict[str, tuple[int, Rendering]] = {}
         """Generation and what was made of it, by uid of the TrainJob."""
@@ -88,9 +88,9 @@ class TrainJobController(KeyedController):
         owner = change.object.metadata.controller
         assert owner is not None, "handlers get owned Jobs only"
         if change.new is None:
-            self._owned[owner.uid].discard(change.key)
+            self._owned[owner.uid].pop(change.key, None)
         else:
-            self._owned[owner.uid].add(change.key)
+            self._owned[owner.uid][change.key] = None
         self.queue.add(Key(change.key.namespace, owner.name))
 
     def _on_group(self, change: Change[PodGroup]) -> None:
