@@ -1,0 +1,107 @@
+"""Many seeds in several processes: what each came to, in a file from which a campaign that was stopped goes on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import msgspec
+
+from strato.testing.chaos.minimise import minimise
+from strato.testing.chaos.plan import Plan
+from strato.testing.chaos.run import Outcome, draw_plan, play
+
+CPU_SECONDS: Final = 120
+"""What a seed may take, about a hundred times the usual: it goes round in circles then."""
+_SHORT: Final = 60
+"""Lines of what happened that are shown of a failing seed."""
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one seed came to; one line of the file."""
+
+    seed: int
+    changes: int = 0
+    """Writes that were published."""
+    faults: int = 0
+    findings: list[str] = []
+    story: list[str] = []
+    """What happened in the minimised run, where there are findings."""
+    plan: Plan | None = None
+    """The minimised run."""
+
+
+class _TooLongError(Exception):
+    """A seed took too long."""
+
+
+def try_seed(seed: int, *, minimises: bool = True) -> Result:
+    """Play a seed, and make it small when it fails."""
+    plan = draw_plan(seed)
+    previous = signal.signal(signal.SIGPROF, _on_time)
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+    try:
+        outcome = play(plan)
+    except _TooLongError:
+        return Result(seed, findings=[f"it did not end within {CPU_SECONDS} s of CPU time"], plan=plan)
+    except Exception as error:  # whatever it is, the other seeds go on
+        return Result(seed, findings=[f"the run broke off: {error!r}"], plan=plan)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
+    faults = len(plan.faults)
+    if not outcome.findings:
+        return Result(seed, outcome.changes, faults)
+    smaller = minimise(outcome) if minimises else outcome
+    findings = [str(finding) for finding in outcome.findings]
+    return Result(seed, outcome.changes, faults, findings, short_story(smaller), smaller.plan)
+
+
+def _on_time(number: int, frame: FrameType | None) -> None:
+    raise _TooLongError
+
+
+def short_story(outcome: Outcome) -> list[str]:
+    """Return the lines of a run that matter to what was found: faults, users, and the objects that findings name."""
+    words = {word.strip(",:") for finding in outcome.findings for word in finding.text.split() if "/" in word}
+    always = ("FAULT", "FOUND", "user:", "everything")
+    lines = [
+        f"{at:9.3f} s  {text}"
+        for at, text in outcome.story
+        if text.startswith(always) or "killed" in text or any(word in text for word in words)
+    ]
+    return lines if len(lines) <= _SHORT else [*lines[: _SHORT // 2], "…", *lines[-_SHORT // 2 :]]
+
+
+def run_seeds(seeds: Sequence[int], jobs: int, *, minimises: bool = True) -> Iterator[Result]:
+    """Yield what seeds come to, as they end."""
+    if jobs <= 1:
+        yield from (try_seed(seed, minimises=minimises) for seed in seeds)
+        return
+    waiting = iter(seeds)
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(try_seed, seed, minimises=minimises) for seed, _ in zip(waiting, range(2 * jobs))}  # noqa: B905 -- as many as there are
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+            running |= {pool.submit(try_seed, seed, minimises=minimises) for seed, _ in zip(waiting, done)}  # noqa: B905 -- as many as there are
+
+
+def read_results(path: Path) -> dict[int, Result]:
+    """Return what a file holds of an earlier campaign; a last line that was cut short is left out."""
+    results: dict[int, Result] = {}
+    if not path.exists():
+        return results
+    for line in path.read_bytes().splitlines():
+        try:
+            result = msgspec.json.decode(line, type=Result)
+        except msgspec.DecodeError:
+            continue
+        results[result.seed] = result
+    return results

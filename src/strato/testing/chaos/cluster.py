@@ -1,0 +1,264 @@
+"""A cluster of processes: the server on its disk, controllers, schedulers and nodes, each started anew when it dies.
+
+Each process is built as `strato run` builds it, from nothing but the API. Under ``strato up`` (`Setting.is_embedded`)
+all but the server share one process and its informers, are answered before the commit, and die with the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from strato.api.wire import User
+from strato.client.cluster import Cluster
+from strato.client.informer import Informers
+from strato.client.leases import LeaderElector, LeadershipLost
+from strato.client.namespaces import ensure_namespace
+from strato.clock import VirtualClock
+from strato.controllers.manager import EMBEDDED, ControllerManager
+from strato.node.hollow import HollowNodes, HollowOffer
+from strato.scheduler.cache.audit import AUDIT_SECONDS
+from strato.scheduler.config import embedded_config, parse_config
+from strato.scheduler.framework.options import Config
+from strato.scheduler.options import SchedulerOptions
+from strato.scheduler.service import Scheduler
+from strato.server.api import ApiServer
+from strato.server.embedded import server_over
+from strato.testing.chaos.disk import Disk
+from strato.testing.chaos.network import Line, Network
+from strato.testing.chaos.plan import Setting, parts_of
+from strato.testing.chaos.processes import Process, ProcessLoop
+
+LEASE_NAMESPACE: Final = "volcano-system"
+_RETRY_SECONDS: Final = 1.0
+_LEASE_RATE: Final = 100.0
+_IDLE: Final = frozenset(
+    {
+        "mail-controller",
+        "hyperNode-controller",
+        "colocation-config-controller",
+        "sharding-controller",
+        "vpa-recommender",
+        "kube-certificates",
+    }
+)
+"""Controllers that nothing in a run gives work; each start of them costs as much as a second of the others."""
+CONTROLLERS: Final = tuple(name for name in EMBEDDED if name not in _IDLE)
+
+
+class PartClock(VirtualClock):
+    """The clock of one machine: it can be set, and never shows another interval than the others."""
+
+    def __init__(self, base: VirtualClock) -> None:
+        super().__init__()
+        self._base = base
+        self.offset_seconds = 0.0
+
+    def now(self) -> float:
+        """Return the instant that this machine takes it for."""
+        return self._base.now() + self.offset_seconds
+
+    def monotonic(self) -> float:
+        """Return virtual seconds since the start."""
+        return self._base.monotonic()
+
+
+class ProcessCluster:
+    """See the module. `start` begins; processes that end are started again until `stop`.
+
+    Args:
+        seed: Of all that the parts draw.
+        folder: An empty folder for the server's disk.
+    """
+
+    def __init__(self, loop: ProcessLoop, clock: VirtualClock, seed: int, setting: Setting, folder: Path) -> None:
+        self.loop = loop
+        self.clock = clock
+        self.setting = setting
+        self._seed = seed
+        self.network = Network(loop, self._random_of("network"))
+        self.disk = Disk(folder, clock, self._random_of("disk"))
+        self.server: ApiServer | None = None
+        self.running: dict[str, Process] = {}
+        """Parts that are there now, the server among them."""
+        self.clocks = {part: PartClock(clock) for part in ("server", "users", *parts_of(setting))}
+        self.nodes: dict[str, HollowNodes] = {}
+        """By the group they are of; of the incarnation that runs now."""
+        self.stopped_nodes: set[str] = set()
+        """Machines without power; they stay so while the process that plays them is started anew."""
+        self.epoch = 0
+        """Counts the schedulers that have begun to decide."""
+        self.epochs: dict[Process, int] = {}
+        self.on_server: Callable[[ApiServer], None] = lambda _: None
+        """Called with each new incarnation of the server before anybody reaches it."""
+        self.on_crash: Callable[[], None] = lambda: None
+        """Called when the server has died and its disk is as the crash left it."""
+        self.on_end: Callable[[str, BaseException | None], None] = lambda *_: None
+        """Called when a part ended by itself."""
+        self._config = _config_of(setting)
+        self._retired: list[str] = []
+
+    def _random_of(self, what: str) -> Random:
+        """Return a generator of its own: a process draws the same numbers whatever becomes of the others."""
+        return Random(f"{self._seed}/{what}")
+
+    def start(self) -> None:
+        """Start everything."""
+        self.start_server()
+        for part in parts_of(self.setting):
+            self.start_part(part)
+
+    # The server
+
+    def start_server(self) -> None:
+        """Start the next incarnation of the server on what the disk holds."""
+
+        async def main(process: Process) -> None:
+            random = self._random_of(str(process))
+            store, journal = self.disk.open()
+            writing = self.loop.create_task(journal.run())
+            self.server = server_over(store, self.clocks["server"], random)
+            self.on_server(self.server)
+            self.network.server_started(self.server, process)
+            await writing
+
+        self.running["server"] = self.loop.start_process("server", main)
+
+    def crash_server(self) -> None:
+        """Kill the server, and with it what dies with it."""
+        process = self.running.pop("server", None)
+        if process is None or self.disk.journal is None:
+            return
+        self.loop.kill(process)
+        self.server = None
+        self.disk.crash()
+        self.network.server_died()
+        self.on_crash()
+        if self.setting.is_embedded:
+            self.kill("components")
+
+    # The other parts
+
+    def start_part(self, part: str) -> None:
+        """Start the next incarnation of a part, unless it is not to be there any more."""
+        if part in self._retired:
+            return
+        work = self._work_of(part)
+
+        async def main(process: Process) -> None:
+            try:
+                await work(process, self._random_of(str(process)))
+            except LeadershipLost:
+                self.on_end(part, None)
+            except Exception as error:
+                self.on_end(part, error)
+            else:
+                self.on_end(part, None)
+
+        self.running[part] = self.loop.start_process(part, main)
+
+    def retire_rivals(self) -> None:
+        """Leave one scheduler of several that decide at the same time."""
+        if not self.setting.is_elected:
+            for number in range(1, self.setting.schedulers):
+                self._retired.append(f"scheduler-{number}")
+                self.kill(f"scheduler-{number}")
+
+    def kill(self, part: str) -> None:
+        """Kill a part, if it is there."""
+        process = self.running.pop(part, None)
+        if process is not None:
+            self.loop.kill(process)
+
+    def line(self, part: str, process: Process, name: str = "") -> Line:
+        """Return a client of the API for a process."""
+        user = User(f"strato:{name or part}", ("system:masters", "system:authenticated"))
+        is_embedded = self.setting.is_embedded and part == "components"
+        return Line(self.network, part, process, user, is_embedded=is_embedded)
+
+    def _work_of(self, part: str) -> Callable[[Process, Random], Coroutine[Any, Any, None]]:
+        if part == "components":
+            return self._components
+        if part == "controllers":
+            return self._controllers
+        if part.startswith("scheduler"):
+            return self._scheduler
+        return self._nodes
+
+    async def _components(self, process: Process, random: Random) -> None:
+        line, clock = self.line("components", process), self.clocks["components"]
+        informers = Informers(line, clock, _child(random))
+        manager = ControllerManager(line, informers, clock, _child(random), enabled=CONTROLLERS)
+        nodes = [self._hollow(group, line, informers, clock, random) for group in self.setting.nodes]
+        scheduler = self._new_scheduler(line, informers, clock, random)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(manager.run())
+            for one in nodes:
+                group.create_task(one.run())
+            group.create_task(self._decide(process, scheduler))
+
+    async def _controllers(self, process: Process, random: Random) -> None:
+        line, clock = self.line("controllers", process), self.clocks["controllers"]
+        informers = Informers(line, clock, _child(random))
+        manager = ControllerManager(line, informers, clock, _child(random), enabled=CONTROLLERS)
+        await self._lead(line, "vc-controller-manager", process, random, manager.run)
+
+    async def _scheduler(self, process: Process, random: Random) -> None:
+        part = process.name
+        line, clock = self.line(part, process), self.clocks[part]
+        informers = Informers(line, clock, _child(random))
+        scheduler = self._new_scheduler(line, informers, clock, random)
+        if self.setting.schedulers == 1 or not self.setting.is_elected:
+            await self._decide(process, scheduler)
+        else:
+            await self._lead(line, "volcano", process, random, lambda: self._decide(process, scheduler))
+
+    async def _nodes(self, process: Process, random: Random) -> None:
+        part = process.name
+        line, clock = self.line(part, process), self.clocks[part]
+        await self._hollow(part, line, None, clock, random).run()
+
+    def _hollow(
+        self, group: str, line: Cluster, informers: Informers | None, clock: PartClock, random: Random
+    ) -> HollowNodes:
+        offer = HollowOffer(capacity={"cpu": str(self.setting.node_cpus), "memory": "32Gi", "pods": "20"})
+        names = [f"{group}-{number}" for number in range(self.setting.nodes[group])]
+        nodes = HollowNodes(
+            line, informers, clock, _child(random), nodes=dict.fromkeys(names, offer), max_lease_rate=_LEASE_RATE
+        )
+        for name in names:
+            if name in self.stopped_nodes:
+                nodes.stop_node(name)
+        self.nodes[group] = nodes
+        return nodes
+
+    def _new_scheduler(self, line: Cluster, informers: Informers, clock: PartClock, random: Random) -> Scheduler:
+        audit_seconds = AUDIT_SECONDS if self.setting.is_audited else 0.0
+        options = SchedulerOptions(audit_seconds=audit_seconds)
+        return Scheduler(line, informers, clock, _child(random), config=self._config, options=options)
+
+    async def _decide(self, process: Process, scheduler: Scheduler) -> None:
+        self.epoch += 1
+        self.epochs[process] = self.epoch
+        await scheduler.run()
+
+    async def _lead(
+        self, line: Line, lease: str, process: Process, random: Random, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        clock = self.clocks[process.name]
+        await ensure_namespace(line, clock, LEASE_NAMESPACE, _RETRY_SECONDS)
+        elector = LeaderElector(
+            line, clock, _child(random), name=lease, namespace=LEASE_NAMESPACE, identity=str(process)
+        )
+        await elector.run(work)
+
+
+def _config_of(setting: Setting) -> Config:
+    return parse_config(setting.config, "scheduler configuration") if setting.config else embedded_config()
+
+
+def _child(random: Random) -> Random:
+    return Random(random.getrandbits(64))

@@ -1,0 +1,69 @@
+"""Make a failing run small: leave out what users do and what goes wrong as long as the same rule is broken.
+
+Source: Zeller, Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), the algorithm ddmin, over the
+steps and faults of a plan together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from strato.testing.chaos.plan import Fault, Plan, Step
+from strato.testing.chaos.run import Outcome, play
+
+T = TypeVar("T")
+
+MOST_RUNS: Final = 150
+"""Runs that minimising may take; what is left then is as small as it got."""
+_Event = Step | Fault
+
+
+def minimise(outcome: Outcome, *, most_runs: int = MOST_RUNS, run: Callable[[Plan], Outcome] = play) -> Outcome:
+    """Return a smaller run that breaks one of the rules that this one breaks; itself when it breaks none."""
+    if not outcome.findings:
+        return outcome
+    rule, best = outcome.findings[0].rule, outcome
+    left = most_runs
+
+    def fails(events: Sequence[_Event]) -> bool:
+        nonlocal best, left
+        if left <= 0:
+            return False
+        left -= 1
+        tried = run(with_events(outcome.plan, events))
+        if rule in tried.rules:
+            best = tried
+            return True
+        return False
+
+    events: list[_Event] = [*outcome.plan.steps, *outcome.plan.faults]
+    smallest(events, fails)
+    return best
+
+
+def with_events(plan: Plan, events: Sequence[_Event]) -> Plan:
+    """Return a plan with these of its steps and faults alone."""
+    steps = [event for event in events if isinstance(event, Step)]
+    faults = [event for event in events if isinstance(event, Fault)]
+    return msgspec.structs.replace(plan, steps=steps, faults=faults)
+
+
+def smallest(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Sequence[T]:
+    """Return a part of what fails that fails too, and of which nothing can be left out; ``items`` themselves fail."""
+    parts = 2
+    while len(items) >= 1:
+        size = max(1, len(items) // parts)
+        chunks = [items[start : start + size] for start in range(0, len(items), size)]
+        for number in range(len(chunks)):
+            rest = [item for other, chunk in enumerate(chunks) if other != number for item in chunk]
+            if fails(rest):
+                items, parts = rest, max(parts - 1, 2)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(2 * parts, len(items))
+    return items

@@ -1,0 +1,207 @@
+"""A run of chaos as data: what the cluster is, what users do, and which faults happen when.
+
+Everything is drawn from one seed and written as JSON, so that a run can be repeated, sent to somebody and minimised by
+leaving parts of it out. Each fault draws what it does from a seed of its own: leaving one out changes no other one.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+FAULTY_SECONDS: Final = 200.0
+"""How long faults happen and users work; everything heals then."""
+FIRST_SECONDS: Final = 5.0
+"""When the first fault happens: the cluster has started."""
+
+
+class FaultKind(StrEnum):
+    """What a fault does to its part; see `Fault` for what the numbers mean."""
+
+    ERRORS = "errors"
+    """Requests are answered 409, 429, 500, 503 or 504; some 5xx although they are carried out."""
+    LOST = "lost answers"
+    """Requests are carried out and the connection breaks before the answer."""
+    SLOW = "slow"
+    """Requests and answers take long."""
+    PARTITION = "partition"
+    """Nothing goes to the API server or comes from it; requests end by their timeout."""
+    REFUSED = "refused"
+    """Connections to the API server are refused, and those there are break."""
+    LATE_WATCHES = "late watches"
+    """Each watch shows changes late, by a delay of its own, so that kinds get out of step."""
+    BROKEN_WATCHES = "broken watches"
+    """Watches lose an event and break there; some have to list again (410)."""
+    REPEATED_EVENTS = "repeated events"
+    """Watches show events twice."""
+    CRASH = "crash"
+    """The part is killed after a number of turns more, and starts anew."""
+    PAUSE = "pause"
+    """The part gets no turn, as with SIGSTOP or a machine that is moved."""
+    CLOCK = "clock"
+    """The part's clock is set."""
+    DISK_FULL = "disk full"
+    """The server's disk takes no writes."""
+    NODE_DEATH = "node death"
+    """A machine loses power and comes back."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One fault."""
+
+    at: float
+    """Seconds after the cluster has started."""
+    kind: FaultKind
+    part: str
+    """Whom it befalls; of a node's death the node."""
+    seconds: float = 0.0
+    """How long it lasts; of a crash how long the part is away."""
+    amount: float = 0.0
+    """Of errors, losses, breaks and repeats: share of requests or events. Of delays: most seconds. Of a crash: turns
+    until then. Of a clock: seconds by which it jumps."""
+    seed: int = 0
+    """Of its own choices."""
+
+    def __str__(self) -> str:
+        length = f" for {self.seconds:.1f} s" if self.seconds else ""
+        amount = f" ({self.amount:g})" if self.amount else ""
+        return f"{self.kind} of {self.part}{length}{amount}"
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that a user does, and repeats until the API has confirmed it."""
+
+    at: float
+    """Seconds after the cluster has started."""
+    verb: str
+    """``create``, ``delete``, ``patch``."""
+    manifest: dict[str, Any]
+    """The object to create; of others what identifies it, and of a patch what changes."""
+
+    def __str__(self) -> str:
+        metadata = self.manifest["metadata"]
+        return f"{self.verb} {self.manifest['kind']} {metadata['name']}"
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the cluster consists of."""
+
+    is_embedded: bool = False
+    """Whether controllers, scheduler and nodes share a process that dies with the server, as under ``strato up``;
+    otherwise each has its own and is answered after the commit."""
+    schedulers: int = 1
+    """How many there are; one holds no lease."""
+    is_elected: bool = True
+    """Whether several compete for a lease. Otherwise all decide at the same time, as after a mistake in deploying them,
+    until everything heals: the first one alone goes on then."""
+    nodes: dict[str, int] = {}
+    """Nodes by the process that runs them."""
+    node_cpus: int = 8
+    is_audited: bool = True
+    """Whether the scheduler compares its cache with the API now and then, as in production."""
+    config: str = ""
+    """The scheduler's configuration; empty is the embedded cluster's."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run."""
+
+    seed: int
+    setting: Setting
+    steps: list[Step] = []
+    faults: list[Fault] = []
+
+
+def to_json(plan: Plan) -> bytes:
+    """Write a plan for a file."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=1)
+
+
+def from_json(text: bytes) -> Plan:
+    """Read a plan that `to_json` wrote.
+
+    Raises:
+        msgspec.DecodeError: It is none.
+    """
+    return msgspec.json.decode(text, type=Plan)
+
+
+def parts_of(setting: Setting) -> list[str]:
+    """Return the processes of a cluster, the server and users aside."""
+    if setting.is_embedded:
+        return ["components"]
+    schedulers = [f"scheduler-{number}" for number in range(setting.schedulers)]
+    return ["controllers", *schedulers, *setting.nodes]
+
+
+def node_names(setting: Setting) -> list[str]:
+    """Return the names of all nodes."""
+    return [f"{group}-{number}" for group, count in setting.nodes.items() for number in range(count)]
+
+
+def draw_setting(random: Random, seed: int = 0) -> Setting:
+    """Draw what a cluster consists of."""
+    is_embedded = random.random() < 0.3
+    return Setting(
+        is_embedded=is_embedded,
+        schedulers=1 if is_embedded else random.choice((1, 2)),
+        nodes={"rack-a": random.randint(1, 3), "rack-b": random.randint(1, 3)},
+        node_cpus=random.choice((4, 8)),
+        is_audited=random.random() < 0.5,
+        is_elected=Random(f"{seed}/election").random() < 0.6,
+    )
+
+
+_RATIOS: Final = {
+    FaultKind.ERRORS: (0.05, 0.4),
+    FaultKind.LOST: (0.05, 0.4),
+    FaultKind.BROKEN_WATCHES: (0.02, 0.3),
+    FaultKind.REPEATED_EVENTS: (0.05, 0.5),
+}
+_DELAYS: Final = {FaultKind.SLOW: (0.05, 4.0), FaultKind.LATE_WATCHES: (0.1, 15.0)}
+_OF_THE_SERVER: Final = (FaultKind.CRASH, FaultKind.DISK_FULL, FaultKind.CLOCK)
+
+
+def draw_faults(random: Random, setting: Setting) -> list[Fault]:
+    """Draw the faults of a run, in order."""
+    parts = [*parts_of(setting), "server", "users", *node_names(setting)]
+    faults = [_draw_fault(random, random.choice(parts), setting) for _ in range(random.randint(3, 25))]
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+def _draw_fault(random: Random, part: str, setting: Setting) -> Fault:
+    at = random.uniform(FIRST_SECONDS, FAULTY_SECONDS - 10.0)
+    kind = _draw_kind(random, part, setting)
+    seconds, amount = random.choice((random.uniform(1, 10), random.uniform(10, 80))), 0.0
+    if kind in _RATIOS:
+        amount = random.uniform(*_RATIOS[kind])
+    elif kind in _DELAYS:
+        low, high = _DELAYS[kind]
+        amount = low * (high / low) ** random.random()
+    elif kind is FaultKind.CRASH:
+        seconds, amount = random.uniform(0.1, 20), float(random.choice((0, random.randint(0, 300))))
+    elif kind is FaultKind.CLOCK:
+        seconds, amount = 0.0, random.choice((-1, 1)) * random.choice((2.0, 45.0, 3600.0))
+    seconds = min(seconds, FAULTY_SECONDS - at)
+    return Fault(
+        at=round(at, 3),
+        kind=kind,
+        part=part,
+        seconds=round(seconds, 3),
+        amount=round(amount, 3),
+        seed=random.getrandbits(32),
+    )
+
+
+def _draw_kind(random: Random, part: str, setting: Setting) -> FaultKind:
+    if part == "server":
+        return random.choice(_OF_THE_SERVER)
+    if part == "users":
+        return random.choice((FaultKind.ERRORS, FaultKind.LOST, FaultKind.SLOW, FaultKind.REFUSED))
+    if part in node_names(setting):
+        return FaultKind.NODE_DEATH
+    others = (FaultKind.DISK_FULL, FaultKind.NODE_DEATH)
+    return random.choice([kind for kind in FaultKind if kind not in others])

@@ -1,0 +1,348 @@
+"""`play`: one run of chaos from its plan to its findings, in virtual time.
+
+The adversary follows the plan's faults, users follow its steps. Then everything heals, and within `SETTLED_SECONDS` the
+cluster must have come to rest (`strato.testing.chaos.settled`); users delete what they made, and nothing may be left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from strato.api import catalog
+from strato.api.wire import User
+from strato.clock import VirtualClock
+from strato.errors import AlreadyExists, ApiError, NotFound
+from strato.server.api import ApiServer
+from strato.testing.chaos.cluster import ProcessCluster
+from strato.testing.chaos.invariants import Finding, Watchdog
+from strato.testing.chaos.network import Line, Window
+from strato.testing.chaos.plan import (
+    FAULTY_SECONDS,
+    Fault,
+    FaultKind,
+    Plan,
+    Step,
+    draw_faults,
+    draw_setting,
+)
+from strato.testing.chaos.processes import Process, ProcessLoop
+from strato.testing.chaos.settled import WORKLOADS, left_over, unsettled
+from strato.testing.chaos.workload import draw_steps
+
+SETTLED_SECONDS: Final = 900.0
+"""Within which a healed cluster comes to rest: run times, taints of lost nodes (300 s), back-offs of a minute."""
+GONE_SECONDS: Final = 300.0
+"""Within which all that users delete is gone."""
+START_SECONDS: Final = 60.0
+"""Within which a cluster starts."""
+RESTART_SECONDS: Final = 1.0
+"""After which a part that ended by itself is started again."""
+_LOOK_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 1.0
+_START: Final = 1_700_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run."""
+
+    plan: Plan
+    findings: list[Finding]
+    digest: str
+    """Of everything that happened; equal runs have equal ones."""
+    changes: int
+    """Writes that were published."""
+    story: list[tuple[float, str]] = field(repr=False)
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """The rules that were broken."""
+        return frozenset(finding.rule for finding in self.findings)
+
+
+def draw_plan(seed: int) -> Plan:
+    """Draw the run of a seed."""
+    random = Random(seed)
+    setting = draw_setting(random, seed)
+    return Plan(seed=seed, setting=setting, steps=draw_steps(random, setting), faults=draw_faults(random, setting))
+
+
+def play(plan: Plan) -> Outcome:
+    """Run a plan."""
+    clock = VirtualClock(_START)
+    loop = ProcessLoop(clock)
+    with tempfile.TemporaryDirectory(prefix="strato-chaos-", dir=_memory_folder()) as folder:
+        run = _Run(plan, loop, clock, Path(folder))
+        try:
+            loop.set_exception_handler(run.on_bug)
+            loop.run_until_complete(run.main())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+    watchdog = run.watchdog
+    return Outcome(plan, watchdog.findings, watchdog.digest, watchdog.changes, watchdog.story)
+
+
+def _memory_folder() -> str | None:
+    """Return where files are cheap to flush; None is the usual place."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+class _Run:
+    """One run under way."""
+
+    def __init__(self, plan: Plan, loop: ProcessLoop, clock: VirtualClock, folder: Path) -> None:
+        self._plan = plan
+        self._loop = loop
+        self._cluster = cluster = ProcessCluster(loop, clock, plan.seed, plan.setting, folder)
+        self._clock = clock
+        self._began = 0.0
+        self.watchdog = Watchdog(self._seconds, self._has_newer_scheduler)
+        self._users: Line | None = None
+        self._is_over = False
+        cluster.on_server = self._on_server
+        cluster.on_crash = self._on_crash
+        cluster.on_end = self._on_end
+        cluster.network.on_carried_out = self.watchdog.carried_out
+        cluster.network.on_acknowledged = self.watchdog.acknowledged
+
+    def _seconds(self) -> float:
+        return self._clock.monotonic() - self._began
+
+    def on_bug(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Take note of an error that nobody handled."""
+        del loop
+        if not self._is_over:
+            error = context.get("exception")
+            text = f"{context.get('message')}: {error!r}"
+            self.watchdog.report("a part failed", text, once_for=text)
+
+    async def main(self) -> None:
+        """Play the plan."""
+        try:
+            self._cluster.start()
+            if await self._until(self._has_started, START_SECONDS, "the cluster has not started"):
+                self._began = self._clock.monotonic()
+                await self._work()
+        finally:
+            self._is_over = True
+            self._cluster.network.server_died()
+            await self._loop.end()
+            journal = self._cluster.disk.journal
+            if journal is not None:
+                journal.file.close()
+
+    async def _work(self) -> None:
+        cluster = self._cluster
+        self._loop.start_process("users", self._work_as_users)
+        async with asyncio.TaskGroup() as group:
+            for fault in self._plan.faults:
+                group.create_task(self._befall(fault))
+        await self._clock.sleep(max(0.0, FAULTY_SECONDS - self._seconds()))
+        self.watchdog.note("everything heals")
+        cluster.retire_rivals()
+        for clock in cluster.clocks.values():
+            clock.offset_seconds = 0.0
+        if not await self._until(lambda: unsettled(_server(cluster)), SETTLED_SECONDS, "not settled"):
+            return
+        self.watchdog.note("everything is settled")
+        await self._delete_all()
+        await self._until(lambda: left_over(_server(cluster)), GONE_SECONDS, "left over")
+
+    async def _until(self, look: Callable[[], list[str]], seconds: float, rule: str) -> bool:
+        """Wait until there is nothing to complain of; return whether that came."""
+        until = self._clock.monotonic() + seconds
+        while True:
+            wrong = look()
+            if not wrong or self.watchdog.findings:
+                return not wrong
+            if self._clock.monotonic() >= until:
+                for text in wrong:
+                    self.watchdog.report(rule, f"after {seconds:g} s: {text}", once_for=text)
+                return False
+            await self._clock.sleep(_LOOK_SECONDS)
+
+    def _has_started(self) -> list[str]:
+        cluster = self._cluster
+        server = cluster.server
+        if server is None:
+            return ["there is no server"]
+        wanted = sum(self._plan.setting.nodes.values())
+        have = len(server.store.bucket(catalog.NODE.resource).objects)
+        wrong = [] if have == wanted else [f"{have} of {wanted} nodes are registered"]
+        return wrong if cluster.epoch else [*wrong, "no scheduler decides"]
+
+    # The cluster's hooks
+
+    def _on_server(self, server: ApiServer) -> None:
+        self.watchdog.server_started(server)
+
+    def _on_crash(self) -> None:
+        self.watchdog.server_crashed(self._cluster.disk.last_revision)
+
+    def _on_end(self, part: str, error: BaseException | None) -> None:
+        if self._is_over:
+            return
+        if error is not None:
+            self.watchdog.report("a part ended", f"{part}: {error!r}", once_for=part)
+        self.watchdog.note(f"{part} ended and is started again")
+        self._cluster.kill(part)
+        self._cluster.network.outside(self._clock.monotonic() + RESTART_SECONDS, lambda: self._cluster.start_part(part))
+
+    def _has_newer_scheduler(self, line: Line) -> bool:
+        setting = self._plan.setting
+        if setting.schedulers > 1 and not setting.is_elected:
+            return True
+        return self._cluster.epochs.get(line.process, 0) < self._cluster.epoch
+
+    # The adversary
+
+    async def _befall(self, fault: Fault) -> None:
+        """Do what a fault does, at its time."""
+        await self._clock.sleep(max(0.0, fault.at - self._seconds()))
+        self.watchdog.note(f"FAULT {fault}")
+        act = {
+            FaultKind.CRASH: self._crash,
+            FaultKind.PAUSE: self._pause,
+            FaultKind.CLOCK: self._set_clock,
+            FaultKind.DISK_FULL: self._fill_disk,
+            FaultKind.NODE_DEATH: self._stop_node,
+        }.get(fault.kind, self._disturb)
+        await act(fault)
+
+    async def _disturb(self, fault: Fault) -> None:
+        window: Window = self._cluster.network.begin(fault)
+        await self._clock.sleep(fault.seconds)
+        self._cluster.network.end(window)
+
+    async def _crash(self, fault: Fault) -> None:
+        cluster = self._cluster
+        if fault.part == "server":
+            if "server" in cluster.running:
+                cluster.crash_server()
+                await self._clock.sleep(fault.seconds)
+                cluster.start_server()
+                if self._plan.setting.is_embedded:
+                    await self._clock.sleep(RESTART_SECONDS)
+                    if "components" not in cluster.running:
+                        cluster.start_part("components")
+            return
+        process = cluster.running.get(fault.part)
+        if process is None or process.turns_left >= 0:
+            return
+        died = asyncio.Event()
+        process.on_death.append(died.set)
+        if fault.amount:
+            process.turns_left = int(fault.amount)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, FAULTY_SECONDS - self._seconds())):
+                    await died.wait()
+            process.turns_left = -1
+        else:
+            self._loop.kill(process)
+        if not died.is_set() or cluster.running.get(fault.part) is not process:
+            return
+        del cluster.running[fault.part]
+        self.watchdog.note(f"{process} is killed")
+        await self._clock.sleep(fault.seconds)
+        if not (self._plan.setting.is_embedded and "server" not in cluster.running):
+            cluster.start_part(fault.part)
+
+    async def _pause(self, fault: Fault) -> None:
+        process = self._cluster.running.get(fault.part)
+        if process is None or process.is_paused:
+            return
+        self._loop.pause(process)
+        await self._clock.sleep(fault.seconds)
+        self._loop.resume(process)
+
+    async def _set_clock(self, fault: Fault) -> None:
+        self._cluster.clocks[fault.part].offset_seconds += fault.amount
+
+    async def _fill_disk(self, fault: Fault) -> None:
+        journal = self._cluster.disk.journal
+        if journal is not None:
+            journal.is_full = True
+            await self._clock.sleep(fault.seconds)
+            journal.is_full = False
+
+    async def _stop_node(self, fault: Fault) -> None:
+        cluster, node = self._cluster, fault.part
+        group = node.rpartition("-")[0]
+        if node in cluster.stopped_nodes or group not in cluster.nodes:
+            return
+        cluster.stopped_nodes.add(node)
+        cluster.nodes[group].stop_node(node)
+        await self._clock.sleep(fault.seconds)
+        cluster.stopped_nodes.discard(node)
+        cluster.nodes[group].start_node(node)
+
+    # Users
+
+    async def _work_as_users(self, process: Process) -> None:
+        user = User("alice", ("system:masters", "system:authenticated"))
+        line = self._users = Line(self._cluster.network, "users", process, user, is_embedded=False)
+        async with asyncio.TaskGroup() as group:
+            for step in self._plan.steps:
+                group.create_task(self._follow(line, step))
+
+    async def _follow(self, line: Line, step: Step) -> None:
+        """Do a step at its time, until the API confirms it."""
+        await self._clock.sleep(max(0.0, step.at - self._seconds()))
+        await self._confirmed(lambda: _do(line, step), str(step))
+
+    async def _confirmed(self, do: Callable[[], Awaitable[object]], text: str) -> None:
+        while True:
+            try:
+                await do()
+            except ApiError as error:
+                if not self._is_over and self._seconds() > FAULTY_SECONDS + SETTLED_SECONDS / 2:
+                    self.watchdog.report("a user's request is refused", f"{text}: {error}", once_for=text)
+                    return
+            else:
+                self.watchdog.note(f"user: {text}")
+                return
+            await self._clock.sleep(_RETRY_SECONDS)
+
+    async def _delete_all(self) -> None:
+        line = self._users
+        assert line is not None, "users have worked"
+        for kind in WORKLOADS:
+            for body in (await line.list(kind)).items:
+                metadata = body["metadata"]
+                step = Step(
+                    at=0.0,
+                    verb="delete",
+                    manifest={"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata},
+                )
+                await self._confirmed(lambda step=step: _do(line, step), str(step))  # type: ignore[misc]
+
+
+def _server(cluster: ProcessCluster) -> ApiServer:
+    assert cluster.server is not None, "the cluster has healed"
+    return cluster.server
+
+
+async def _do(line: Line, step: Step) -> None:
+    manifest = step.manifest
+    kind = catalog.find_named(manifest["apiVersion"], manifest["kind"])
+    assert kind is not None, "the workload makes kinds that are known"
+    metadata = manifest["metadata"]
+    namespace = metadata.get("namespace", "")
+    if step.verb == "create":
+        with suppress(AlreadyExists):
+            await line.create(kind, manifest, namespace)
+    elif step.verb == "patch":
+        with suppress(NotFound):
+            body = {key: value for key, value in manifest.items() if key == "spec"}
+            await line.patch(kind, metadata["name"], namespace, body)
+    else:
+        with suppress(NotFound):
+            await line.delete(kind, metadata["name"], namespace, propagation="Background")
