@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "flow": ("flow", "flow", "Schedule by minimum-cost flow, without Kubernetes."),
     "sim": ("sim", "sim", "Run traces through the scheduler in virtual time."),
     "run": ("run", "run", "Run one component against a cluster."),
+    "node": ("node", "node", "Let hollow nodes fail, and end that."),
     "agent": ("agent", "agent", "Keep a node busy and responsive: suppress training, burst, hot spots."),
     "backup": ("backup", "backup", "Write a backup of the embedded cluster."),
     "restore": ("restore", "restore", "Bring the embedded cluster back from a backup."),

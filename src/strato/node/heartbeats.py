@@ -34,7 +34,7 @@ class Heartbeats:
 
     Args:
         names: Node name → uid of its Node object. Read at each round: nodes may come and go.
-        is_stopped: Says which nodes have stopped; their leases are left to lapse.
+        is_stopped: Says which nodes have stopped; their leases are left to lapse. Changes are to be noted.
         max_rate: Renewals per second of all nodes together. 0 writes one lease per node that never lapses, for
             simulations of weeks. Note that kube-controller-manager judges by its own ``node-monitor-grace-period``
             (50 s) and not by the lease's duration: against a real control plane keep ``nodes / max_rate`` below it.
@@ -61,6 +61,12 @@ class Heartbeats:
         self._slots = asyncio.Semaphore(concurrency)
         self._expected = expected
         self._failing = False
+        self._changed: asyncio.Queue[str] = asyncio.Queue()
+
+    def note_change(self, name: str) -> None:
+        """Take note that a node has stopped or started; where leases never lapse its own does, or does so no longer."""
+        if self._max_rate <= 0:
+            self._changed.put_nowait(name)
 
     @property
     def duration_seconds(self) -> int:
@@ -71,8 +77,10 @@ class Heartbeats:
     async def run(self) -> None:
         """Write the first lease of every node there is, then renew, until cancelled."""
         await self._begin()
-        if self._max_rate <= 0:
-            await asyncio.Event().wait()
+        while self._max_rate <= 0:
+            name = await self._changed.get()
+            while name in self._names and not await self._attempt(self._rewrite, name):
+                await self._clock.sleep(_RETRY_SECONDS)
         position, renewals_due = 0, 0.0
         while True:
             count = len(self._names)
@@ -106,6 +114,13 @@ class Heartbeats:
             await self._cluster.create(catalog.LEASE, self._lease(name), LEASE_NAMESPACE)
         except AlreadyExists:
             await self._patch(name, self._spec(name))
+
+    async def _rewrite(self, name: str) -> None:
+        """Write a lease that never lapses, or for a node that has stopped one that does."""
+        spec = self._spec(name)
+        if self._is_stopped(name):
+            spec["leaseDurationSeconds"] = round(RENEW_SECONDS * RENEWALS_PER_LEASE)
+        await self._patch(name, spec)
 
     async def renew(self, names: Sequence[str]) -> None:
         """Renew leases; a failure is logged once and tried again at the next round."""

@@ -93,6 +93,8 @@ class NodeLifecycleController:
         if change.old is None or change.old.spec.renew_time != lease.spec.renew_time:
             name = lease.metadata.name
             self._renewed_at[name] = self._clock.monotonic()
+            if change.old is not None and change.old.spec.lease_duration_seconds > lease.spec.lease_duration_seconds:
+                self._queue.add(name)  # it is judged earlier than was planned
 
     def _on_pod(self, change: Change[Pod]) -> None:
         old, new = change.old, change.new

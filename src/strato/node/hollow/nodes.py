@@ -8,20 +8,24 @@ The same code runs under the virtual clock and against a real cluster.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import random
 from collections.abc import Mapping, Sequence
 
+from strato.api import catalog
 from strato.api.core import Node, Pod
 from strato.api.quantity import milli
 from strato.client.cluster import Cluster
+from strato.client.events import WARNING, EventRecorder
 from strato.client.informer import Change, Informer, Informers
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.heartbeats import Heartbeats
 from strato.node.hollow.behaviour import HollowBehaviour
 from strato.node.hollow.cpu import HollowCpu
+from strato.node.hollow.failures import FAILURE, NodeFailures
 from strato.node.hollow.images import ImagePulls
 from strato.node.hollow.offers import CAPACITY, HollowOffer
 from strato.node.hollow.pods import HollowPods
@@ -73,12 +77,15 @@ class HollowNodes:
             if informers is None
             else informers.informer(Pod)
         )
+        self._recorder = EventRecorder(cluster, clock, "kubelet")
+        self._over: asyncio.Queue[str] = asyncio.Queue()
         self._node_informer = Informer(cluster, Node, clock, rng) if informers is None else informers.informer(Node)
         self._clock = clock
         self._behaviour = behaviour if behaviour is not None else HollowBehaviour()
         self._facts = {name: facts_of(name, index, offer) for index, (name, offer) in enumerate(nodes.items())}
         self._uids: dict[str, str] = {}
         self._stopped: set[str] = set()
+        self._leaseless: set[str] = set()
         self._timers = Timers(clock)
         self._own_cpu = HollowCpu(clock) if cpu is None else None
         shared = cpu if cpu is not None else self._own_cpu
@@ -95,7 +102,7 @@ class HollowNodes:
             cluster,
             clock,
             self._uids,
-            is_stopped=self._stopped.__contains__,
+            is_stopped=lambda name: name in self._stopped or name in self._leaseless,
             max_rate=max_lease_rate,
             expected=len(nodes),
         )
@@ -107,6 +114,15 @@ class HollowNodes:
             self._uids,
             restored=self._pods.report_node,
             is_stopped=self._stopped.__contains__,
+        )
+        self.failures = NodeFailures(
+            clock,
+            self._timers,
+            self,
+            offers=nodes,
+            seed=rng.getrandbits(64),
+            on_over=self._over.put_nowait,
+            on_unreadable=lambda node, problem: self._recorder.event(node, WARNING, "UnreadableAnnotation", problem),
         )
         self.registered = asyncio.Event()
         """Set when every node is in the API; the leases follow, as a kubelet's does."""
@@ -129,6 +145,11 @@ class HollowNodes:
             self._informer.start()
         try:
             async with asyncio.TaskGroup() as group:
+                if self._behaviour.failures:
+                    self._node_informer.add_handler(self._on_node)
+                    self._node_informer.start()
+                    self.failures.begin()
+                    group.create_task(self._end_annotations())
                 group.create_task(self._timers.run())
                 if self._own_cpu is not None:
                     group.create_task(self._own_cpu.run())
@@ -153,17 +174,28 @@ class HollowNodes:
             raise KeyError(name)
         self._stopped.add(name)
         self._pods.forget_node(name)
+        self._heartbeats.note_change(name)
 
-    def start_node(self, name: str) -> None:
-        """Start a stopped node again; it takes up the pods that are bound to it."""
+    def start_node(self, name: str, *, is_rebooted: bool = False) -> None:
+        """Start a stopped node again; it takes up the pods that are bound to it, unless their containers are lost."""
         self._stopped.discard(name)
+        self._heartbeats.note_change(name)
         if self._staged is not None:
             self._staged.resume()
         for pod in () if self._behaviour.stages_pods else self._informer.list():
             if pod.spec.node_name == name:
-                self._pods.observe(pod, self._facts[name].address)
+                self._pods.observe(pod, self._facts[name].address, is_lost=is_rebooted)
         if not self._behaviour.stages_nodes:
             self._sync.resume(name)
+
+    def set_slowness(self, name: str, factor: float) -> None:
+        """Let everything that begins on a node take longer from now on; 1 ends that."""
+        self._pods.set_slowness(name, factor)
+
+    def hold_lease(self, name: str, *, is_held: bool) -> None:
+        """Let a node's lease lapse while everything else of it goes on, or end that."""
+        (self._leaseless.add if is_held else self._leaseless.discard)(name)
+        self._heartbeats.note_change(name)
 
     def _relevant(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
         """Return the changes of pods that come to our nodes, end there, or are gone."""
@@ -183,6 +215,18 @@ class HollowNodes:
         facts = self._facts.get(pod.spec.node_name)
         if facts is not None and facts.name not in self._stopped:
             self._pods.observe(pod, facts.address)
+
+    def _on_node(self, change: Change[Node]) -> None:
+        if change.new is not None:
+            self.failures.observe(change.new)
+
+    async def _end_annotations(self) -> None:
+        """Take the annotation off nodes whose failure is over, until cancelled."""
+        while True:
+            name = await self._over.get()
+            body = {"metadata": {"annotations": {FAILURE: None}}}
+            with contextlib.suppress(ApiError):  # it says what was; nothing more comes of it
+                await self._cluster.patch(catalog.NODE, name, "", body)
 
     async def _register(self) -> None:
         """Create all nodes, a few at a time; what the API refuses is tried again."""

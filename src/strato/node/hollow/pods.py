@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from strato.api.core import Container, Pod
 from strato.client.cluster import Cluster
@@ -19,11 +17,12 @@ from strato.client.events import WARNING, EventRecorder
 from strato.clock import Clock, parse_time
 from strato.node.hollow.cpu import HollowCpu
 from strato.node.hollow.distributions import Draws
+from strato.node.hollow.heldpod import HollowPod
 from strato.node.hollow.images import ImagePulls, image_size_problem
 from strato.node.hollow.runplan import plan_run, problems, start_seconds, stop_seconds
-from strato.node.hollow.starttemplates import StartTemplate, StartTemplates, container_id, started
-from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, PodRecord, phase_of, pod_status
-from strato.node.records import ephemeral_record, record_of
+from strato.node.hollow.starttemplates import StartTemplate, StartTemplates, container_id
+from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, phase_of
+from strato.node.records import ephemeral_record
 from strato.node.restarts import Backoff, should_restart
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
@@ -38,93 +37,6 @@ MIN_REPORTED_SECONDS = 0.25
 a second; what lives less is over before it was seen running."""
 
 _log = logging.getLogger(__name__)
-
-
-class HollowPod:
-    """What is kept of one pod: its record, and which timers still count.
-
-    A pod that started from a template (``template``) gets its record only when something else happens to it.
-
-    Args:
-        since: When the node took it, which is when a pod with a template started.
-    """
-
-    __slots__ = (
-        "_record",
-        "epochs",
-        "host_ip",
-        "is_stopped",
-        "name",
-        "namespace",
-        "node",
-        "pod",
-        "pod_ip",
-        "since",
-        "stops_at",
-        "template",
-        "uid",
-        "waits",
-        "written_at",
-    )
-
-    def __init__(
-        self, pod: Pod, host_ip: str, since: float, template: StartTemplate | None = None, pod_ip: str = ""
-    ) -> None:
-        metadata = pod.metadata
-        self.namespace = metadata.namespace
-        self.name = metadata.name
-        self.uid = metadata.uid
-        self.node = pod.spec.node_name
-        self.pod = pod
-        self.host_ip = host_ip
-        self.since = since
-        self.template = template
-        self.pod_ip = pod_ip
-        """Of a pod with a template; others have it in their record."""
-        self.written_at: float | None = None
-        """When the first status of a pod with a template was made."""
-        self._record = record_of(pod, host_ip=host_ip, now=since) if template is None else None
-        containers = len(pod.spec.init_containers) + len(pod.spec.containers)
-        self.epochs = [0 if template is None else 1] * containers
-        """Per container, the run its timers belong to; a timer of an earlier run is void."""
-        self.waits = [0.0] * containers
-        """Per container, its last back-off in seconds."""
-        self.stops_at: float | None = None
-        """When its last container ends, in monotonic time, since the API asked for its deletion."""
-        self.is_stopped = False
-        """All its containers have ended since; it is to be removed from the API."""
-
-    @property
-    def record(self) -> PodRecord:
-        """Its record."""
-        record = self._record
-        if record is None:
-            record = self._record = started(
-                self.pod, uid=self.uid, host_ip=self.host_ip, pod_ip=self.pod_ip, since=self.since
-            )
-            if self.written_at is not None:
-                pod_status(record, self.written_at)  # for the times of its conditions
-        return record
-
-    def running(self) -> Sequence[Container]:
-        """Return the containers that run now; sidecars end when they are told to and are left out."""
-        spec = self.pod.spec
-        if self._record is None:
-            return spec.containers
-        records = self._record.containers[len(spec.init_containers) :]
-        return [one for one, record in zip(spec.containers, records, strict=True) if record.state == "running"]
-
-    def next_write(self, now: float) -> dict[str, Any] | bytes | None:
-        """Return the status to write, or the patch that does; None deletes the pod."""
-        if self.is_stopped:
-            return None
-        if self._record is not None or self.template is None:
-            return pod_status(self.record, now)
-        if self.written_at is None:
-            self.written_at = now
-        return self.template.patch(
-            self.pod, host_ip=self.host_ip, pod_ip=self.pod_ip, since=self.since, now=self.written_at
-        )
 
 
 class HollowPods:
@@ -146,25 +58,33 @@ class HollowPods:
         self._backoff = Backoff()
         self._templates = StartTemplates()
         self._pods: dict[str, HollowPod] = {}
+        self._slowness: dict[str, float] = {}
+        """Node → factor by which everything takes longer that begins there now."""
         self._addresses_given = 0
         self.writer: StatusWriter[HollowPod] = StatusWriter(cluster, clock, on_written=self._on_written)
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    def observe(self, pod: Pod, host_ip: str) -> None:
-        """Take note of a pod bound to one of the nodes, in whatever state."""
+    def observe(self, pod: Pod, host_ip: str, *, is_lost: bool = False) -> None:
+        """Take note of a pod bound to one of the nodes, in whatever state.
+
+        Args:
+            pod: As the API has it.
+            host_ip: Of its node.
+            is_lost: Whether its containers are gone from the machine, which has lost power since.
+        """
         uid = pod.metadata.uid
         held = self._pods.get(uid)
         if pod.metadata.deletion_timestamp is not None:
-            self._terminate(held if held is not None else self._take(pod, host_ip), pod)
+            self._terminate(held if held is not None else self._take(pod, host_ip, is_lost=is_lost), pod)
         elif pod.status.phase in _FINAL:
             self._pods.pop(uid, None)
             self._cpu.stop(uid)
         elif held is None:
             template = None if self._images.take_time else self._templates.of(pod, MIN_REPORTED_SECONDS)
             if template is None:
-                self._admit(self._take(pod, host_ip))
+                self._admit(self._take(pod, host_ip, is_lost=is_lost))
             else:
                 self._start_from_template(pod, host_ip, template)
         elif pod.metadata.generation != held.pod.metadata.generation:
@@ -197,8 +117,17 @@ class HollowPods:
             if held.node == node:
                 self.writer.submit(held)
 
-    def _take(self, pod: Pod, host_ip: str) -> HollowPod:
+    def set_slowness(self, node: str, factor: float) -> None:
+        """Let everything that begins on a node take longer from now on; 1 ends that."""
+        if factor == 1:
+            self._slowness.pop(node, None)
+        else:
+            self._slowness[node] = factor
+
+    def _take(self, pod: Pod, host_ip: str, *, is_lost: bool = False) -> HollowPod:
         held = HollowPod(pod, host_ip, self._clock.now())
+        if is_lost:
+            held.record.lose(self._clock.now())
         self._pods[held.uid] = held
         return held
 
@@ -231,7 +160,8 @@ class HollowPods:
         self._pods[held.uid] = held
         for index, plan in enumerate(template.plans):
             if plan.seconds < math.inf:
-                self._timers.after(plan.seconds, self._end_and_write, held, index, 1, plan.exit_code)
+                seconds = plan.seconds * self._slowness.get(held.node, 1.0)
+                self._timers.after(seconds, self._end_and_write, held, index, 1, plan.exit_code)
         self.writer.submit(held)
 
     def _next_address(self) -> str:
@@ -296,7 +226,8 @@ class HollowPods:
         containers = (*pod.spec.init_containers, *pod.spec.containers)
         images = [one.image for one in containers]
         pulls = self._images.pull(pod.spec.node_name, images, pod.metadata.annotations, self._clock.now())
-        return pulls + start_seconds(pod.metadata.annotations, pod.metadata.uid)
+        start = start_seconds(pod.metadata.annotations, pod.metadata.uid)
+        return (pulls + start) * self._slowness.get(pod.spec.node_name, 1.0)
 
     def _start(self, held: HollowPod) -> None:
         """Run every container for the first time."""
@@ -341,6 +272,8 @@ class HollowPods:
         argv = (*spec.command, *spec.args)
         draws = Draws(held.uid, index, held.record.containers[index].restart_count)
         plan = plan_run(held.pod.metadata.annotations, argv, held.record.restart_policy, draws)
+        if held.node in self._slowness:
+            plan = plan._replace(seconds=plan.seconds * self._slowness[held.node])
         held.epochs[index] += 1
         if plan.seconds + offset_seconds <= 0:
             self._end(held, index, held.epochs[index], plan.exit_code)

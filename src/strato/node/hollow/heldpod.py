@@ -1,0 +1,98 @@
+"""What is kept of one pod on a hollow node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from strato.api.core import Container, Pod
+from strato.node.hollow.starttemplates import StartTemplate, started
+from strato.node.podstatus import PodRecord, pod_status
+from strato.node.records import record_of
+
+
+class HollowPod:
+    """What is kept of one pod: its record, and which timers still count.
+
+    A pod that started from a template (``template``) gets its record only when something else happens to it.
+
+    Args:
+        since: When the node took it, which is when a pod with a template started.
+    """
+
+    __slots__ = (
+        "_record",
+        "epochs",
+        "host_ip",
+        "is_stopped",
+        "name",
+        "namespace",
+        "node",
+        "pod",
+        "pod_ip",
+        "since",
+        "stops_at",
+        "template",
+        "uid",
+        "waits",
+        "written_at",
+    )
+
+    def __init__(
+        self, pod: Pod, host_ip: str, since: float, template: StartTemplate | None = None, pod_ip: str = ""
+    ) -> None:
+        metadata = pod.metadata
+        self.namespace = metadata.namespace
+        self.name = metadata.name
+        self.uid = metadata.uid
+        self.node = pod.spec.node_name
+        self.pod = pod
+        self.host_ip = host_ip
+        self.since = since
+        self.template = template
+        self.pod_ip = pod_ip
+        """Of a pod with a template; others have it in their record."""
+        self.written_at: float | None = None
+        """When the first status of a pod with a template was made."""
+        self._record = record_of(pod, host_ip=host_ip, now=since) if template is None else None
+        containers = len(pod.spec.init_containers) + len(pod.spec.containers)
+        self.epochs = [0 if template is None else 1] * containers
+        """Per container, the run its timers belong to; a timer of an earlier run is void."""
+        self.waits = [0.0] * containers
+        """Per container, its last back-off in seconds."""
+        self.stops_at: float | None = None
+        """When its last container ends, in monotonic time, since the API asked for its deletion."""
+        self.is_stopped = False
+        """All its containers have ended since; it is to be removed from the API."""
+
+    @property
+    def record(self) -> PodRecord:
+        """Its record."""
+        record = self._record
+        if record is None:
+            record = self._record = started(
+                self.pod, uid=self.uid, host_ip=self.host_ip, pod_ip=self.pod_ip, since=self.since
+            )
+            if self.written_at is not None:
+                pod_status(record, self.written_at)  # for the times of its conditions
+        return record
+
+    def running(self) -> Sequence[Container]:
+        """Return the containers that run now; sidecars end when they are told to and are left out."""
+        spec = self.pod.spec
+        if self._record is None:
+            return spec.containers
+        records = self._record.containers[len(spec.init_containers) :]
+        return [one for one, record in zip(spec.containers, records, strict=True) if record.state == "running"]
+
+    def next_write(self, now: float) -> dict[str, Any] | bytes | None:
+        """Return the status to write, or the patch that does; None deletes the pod."""
+        if self.is_stopped:
+            return None
+        if self._record is not None or self.template is None:
+            return pod_status(self.record, now)
+        if self.written_at is None:
+            self.written_at = now
+        return self.template.patch(
+            self.pod, host_ip=self.host_ip, pod_ip=self.pod_ip, since=self.since, now=self.written_at
+        )
