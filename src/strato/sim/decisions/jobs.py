@@ -134,7 +134,7 @@ class Jobs:
         for key, tasks in placed.items():
             life = self._lives[key]
             by_course: dict[Course, list[Task]] = {}
-            for task, course in zip(tasks, life.runs([task.uid for task in tasks]), strict=True):
+            for task, course in zip(tasks, self._courses(life, tasks), strict=True):
                 by_course.setdefault(course, []).append(task)
             for course, some in by_course.items():
                 runs = [Run(task.order[0], task.key, task.uid, task.row) for task in some]
@@ -143,6 +143,10 @@ class Jobs:
                     self._timeline.after(course.start_seconds, self._start, life, runs, course)
                 else:
                     self._start(life, runs, course)
+
+    def _courses(self, life: Life, tasks: Sequence[Task]) -> list[Course]:
+        """Return how the runs of pods go that were bound."""
+        return life.runs([task.uid for task in tasks])
 
     def _start(self, life: Life, runs: Sequence[Run], course: Course) -> None:
         """Let pods run from now on that are still where they were bound."""

@@ -14,9 +14,11 @@ from strato.sim.cluster import child
 from strato.sim.decisions.beginning import fill, new_world, stored_before
 from strato.sim.decisions.engine import Engine
 from strato.sim.decisions.jobs import Jobs
+from strato.sim.decisions.paced import PacedJobs
 from strato.sim.decisions.templates import Templates
 from strato.sim.decisions.timeline import Timeline
 from strato.sim.machines import columns_of, node_objects
+from strato.sim.models import PerformanceModel
 from strato.sim.nodes import NodeShape
 from strato.sim.progress import Progress
 from strato.sim.rest import START
@@ -33,6 +35,7 @@ def simulate_decisions(
     queues: Sequence[Json] = (),
     start: float = START,
     progress: Callable[[Progress], None] | None = None,
+    model: PerformanceModel | None = None,
 ) -> RunRecord:
     """Run a trace to its end. Depends on its arguments only.
 
@@ -44,6 +47,7 @@ def simulate_decisions(
         queues: Manifests; queues that the trace names and these do not are made with weight 1.
         start: The instant at which the trace begins, seconds since the epoch.
         progress: Called after each instant at which something happened.
+        model: Says how fast jobs run where they are, what starts cost and evictions lose; None runs them as recorded.
 
     Raises:
         ApiError: A queue was refused.
@@ -56,7 +60,10 @@ def simulate_decisions(
     warm_up()
     recorder = RunRecorder(trace.jobs, columns_of(nodes))
     timeline = Timeline(start)
-    jobs = Jobs(trace.jobs, world, Templates(stored), recorder, timeline)
+    jobs: Jobs = Jobs(trace.jobs, world, Templates(stored), recorder, timeline)
+    if model is not None:
+        jobs = PacedJobs(trace.jobs, world, Templates(stored), recorder, timeline)
+        jobs.follow(model)
     engine = Engine(world, config, jobs, recorder, timeline, child(Random(seed)))
     if progress is None:
         engine.run()

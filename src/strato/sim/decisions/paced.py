@@ -1,0 +1,74 @@
+"""`PacedJobs`: jobs whose speed, starts and losses follow a performance model in place of the trace's run times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from strato.scheduler.model.jobs import Task
+from strato.sim.decisions.jobs import Jobs, Run
+from strato.sim.decisions.lives import Course, Life
+from strato.sim.models import PerformanceModel
+from strato.sim.models.progress import WorkClock
+
+
+class PacedJobs(Jobs):
+    """Jobs under a model. Their pods end together, when the job's work is done."""
+
+    def follow(self, model: PerformanceModel) -> None:
+        """Take the model; called once, before anything is submitted."""
+        labels = {
+            row: dict(node.metadata.labels or {})
+            for row, node in enumerate(self._world.nodes.facts)
+            if node is not None
+        }
+        self._clock = WorkClock(model, self._jobs, labels)
+        self._running: dict[int, tuple[Life, dict[int, Run], int]] = {}
+        self._turns: dict[int, int] = {}
+        self._done: set[int] = set()
+
+    def _courses(self, life: Life, tasks: Sequence[Task]) -> list[Course]:
+        waits = [self._clock.start_seconds(life.row, task.order[0], task.row) for task in tasks]
+        courses = super()._courses(life, tasks)
+        return [
+            course._replace(start_seconds=course.start_seconds + wait)
+            for course, wait in zip(courses, waits, strict=True)
+        ]
+
+    def _start(self, life: Life, runs: Sequence[Run], course: Course) -> None:
+        now = self._timeline.now
+        there = self._show(runs, is_running=True)
+        if not there:
+            return
+        for run in there:
+            self._recorder.begin(life.row, run.number, run.row, now)
+        if life.row in self._done:  # a member that came too late to help
+            self._end(life, there, course.exit_code)
+            return
+        _, known, _ = self._running.setdefault(life.row, (life, {}, course.exit_code))
+        known.update((run.number, run) for run in there)
+        self._rearrange(self._clock.begin(life.row, [(run.number, run.row) for run in there], now))
+
+    def _leave(self, life: Life, key: str, uid: str, number: int, beneficiary: int) -> None:
+        known = self._running.get(life.row)
+        if known is not None and number in known[1] and known[1][number].uid == uid:
+            del known[1][number]
+            self._rearrange(self._clock.leave(life.row, number, self._timeline.now))
+        super()._leave(life, key, uid, number, beneficiary)
+
+    def _rearrange(self, rows: Iterable[int]) -> None:
+        """Have jobs end when they will have done their work, as things are now."""
+        for row in sorted(rows):
+            turn = self._turns[row] = self._turns.get(row, 0) + 1
+            seconds = self._clock.remaining_seconds(row)
+            if seconds < math.inf:
+                self._timeline.after(seconds, self._finish, row, turn)
+
+    def _finish(self, row: int, turn: int) -> None:
+        if self._turns.get(row) != turn:
+            return  # it went faster or slower meanwhile
+        life, known, exit_code = self._running.pop(row)
+        self._done.add(row)
+        others = self._clock.end(row, self._timeline.now)
+        self._end(life, list(known.values()), exit_code)
+        self._rearrange(others)

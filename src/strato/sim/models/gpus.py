@@ -1,0 +1,84 @@
+"""GPUs of different models and jobs that share them, by measured throughputs (Gavel, OSDI 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strato.scheduler.plugins.throughputs import JobKind, Throughputs
+from strato.sim.models import PodStart, RunningJob
+from strato.sim.traces import TraceJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSpeed:
+    """How fast a job is on the GPUs it got, relative to those it was recorded on."""
+
+    throughputs: Throughputs
+    recorded_on: str
+    """Model whose run times the trace has."""
+    label: str
+    """Of nodes, with the model of their GPUs; its value in lower case is looked up."""
+
+    @property
+    def sees_neighbours(self) -> bool:
+        """It does not."""
+        return False
+
+    def rate(self, running: RunningJob) -> float:
+        """Return the speed of the slowest member: training waits for it. 1 where nothing was measured."""
+        kind = JobKind(running.job.application, running.job.replicas)
+        recorded = self.throughputs.on(self.recorded_on, kind)
+        if not recorded:
+            return 1.0
+        rates = []
+        for row in set(running.nodes):
+            model = running.labels.get(row, {}).get(self.label, "").lower()
+            found = self.throughputs.alone.get(model, {}).get(kind)
+            rates.append(1.0 if found is None else found / recorded)
+        return min(rates, default=0.0)
+
+    def start_seconds(self, start: PodStart) -> float:
+        """Return 0."""
+        return 0.0
+
+    def kept_seconds(self, job: TraceJob, done_seconds: float) -> float:
+        """Return all of it."""
+        return done_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoLocation:
+    """How jobs slow one another down that run on the same nodes."""
+
+    throughputs: Throughputs
+    model: str
+    """Of the GPUs that was measured on."""
+    unknown_rate: float = 1.0
+    """Beside a job with which it was not measured. Range (0, 1]."""
+
+    @property
+    def sees_neighbours(self) -> bool:
+        """It does."""
+        return True
+
+    def rate(self, running: RunningJob) -> float:
+        """Return what is left beside the worst neighbour; members without one wait for those with."""
+        mine = JobKind(running.job.application, running.job.replicas)
+        alone = self.throughputs.on(self.model, mine)
+        beside = self.throughputs.beside.get(self.model, {})
+        worst = 1.0
+        for neighbour in running.neighbours:
+            if not neighbour.shared_pods:
+                continue
+            other = JobKind(neighbour.job.application, neighbour.job.replicas)
+            together = beside.get((mine, other), 0.0)
+            worst = min(worst, together / alone if together and alone else self.unknown_rate)
+        return min(worst, 1.0)
+
+    def start_seconds(self, start: PodStart) -> float:
+        """Return 0."""
+        return 0.0
+
+    def kept_seconds(self, job: TraceJob, done_seconds: float) -> float:
+        """Return all of it."""
+        return done_seconds
