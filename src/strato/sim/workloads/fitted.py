@@ -75,7 +75,8 @@ def cycle_of(submit: NDArray[np.float64]) -> NDArray[np.float64]:
     counts = np.bincount(bins % hours, minlength=hours).astype(float)
     seen = np.bincount(np.arange(int(bins.max()) + 1) % hours, minlength=hours)
     rates = counts / np.maximum(seen, 1)
-    return np.maximum(rates / rates.mean(), _LEAST_RATE)
+    mean: float = rates.mean()
+    return np.maximum(rates / mean, _LEAST_RATE)
 
 
 def arrivals(submit: NDArray[np.float64], count: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from strato.sim.nodes import NodeShape
 from strato.sim.traces.cells import MOST_SECONDS, Line, cores, label_value, memory, requests_of
-from strato.sim.traces.formats.tables import fixed, is_whole
+from strato.sim.traces.formats.tables import fixed, is_whole, most_fit
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
 from strato.sim.workloads.jobs import TraceJob
@@ -46,10 +46,13 @@ class Task(NamedTuple):
 
 
 def _recognise(head: Head) -> int:
-    fields = [line.split(",") for line in head.lines[:5]]
-    tasks = fields and all(len(row) == _TASK_FIELDS and row[4] in _STATES and is_whole(row[1]) for row in fields)
-    machines = fields and all(_is_machine(row) for row in fields)
-    return (11 if "batch_task" in head.name or "machine_meta" in head.name else 10) if tasks or machines else 0
+    if not most_fit(head, _is_task) and not most_fit(head, _is_machine):
+        return 0
+    return 11 if "batch_task" in head.name or "machine_meta" in head.name else 10
+
+
+def _is_task(row: Sequence[str]) -> bool:
+    return len(row) == _TASK_FIELDS and row[4] in _STATES and is_whole(row[1])
 
 
 def _is_machine(row: Sequence[str]) -> bool:

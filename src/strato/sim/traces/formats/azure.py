@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from strato.sim.traces.cells import MOST_SECONDS, Line, cores, memory
-from strato.sim.traces.formats.tables import fixed, is_number
+from strato.sim.traces.formats.tables import fixed, is_number, most_fit
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
 from strato.sim.workloads.jobs import TraceJob
@@ -24,9 +24,11 @@ _SAMPLE_SECONDS = 300.0
 
 
 def _recognise(head: Head) -> int:
-    rows = [line.split(",") for line in head.lines[:5]]
-    fits = all(len(row) == _FIELDS and row[8] in _CATEGORIES and is_number(row[3]) for row in rows)
-    return (11 if "vmtable" in head.name else 10) if rows and fits else 0
+    return (11 if "vmtable" in head.name else 10) if most_fit(head, _is_row) else 0
+
+
+def _is_row(row: Sequence[str]) -> bool:
+    return len(row) == _FIELDS and row[8] in _CATEGORIES and is_number(row[3])
 
 
 def _read(files: Sequence[InputFile], reading: Reading) -> None:

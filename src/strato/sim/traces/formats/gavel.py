@@ -19,7 +19,7 @@ import msgspec
 from strato.errors import InvalidInput, Problem, UsageError
 from strato.sim.nodes import GPU, NodeShape
 from strato.sim.traces.cells import MOST_SECONDS, Line
-from strato.sim.traces.formats.tables import gpu_requests, is_number
+from strato.sim.traces.formats.tables import gpu_requests, is_number, most_fit
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import GPU_MODEL, Format, Head, Reading
 from strato.sim.workloads.jobs import TraceJob
@@ -35,9 +35,11 @@ _UNKNOWN_TYPE = "no throughput known for its type and number of GPUs"
 def _recognise(head: Head) -> int:
     if head.file.name in ("cluster_specs.json", "cluster_specs_heterogeneous.json", "simulation_throughputs.json"):
         return 10
-    rows = [line.split("\t") for line in head.lines[:3]]
-    fits = all(len(row) in _PLACES and all(is_number(row[place]) for place in _PLACES[len(row)][1:]) for row in rows)
-    return 10 if rows and fits else 0
+    return 10 if most_fit(head, _is_row, "\t") else 0
+
+
+def _is_row(row: Sequence[str]) -> bool:
+    return len(row) in _PLACES and all(is_number(row[place]) for place in _PLACES[len(row)][1:])
 
 
 def _read(files: Sequence[InputFile], reading: Reading) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from strato.sim.traces.formats.borg import Event, Machines, Tasks
-from strato.sim.traces.formats.tables import fixed, is_number, is_whole
+from strato.sim.traces.formats.tables import fixed, is_number, is_whole, most_fit
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
 
@@ -24,10 +24,8 @@ _REMOVED = "1"
 
 
 def _recognise(head: Head) -> int:
-    rows = [line.split(",") for line in head.lines[:5]]
-    fits = all(map(_is_task, rows)) or all(map(_is_machine, rows))
     named = head.name.startswith("part-") or "_events" in head.name
-    return (11 if named else 10) if rows and fits else 0
+    return (11 if named else 10) if most_fit(head, _is_task) or most_fit(head, _is_machine) else 0
 
 
 def _is_task(row: Sequence[str]) -> bool:

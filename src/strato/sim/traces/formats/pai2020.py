@@ -18,7 +18,7 @@ from typing import Final
 from strato.sim.nodes import NodeShape
 from strato.sim.traces.cells import MOST_SECONDS, Line, cores, label_value, memory
 from strato.sim.traces.formats.alibaba2018 import NOT_WHOLE
-from strato.sim.traces.formats.tables import fixed, is_number, share_requests, shared_cards
+from strato.sim.traces.formats.tables import fixed, is_number, most_fit, share_requests, shared_cards
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import GPU_MODEL, Format, Head, Reading
 from strato.sim.workloads.jobs import TraceJob
@@ -30,9 +30,10 @@ _TASKS, _JOBS, _MACHINES = 10, 6, 5
 
 
 def _recognise(head: Head) -> int:
-    rows = [line.split(",") for line in head.lines[:5]]
-    kinds = {_kind(row) for row in rows}
-    return (11 if head.name.startswith("pai_") else 10) if len(kinds) == 1 and kinds != {0} else 0
+    kind = max(
+        (_TASKS, _JOBS, _MACHINES), key=lambda fields: sum(_kind(line.split(",")) == fields for line in head.lines)
+    )
+    return (11 if head.name.startswith("pai_") else 10) if most_fit(head, lambda row: _kind(row) == kind) else 0
 
 
 def _kind(row: Sequence[str]) -> int:

@@ -42,6 +42,11 @@ def _read(files: Sequence[InputFile], reading: Reading) -> None:
         rows = file.rows(reading.odd, delimiter="|")
         _, header = next(rows, (1, []))
         titles = [title.strip().lower() for title in header]
+        for title in ("jobid", "submit"):
+            if title not in titles:
+                line.at(1).note(title, f"is missing in the header, which has {header[:30]}")
+        if line.reject():
+            reading.odd.raise_all()
         for number, row in rows:
             line.at(number)
             if len(row) != len(titles):

@@ -53,9 +53,9 @@ _MACHINE_COMMENT = re.compile(r";\s*(MaxNodes|MaxProcs):\s*(\d{1,9})\b")
 
 def _recognise(head: Head) -> int:
     named = head.name.endswith(".swf")
-    first = next((line for line in head.lines if not line.lstrip().startswith(";")), "")
-    fields = first.split()
-    if len(fields) >= _FIELDS and all(_number(text) is not None for text in fields[:_FIELDS]):
+    rows = [line.split() for line in head.lines if not line.lstrip().startswith(";")]
+    fit = sum(len(row) >= _FIELDS and all(_number(text) is not None for text in row[:_FIELDS]) for row in rows)
+    if rows and fit * 2 > len(rows):
         return 11 if named else 10
     return 3 if named else 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from strato.sim.nodes import GPU
@@ -19,9 +19,19 @@ USE_MODELS: Final = "nvidia.com/use-gputype"
 """Annotation of pods: models of GPUs that they accept, separated by commas."""
 
 
+_LOOKED_AT: Final = 20
+"""Lines; some of them may be odd."""
+
+
 def has_header(head: Head, *columns: str) -> bool:
     """Return whether a file begins with a header that has these columns."""
     return set(columns) <= set(head.header)
+
+
+def most_fit(head: Head, fits: Callable[[Sequence[str]], bool], delimiter: str = ",") -> bool:
+    """Return whether most of a file's first lines are rows as a format without a header has them."""
+    rows = [line.split(delimiter) for line in head.lines[:_LOOKED_AT]]
+    return sum(map(fits, rows)) * 5 > len(rows) * 3
 
 
 def records(
