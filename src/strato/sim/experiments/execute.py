@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from strato.scheduler.config import parse_config
 from strato.sim.experiments.plan import Run
+from strato.sim.models.reading import read_models
 from strato.sim.nodes import NodeShape, parse_nodes
 from strato.sim.progress import Progress
 from strato.sim.results.record import RunRecord
@@ -32,6 +34,8 @@ def execute(run: Run, trace: Trace, notify: Callable[[Progress], None] | None = 
         notify: Notified of its progress.
     """
     config = None if run.policy.text is None else parse_config(run.policy.text, run.policy.source)
+    model = read_models(run.variant.models, Path())
+    more = {} if model is None else {"model": model}  # of the fidelity of decisions only, which the file sees to
     return FIDELITIES[run.fidelity](
-        trace, shapes_of(run, trace), config, seed=run.seed, queues=run.variant.queues, progress=notify
+        trace, shapes_of(run, trace), config, seed=run.seed, queues=run.variant.queues, progress=notify, **more
     )

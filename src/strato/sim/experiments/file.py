@@ -15,10 +15,12 @@ import yaml
 from strato.api.configtext import read_mapping
 from strato.errors import InvalidInput, Problem, UsageError, called, nearest
 from strato.scheduler.config import parse_config
-from strato.sim.experiments.plan import Experiment, PolicyText, TraceSource, Variant, is_model
+from strato.sim.experiments.plan import Experiment, PolicyText, TraceSource, Variant
 from strato.sim.experiments.queues import read_queues, text_of
+from strato.sim.models.reading import read_models, seen_from_here
 from strato.sim.nodes import NodeShape, parse_nodes
-from strato.sim.run import FIDELITIES, OBJECTS
+from strato.sim.run import DECISIONS, FIDELITIES, OBJECTS
+from strato.sim.workloads.spec import is_model
 
 API_VERSION: Final = "sim.strato.dev/v1alpha1"
 KIND: Final = "Experiment"
@@ -189,8 +191,19 @@ class _Reader:
             nodes=text,
             shapes=shapes,
             queues=self._queues(place("queues"), document.get("queues")),
-            models=self._mapping(place("models"), document.get("models") or {}),
+            models=self._models(place("models"), document.get("models") or {}),
         )
+
+    def _models(self, where: str, given: Any) -> dict[str, Any]:
+        """Return the performance models, checked, with their paths as seen from here."""
+        written = seen_from_here(self._mapping(where, given), self._folder)
+        try:
+            read_models(written, Path(), where)
+        except InvalidInput as error:
+            self.problems += error.problems
+        if written and self._document.get("fidelity", OBJECTS) == OBJECTS:
+            self._note(where, f"need the fidelity of decisions only; write fidelity: {DECISIONS}")
+        return written
 
     def _sources(self, where: str, given: Any) -> tuple[str, ...]:
         listed = [given] if isinstance(given, str) else given
@@ -198,12 +211,17 @@ class _Reader:
             self._note(where, "must be a file, a list of files that are one trace, or a workload model")
             return ("",)
         if len(listed) == 1 and is_model(listed[0]):
-            return (listed[0],)
+            return (self._model(listed[0]),)
         paths = [self._folder / one for one in listed]
         for path in paths:
             if not path.exists():
                 self._note(where, f"there is no {path}")
         return tuple(str(path) for path in paths)
+
+    def _model(self, text: str) -> str:
+        """Return a workload model's text, the file that it may name as seen from here."""
+        model, _, rest = text.partition(":")
+        return text if model == "lublin" or not rest else f"{model}:{self._folder / rest}"
 
     def _nodes(self, where: str, given: Any) -> tuple[str, tuple[NodeShape, ...]]:
         """Return node shapes: text as on a command line, or the lists of counts and items that it consists of."""

@@ -18,6 +18,8 @@ from strato.sim.models.startcost import StartCost
 from strato.units import duration_seconds
 
 _LABEL: Final = FgdArgs().label
+_PATHS: Final = ("profiles", "throughputs")
+"""Fields that are paths."""
 
 
 class _Fields:
@@ -118,6 +120,17 @@ def read_models(written: Mapping[str, Any], folder: Path, where: str = "models")
     if problems:
         raise InvalidInput("the performance models", problems)
     return Combined(models) if models else None
+
+
+def seen_from_here(written: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return what is written with its paths beginning where the process is."""
+    found = {}
+    for name, fields in written.items():
+        paths = {}
+        if isinstance(fields, dict):
+            paths = {key: str(folder / fields[key]) for key in _PATHS if isinstance(fields.get(key), str)}
+        found[str(name)] = {**fields, **paths} if paths else fields
+    return found
 
 
 def _start_cost(fields: _Fields) -> PerformanceModel:
