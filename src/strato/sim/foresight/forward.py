@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
@@ -128,6 +128,7 @@ def run_forward(
     *,
     horizon_seconds: float = 30 * 86_400.0,
     names: Mapping[str, str] | None = None,
+    only: Collection[str] | None = None,
 ) -> Forecast:
     """Run a state forward until everything has started, nothing can any more, or a time is over.
 
@@ -136,12 +137,20 @@ def run_forward(
         run_seconds: See `RunSeconds`.
         horizon_seconds: The longest time; 0 looks at what starts at once.
         names: By key of a pod group, what the job is called.
+        only: Keys of the pod groups on whose start the run ends; None is all that wait.
     """
-    return _Run(copy, run_seconds, horizon_seconds, names or {}).run()
+    return _Run(copy, run_seconds, horizon_seconds, names or {}, only).run()
 
 
 class _Run:
-    def __init__(self, copy: Copy, run_seconds: RunSeconds, horizon_seconds: float, names: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        copy: Copy,
+        run_seconds: RunSeconds,
+        horizon_seconds: float,
+        names: Mapping[str, str],
+        only: Collection[str] | None,
+    ) -> None:
         self._world = build(copy.objects)
         self._config: Config = copy.config
         self._rng = random.Random(copy.seed)
@@ -150,6 +159,7 @@ class _Run:
         self._run_seconds = run_seconds
         self._horizon = horizon_seconds
         self._names = names
+        self._only = only
         self._ends: list[tuple[float, int, str, str]] = []
         self._numbers = count()
         self._cycles = 0
@@ -166,7 +176,7 @@ class _Run:
         found.nodes = _count_nodes(self._world)
         instants, last_start, totals = 0, 0.0, dict.fromkeys(found.in_use, 0.0)
         averaged = dict(totals)
-        while found.waiting and self._ends:
+        while self._is_awaited() and self._ends:
             at = self._ends[0][0]
             if at - self._begin > self._horizon or instants >= MOST_INSTANTS:
                 found.is_cut = True
@@ -186,6 +196,13 @@ class _Run:
         found.ended_at = self._now - self._begin
         self._explain()
         return found
+
+    def _is_awaited(self) -> bool:
+        """Whether any job has not started on whose start the run ends."""
+        jobs = self._found.jobs
+        if self._only is None:
+            return any(job.starts_at is None for job in jobs.values())
+        return any(key in jobs and jobs[key].starts_at is None for key in self._only)
 
     # -- the beginning -----------------------------------------------------------------------------------------------
 

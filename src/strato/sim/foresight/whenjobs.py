@@ -1,0 +1,103 @@
+"""What is known of the jobs of a state: how they were submitted, and how long those ran that have ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from strato.api.core import Pod
+from strato.api.queueacls import SUBMITTED_BY
+from strato.api.volcano.scheduling import PodGroup
+from strato.clock import parse_time
+from strato.history.prediction import RunTimePredictor, RunTimes, Submission
+from strato.history.rows import COMPLETED, Run
+from strato.node.hollow.runplan import RUN_SECONDS
+from strato.scheduler.cache.runtimes import EXPECTED
+from strato.scheduler.cache.world import World
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.resources import CPU
+from strato.scheduler.model.tasks import SUCCEEDED
+
+_CORE: float = 1000.0
+"""Millicores."""
+
+
+def submission_of(job: Job, task: Task) -> Submission:
+    """Return how a job was submitted; ``task`` is any of its pods."""
+    group, pod = job.group, task.pod
+    limit = pod.spec.active_deadline_seconds
+    return Submission(
+        user=_annotation(SUBMITTED_BY, pod, group) or job.namespace or task.namespace,
+        name=_name_of(job, task),
+        size=max(1.0, sum(one.cls.request[CPU] for one in job.tasks.values()) / _CORE),
+        estimate_seconds=_seconds(_annotation(EXPECTED, pod, group)),
+        limit_seconds=float(limit) if limit is not None else None,
+    )
+
+
+def known_seconds(task: Task) -> float | None:
+    """Return how long a pod runs that says so itself, as pods of hollow nodes do."""
+    return _seconds(task.pod.metadata.annotation(RUN_SECONDS))
+
+
+def submission_of_run(run: Run) -> Submission:
+    """Return how a run of the past was submitted, as far as its history has that."""
+    return Submission(user=run.namespace, name=run.template or run.job)
+
+
+def take_history(predictor: RunTimePredictor, runs: Iterable[Run]) -> None:
+    """Have a predictor take the runs of a history, the oldest first."""
+    ended = [run for run in runs if run.phase == COMPLETED and run.started is not None and run.ended is not None]
+    for run in sorted(ended, key=lambda run: run.ended or 0.0):
+        predictor.take(submission_of_run(run), (run.ended or 0.0) - (run.started or 0.0))
+
+
+def take_ended(predictor: RunTimePredictor, world: World) -> None:
+    """Have a predictor take the jobs of a state of which a pod has ended well, the oldest first."""
+    found: list[tuple[float, Submission, float]] = []
+    for job in world.jobs.values():
+        ended = [task for task in job.tasks.values() if task.status == SUCCEEDED]
+        spans = [span for task in ended if (span := _span(task.pod)) is not None]
+        if spans:
+            last = max(end for _, end in spans)
+            found.append((last, submission_of(job, ended[0]), max(end - start for start, end in spans)))
+    for _, submission, seconds in sorted(found, key=lambda item: item[0]):
+        predictor.take(submission, seconds)
+
+
+def run_times(predictor: RunTimePredictor) -> Callable[[Job, Task], RunTimes | float]:
+    """Return what knows how long a job's pods run: exactly where they say so, else by what was seen."""
+
+    def known(job: Job, task: Task) -> RunTimes | float:
+        said = known_seconds(task)
+        return said if said is not None else predictor.predict(submission_of(job, task))
+
+    return known
+
+
+def _annotation(name: str, pod: Pod, group: PodGroup | None) -> str:
+    return pod.metadata.annotation(name) or (group.metadata.annotation(name) if group is not None else "")
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0.0 <= seconds < math.inf else None
+
+
+def _name_of(job: Job, task: Task) -> str:
+    owner = job.group.metadata.controller if job.group is not None else task.pod.metadata.controller
+    return owner.name if owner is not None else job.name or task.name
+
+
+def _span(pod: Pod) -> tuple[float, float] | None:
+    """Return when a pod began and ended to run."""
+    status = pod.status
+    ends = [one.state.terminated.finished_at for one in status.container_statuses if one.state.terminated is not None]
+    try:
+        start, end = parse_time(status.start_time or ""), parse_time(max((end for end in ends if end), default=""))
+    except ValueError:
+        return None
+    return (start, end) if end >= start else None

@@ -1,0 +1,78 @@
+"""Intervals that hold what they promise."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strato.history.predictionintervals import Accuracy, Calibration, Interval
+
+
+@pytest.mark.parametrize("spread", [0.05, 1.0, 20.0], ids=["much too narrow", "as it should be", "much too wide"])
+@pytest.mark.parametrize("bias", [0.2, 1.0, 5.0], ids=["too late", "right", "too early"])
+def test_coverage_is_reached_whatever_the_raw_interval(spread: float, bias: float) -> None:
+    rng, calibration, accuracy = Random(4), Calibration(), Accuracy()
+    for number in range(2_000):
+        middle = rng.lognormvariate(8.0, 1.0)
+        wait = bias * middle * rng.lognormvariate(0.0, 0.8)
+        raw = Interval(middle, middle / (1 + spread), middle * (1 + spread))
+        if number >= 200:
+            accuracy.take(calibration.calibrated(raw), 3_000.0, wait)
+        calibration.take(raw, wait)
+    assert 0.76 <= accuracy.coverage <= 0.84
+    assert accuracy.median_error_seconds < accuracy.naive_median_error_seconds
+
+
+def test_coverage_follows_a_change() -> None:
+    """When waits become ten times as long all of a sudden, the window forgets how it was."""
+    rng, calibration, held = Random(5), Calibration(), 0
+    for number in range(1_200):
+        raw = Interval(3_000.0, 2_000.0, 4_000.0)
+        wait = 3_000.0 * rng.lognormvariate(0.0, 0.5) * (10.0 if number >= 600 else 1.0)
+        if number >= 900:
+            held += calibration.calibrated(raw).holds(wait)
+        calibration.take(raw, wait)
+    assert 0.7 <= held / 300 <= 0.9
+
+
+def test_without_outcomes_the_raw_interval_stands() -> None:
+    raw = Interval(100.0, 50.0, 200.0)
+    assert Calibration().calibrated(raw) == raw
+
+
+waits = st.floats(0, 1e8)
+
+
+@given(past=st.lists(st.tuples(waits, waits, waits, waits), max_size=60), low=waits, more=waits, yet_more=waits)
+def test_interval_is_one(
+    past: list[tuple[float, float, float, float]], low: float, more: float, yet_more: float
+) -> None:
+    calibration = Calibration()
+    for first, second, third, wait in past:
+        bounds = sorted((first, second, third))
+        calibration.take(Interval(bounds[1], bounds[0], bounds[2]), wait)
+    found = calibration.calibrated(Interval(low + more, low, low + more + yet_more))
+    assert 0.0 <= found.low <= found.middle <= found.high
+
+
+def test_infinite_predictions_are_taken() -> None:
+    """A job that no draw saw starting may start all the same."""
+    calibration = Calibration()
+    never = Interval(float("inf"), float("inf"), float("inf"))
+    for _ in range(30):
+        calibration.take(never, 1_000.0)
+    found = calibration.calibrated(never)
+    assert found.low <= found.middle <= found.high
+
+
+def test_accuracy_is_against_the_mean_wait() -> None:
+    accuracy = Accuracy()
+    assert (accuracy.coverage, accuracy.mean_error_seconds, accuracy.median_error_seconds) == (0.0, 0.0, 0.0)
+    accuracy.take(Interval(100.0, 50.0, 200.0), 1_000.0, 120.0)
+    accuracy.take(Interval(100.0, 50.0, 200.0), 1_000.0, 700.0)
+    assert accuracy.coverage == 0.5
+    assert accuracy.mean_error_seconds == 310.0
+    assert accuracy.naive_mean_error_seconds == 590.0
