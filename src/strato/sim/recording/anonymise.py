@@ -7,6 +7,7 @@ their prefix is Kubernetes' or Volcano's. What a configuration says stays as it 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import secrets
@@ -14,8 +15,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec import inspect
 
 from strato.api.meta import Object
+from strato.scheduler.cache import kinds
 from strato.sim.recording import entries as e
 
 _DIGEST_BYTES: Final = 8
@@ -120,8 +123,8 @@ class Anonymiser:
         return {self._field_name(name): self.value(part, str(name)) for name, part in value.items()}
 
     def _field_name(self, name: Any) -> Any:
-        """Return a name of a field; what is no such word is a key of somebody's map."""
-        return name if isinstance(name, str) and name.isidentifier() else self.text(str(name))
+        """Return a name of a field; what is none is a key of somebody's map."""
+        return name if name in _field_names() else self.text(str(name))
 
     def _label_key(self, key: str) -> str:
         return key if _PUBLIC.fullmatch(key) else self.text(key)
@@ -135,3 +138,26 @@ class Anonymiser:
     def _amount(self, part: Any) -> Any:
         """Return a quantity; what stands in deeper maps is quantities too."""
         return self._mapping(part, "resource") if isinstance(part, Mapping) else part
+
+
+@functools.cache
+def _field_names() -> frozenset[str]:
+    """Return the names of all fields of all kinds that the scheduler reads."""
+    found: set[str] = set()
+    seen: set[type] = set()
+    waiting: list[inspect.Type] = [inspect.type_info(known.kind.view) for known in kinds.KINDS]
+    while waiting:
+        match waiting.pop():
+            case inspect.StructType(cls=cls, fields=fields) if cls not in seen:
+                seen.add(cls)
+                found.update(field.encode_name for field in fields)
+                waiting += [field.type for field in fields]
+            case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+                waiting.append(item)
+            case inspect.DictType(value_type=item):
+                waiting.append(item)
+            case inspect.UnionType(types=types):
+                waiting += types
+            case _:
+                pass
+    return frozenset(found)

@@ -19,17 +19,15 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.clock import Clock
-from strato.scheduler.cache import kinds
 from strato.scheduler.cache.journal import Beginning
 from strato.scheduler.cache.usage import Usages
 from strato.scheduler.model.plan import Plan
 from strato.sim.recording import entries as e
 from strato.sim.recording.segments import LogFiles
+from strato.sim.recording.state import KIND_NUMBERS
 
 _log = logging.getLogger(__name__)
 
-KIND_NUMBERS: Final = {known.kind: number for number, known in enumerate(kinds.KINDS)}
-"""How entries name kinds: by their place in the scheduler's table."""
 SNAPSHOT_BYTES: Final = 16 << 20
 """Content of entries after which a snapshot is taken, so that few have to be read to reach an instant."""
 _FLUSH_SECONDS: Final = 1.0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from strato.api import catalog
 from strato.api.meta import Json, Object
 from strato.clock import format_time
 from strato.scheduler.cache import kinds
@@ -18,6 +19,8 @@ from strato.sim.recording import entries as e
 from strato.sim.recording.frames import BadLog
 from strato.sim.recording.log import Log
 
+KIND_NUMBERS: Final = {known.kind: number for number, known in enumerate(kinds.KINDS)}
+"""How entries name kinds: by their place in the scheduler's table."""
 _VIEWS: tuple[msgspec.msgpack.Decoder[Any], ...] = tuple(
     msgspec.msgpack.Decoder(known.kind.view) for known in kinds.KINDS
 )
@@ -79,11 +82,13 @@ class State:
         """
         match entry:
             case e.Took() | e.SnapshotPart():
-                meta = _meta(entry)
-                key = meta.namespace, meta.name
+                body = _read(entry)
+                key = body.metadata.namespace, body.metadata.name
                 self.objects.setdefault(entry.kind, {})[key] = entry.body
+                self._confirm("/".join(key), is_bound=bool(body.spec.node_name), is_gone=body.is_leaving)
             case e.Dropped():
                 self.objects.get(entry.kind, {}).pop((entry.namespace, entry.name), None)
+                self._confirm(f"{entry.namespace}/{entry.name}", is_bound=True, is_gone=True)
             case e.Instant():
                 self.at = entry.at
             case e.Cycle():
@@ -106,6 +111,13 @@ class State:
                     self.leaving.clear()
             case _:
                 pass
+
+    def _confirm(self, key: str, *, is_bound: bool, is_gone: bool) -> None:
+        """Note that an object shows what was under way for the pod of that key; other kinds have no such fields."""
+        if is_bound:
+            self.binding.pop(key, None)
+        if is_gone:
+            self.leaving.discard(key)
 
     def _restart(self, entry: e.SnapshotBegan) -> None:
         """Take what a snapshot says of itself, when nothing is known that it could differ from."""
@@ -139,22 +151,47 @@ class State:
         return Header(config=self.config, now=self.at, sharding=sharding)
 
 
-class _Meta(msgspec.Struct, gc=False):
+class _Meta(msgspec.Struct, gc=False, rename="camel"):
     name: str = ""
     namespace: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _Spec(msgspec.Struct, gc=False, rename="camel"):
+    node_name: str = ""
+
+
+class _Status(msgspec.Struct, gc=False):
+    phase: str = ""
 
 
 class _Body(msgspec.Struct, gc=False):
+    """What is looked at of any object; whether a pod is bound, leaves or has ended."""
+
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.metadata.deletion_timestamp is not None or self.status.phase in ("Succeeded", "Failed")
+
+
+class _NamedOnly(msgspec.Struct, gc=False):
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
 
+_POD = KIND_NUMBERS[catalog.POD]
 _BODY = msgspec.msgpack.Decoder(_Body)
+_NAMED = msgspec.msgpack.Decoder(_NamedOnly)
 
 
-def _meta(entry: e.Took | e.SnapshotPart) -> _Meta:
+def _read(entry: e.Took | e.SnapshotPart) -> _Body:
     known_kind(entry.kind)
     try:
-        return _BODY.decode(entry.body).metadata
+        if entry.kind == _POD:
+            return _BODY.decode(entry.body)
+        return _Body(_NAMED.decode(entry.body).metadata)
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadLog(f"the log holds an object without a name: {error}") from error
 
