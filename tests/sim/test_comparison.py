@@ -6,16 +6,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from strato.cli.main import cli
 from strato.errors import InvalidInput, UsageError
-from strato.sim import comparison
-from strato.sim.comparison import Comparison, Policy, compare
-from strato.sim.run import Progress, SimulationOptions, simulate
+from strato.sim.experiments.results import Results
+from strato.sim.run import SimulationOptions, simulate
 
 GANGS = "actions: enqueue, allocate\ntiers: [{plugins: [{name: gang}, {name: predicates}]}]\n"
 SINGLES = "actions: enqueue, allocate\ntiers: [{plugins: [{name: predicates}]}]\n"
+ON = ["--nodes", "1x4cpu,16Gi", "--cores", "1"]
 
 
 @pytest.fixture
@@ -27,94 +27,86 @@ def trace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def policies(tmp_path: Path) -> list[Policy]:
-    found = []
+def policies(tmp_path: Path) -> dict[str, Path]:
+    found = {}
     for name, text in (("singles", SINGLES), ("gangs", GANGS)):
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(text)
-        found.append(Policy(name, path))
+        found[name] = tmp_path / f"{name}.yaml"
+        found[name].write_text(text)
     return found
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_each_policy_is_what_it_is_alone(trace: Path, policies: list[Policy], processes: int) -> None:
-    options = SimulationOptions(trace=trace, nodes="1x4cpu,16Gi", seed=3)
-    told: dict[str, Progress] = {}
-    found, is_complete = compare(options, policies, processes=processes, progress=told.__setitem__)
-    assert is_complete
-    assert list(found.policies) == ["singles", "gangs"]
-    for policy in policies:
-        alone = simulate(SimulationOptions(trace=trace, nodes="1x4cpu,16Gi", seed=3, config=policy.config))
-        assert found.policies[policy.name] == alone
-        assert told[policy.name].finished == 4
-    assert msgspec.json.decode(found.to_json(), type=Comparison) == found
+def sim_run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["sim", "run", *map(str, arguments)])
 
 
-def test_the_table_sets_policies_and_queues_side_by_side(trace: Path, policies: list[Policy]) -> None:
-    found, _ = compare(SimulationOptions(trace=trace, nodes="1x4cpu,16Gi"), policies, processes=1)
-    lines = found.to_table().splitlines()
+def test_each_policy_is_what_it_is_alone(trace: Path, policies: dict[str, Path]) -> None:
+    given = [option for name, path in policies.items() for option in ("--policy", f"{name}={path}")]
+    done = sim_run(trace, *ON, "--seed", 3, *given, "-o", "json")
+    assert done.exit_code == 0, done.output
+    found = msgspec.json.decode(done.stdout, type=Results)
+    assert [run.policy for run in found.runs] == ["singles", "gangs"]
+    for run in found.runs:
+        alone = simulate(SimulationOptions(trace=trace, nodes="1x4cpu,16Gi", seed=3, config=policies[run.policy]))
+        assert run.report == alone
+
+
+def test_the_table_sets_policies_and_queues_side_by_side(trace: Path, policies: dict[str, Path]) -> None:
+    both = ["--policy", policies["singles"], "--policy", f"all-or-none={policies['gangs']}"]
+    lines = sim_run(trace, *ON, "--fidelity", "decisions", *both).stdout.splitlines()
     assert lines[0].split()[:2] == ["POLICY", "DONE"]
-    assert [line.split()[:2] for line in lines[1:3]] == [["singles", "4/4"], ["gangs", "4/4"]]
+    assert [line.split()[:2] for line in lines[1:3]] == [["singles", "4/4"], ["all-or-none", "4/4"]]
     assert lines[4].split() == ["MEAN", "WAIT", "IN", "a", "b"]
-    assert [line.split()[0] for line in lines[5:]] == ["singles", "gangs"]
+    assert [line.split()[0] for line in lines[5:7]] == ["singles", "all-or-none"]
+    assert lines[8].startswith("JOB BY JOB")
+    assert lines[9].startswith("all-or-none against singles")
 
 
-def test_all_problems_of_all_policies_come_at_once(trace: Path, tmp_path: Path) -> None:
+def test_all_problems_of_all_inputs_come_at_once(trace: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("actions: enqeue\n")
     none = tmp_path / "none.yaml"
     none.write_text("tiers: [{plugins: [{name: gagn}]}]\n")
-    options = SimulationOptions(trace=trace, nodes="1x4cp")
-    with pytest.raises(InvalidInput) as refused:
-        compare(options, [Policy("a", wrong), Policy("b", none)], processes=1)
-    said = str(refused.value)
-    assert all(part in said for part in ("'enqeue'", "'gagn'", "wrong.yaml", "none.yaml"))
-    assert said.count("1x4cp:") == 1, "what they share is said once"
+    trace.write_text("submit,run_time,replicas,cpu\nx,1,1,1\n")
+    done = sim_run(trace, "--nodes", "1x4cp", "--policy", wrong, "--policy", none)
+    assert isinstance(done.exception, InvalidInput)
+    text = str(done.exception)
+    assert all(part in text for part in ("'enqeue'", "'gagn'", "wrong.yaml", "none.yaml", "t.csv: line 2: submit"))
+    assert text.count("1x4cp:") == 1, "what they share is reported once"
 
 
-def test_two_policies_of_one_name_are_refused(trace: Path, policies: list[Policy]) -> None:
-    with pytest.raises(UsageError, match="singles: two policies have this name"):
-        compare(SimulationOptions(trace=trace), [policies[0], policies[0]], processes=1)
-
-
-def test_an_interruption_keeps_what_has_ended(
-    trace: Path, policies: list[Policy], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = comparison.as_completed
-
-    def interrupted(futures: object) -> object:
-        for number, future in enumerate(original(futures)):  # type: ignore[call-overload]  # futures by policy
-            if number == 1:
-                raise KeyboardInterrupt
-            yield future
-
-    monkeypatch.setattr(comparison, "as_completed", interrupted)
-    found, is_complete = compare(SimulationOptions(trace=trace, nodes="1x4cpu,16Gi"), policies, processes=1)
-    assert not is_complete
-    assert len(found.policies) == 1
-
-
-def test_the_command_names_policies_by_their_files(trace: Path, policies: list[Policy]) -> None:
-    arguments = ["sim", "run", str(trace), "--nodes", "1x4cpu,16Gi", "--processes", "1", "-o", "json"]
-    given = ["--policy", str(policies[0].config), "--policy", f"all-or-none={policies[1].config}"]
-    done = CliRunner().invoke(cli, [*arguments, *given])
+def test_one_policy_and_one_seed_give_one_report(trace: Path) -> None:
+    done = sim_run(trace, *ON, "--fidelity", "decisions", "-o", "json")
     assert done.exit_code == 0, done.output
-    assert list(msgspec.json.decode(done.stdout)["policies"]) == ["singles", "all-or-none"]
+    assert msgspec.json.decode(done.stdout)["finished"] == 4
+
+
+def test_a_trace_comes_from_standard_input(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+    from types import SimpleNamespace
+
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(trace.read_bytes()), isatty=lambda: False))
+    from strato.cli.inputs import STDIN, seekable
+
+    with seekable(STDIN) as path:
+        assert path.read_bytes() == trace.read_bytes()
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "part"),
     [
         (["--policy", "absent.yaml"], "there is no file absent.yaml"),
         (["--policy", "=x"], "expected NAME=FILE or FILE"),
         (["--policy", "name="], "expected NAME=FILE or FILE"),
         (["--config", "{0}", "--policy", "{0}"], "by a --policy of its own"),
+        (["--policy", "{0}", "--policy", "{0}"], "singles: two policies have this name"),
+        (["--seed", "1", "--seeds", "2"], "--seed and --seeds"),
+        (["--resume"], "--resume needs --out"),
     ],
 )
-def test_wrong_policies_are_refused_in_a_sentence(
-    trace: Path, policies: list[Policy], given: list[str], said: str
+def test_wrong_options_are_refused_in_a_sentence(
+    trace: Path, policies: dict[str, Path], given: list[str], part: str
 ) -> None:
-    arguments = [text.format(policies[0].config) for text in given]
-    done = CliRunner().invoke(cli, ["sim", "run", str(trace), *arguments])
+    done = sim_run(trace, *[text.format(policies["singles"]) for text in given])
     assert isinstance(done.exception, UsageError)
-    assert said in str(done.exception)
+    assert part in str(done.exception)

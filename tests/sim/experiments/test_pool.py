@@ -12,7 +12,7 @@ from strato.sim.experiments import pool
 from strato.sim.experiments.file import parse_document
 from strato.sim.experiments.plan import Experiment
 from strato.sim.experiments.pool import run_all
-from strato.sim.progress import Progress
+from strato.sim.experiments.tally import Tally
 from strato.sim.results.storing import encode_run
 from tests.sim.experiments import fakes
 
@@ -37,21 +37,21 @@ def experiment(folder: Path, **more: Any) -> Experiment:
 
 
 def test_all_runs_end_in_the_experiments_order_whatever_the_processes(folder: Path) -> None:
-    seen: dict[int, Progress] = {}
+    tallies: list[Tally] = []
     found = {}
     for cores in (1, 2):
         outcome = run_all(
             experiment(folder),
             folder / str(cores),
             cores=cores,
-            notify=seen.__setitem__,
+            show=tallies.append,
             execute_run=fakes.one_after_another,
         )
         assert outcome.is_complete
         found[cores] = [(work.run.label, encode_run(outcome.record(work), "")) for work in outcome.finished]
     assert found[1] == found[2]
     assert [label for label, _ in found[1]] == ["quick, seed 0", "slow, seed 0", "quick, seed 1", "slow, seed 1"]
-    assert {number: progress.finished for number, progress in seen.items()} == dict.fromkeys(range(4), 2)
+    assert tallies[-1].is_done
 
 
 def test_resume_runs_only_what_is_missing_or_has_changed(folder: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_process_that_is_killed_is_named(folder: Path) -> None:
 
 def test_a_full_disk_ends_the_experiment_in_a_sentence(folder: Path) -> None:
     with pytest.raises(StateError, match="No space left"):
-        run_all(experiment(folder), folder / "runs", cores=1, execute_run=fakes.full_disk)
+        run_all(experiment(folder, seeds=1), folder / "runs", cores=1, execute_run=fakes.full_disk)
 
 
 def test_an_interruption_keeps_what_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from strato.sim.experiments.results import Results, RunResult, differences, summaries
-from strato.sim.results.digest import RunDigest, digest_run
+from strato.sim.pictures.digest import RunDigest, digest_run
 from tests.sim.results.build import Ran, job, record
 
 JOBS = [job("a", queue="x"), job("b", 10, queue="y")]

@@ -10,10 +10,12 @@ from strato.clock import SystemClock
 from strato.units import human_duration
 
 if TYPE_CHECKING:
+    from strato.sim.experiments.tally import Tally
     from strato.sim.run import Progress
     from strato.sim.utilisation.run import Progress as ExperimentProgress
 
 _REDRAW_SECONDS = 0.2
+_BAR_SIGNS = 20
 
 
 class ProgressLine:
@@ -22,6 +24,7 @@ class ProgressLine:
     def __init__(self) -> None:
         self._clock = SystemClock()
         self._drawn_at = 0.0
+        self._began_at = self._clock.monotonic()
 
     def show(self, progress: Progress) -> None:
         """Show a run under one policy."""
@@ -31,10 +34,10 @@ class ProgressLine:
         )
         self._draw(text, is_done=progress.finished == progress.total)
 
-    def show_policy(self, name: str, progress: Progress) -> None:
-        """Show one of several policies."""
-        is_done = progress.finished == progress.total
-        self._draw(f"{name}: {progress.finished} of {progress.total} jobs ended", is_done=is_done)
+    def show_runs(self, tally: Tally) -> None:
+        """Show all runs of an experiment."""
+        elapsed = self._clock.monotonic() - self._began_at
+        self._draw(f"{tally.bar(_BAR_SIGNS)} {tally.line(elapsed)}", is_done=tally.is_done)
 
     def show_part(self, done: float, text: str) -> None:
         """Show how much of something is done, as a ratio; 1 ends the line."""

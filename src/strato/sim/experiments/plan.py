@@ -15,6 +15,7 @@ from strato.client.cluster import Json
 from strato.errors import UsageError
 from strato.sim.nodes import NodeShape
 from strato.sim.traces import ReadOptions, Trace, read_trace
+from strato.sim.workloads.spec import is_model
 
 _FORMAT: Final = 1
 """Raised when equal inputs are to be run again."""
@@ -64,12 +65,6 @@ class TraceSource:
         if not jobs:
             raise UsageError(f"{self.name} has no job in its first {self.hours:g} hours")
         return replace(trace, jobs=jobs)
-
-
-def is_model(text: str) -> bool:
-    """Whether a trace's text is a workload model: ``lublin:jobs=1000``."""
-    name, colon, _ = text.partition(":")
-    return bool(colon) and name.isalpha() and name.islower() and not Path(text).exists()
 
 
 @dataclass(frozen=True, slots=True)

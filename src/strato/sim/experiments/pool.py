@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -23,6 +23,7 @@ from typing import Final
 from strato.errors import InvalidInput, Problem, StateError, StratoError, UsageError
 from strato.sim.experiments.execute import execute
 from strato.sim.experiments.plan import Experiment, Run, TraceSource, digest_of
+from strato.sim.experiments.tally import Tally
 from strato.sim.progress import Progress
 from strato.sim.results.record import RunRecord
 from strato.sim.results.storing import read_run, write_run
@@ -108,7 +109,7 @@ def run_all(
     *,
     cores: int,
     resume: bool = False,
-    notify: Notify | None = None,
+    show: Callable[[Tally], None] | None = None,
     execute_run: Execute = execute,
 ) -> Outcome:
     """Run an experiment to its end, or until it is interrupted.
@@ -118,7 +119,7 @@ def run_all(
         folder: Where records are kept; it is made.
         cores: How many processes run at once.
         resume: Whether runs that are kept there and whose inputs are the same are not run again.
-        notify: Notified at most `_STEPS` times for each run.
+        show: Given how far all runs are, at most `_STEPS` times for each run.
         execute_run: Runs one run; a function of a module, for other processes.
 
     Raises:
@@ -129,14 +130,24 @@ def run_all(
     _make(folder)
     jobs = {one.number: traces[one.run.trace].jobs for one in work}
     kept = {one.number for one in work if resume and read_run(one.path, jobs[one.number], one.digest) is not None}
-    if notify is not None:
-        for number in sorted(kept):
-            count = len(jobs[number])
-            notify(number, Progress(0.0, count, count, count, 0))
+    notify = None if show is None else _shower(work, jobs, kept, show)
     open_work = [one for one in work if one.number not in kept]
-    done, failures, was_interrupted = _run_open(open_work, cores, notify, execute_run)
+    done, failures, was_interrupted = _run_open(open_work, traces, cores, notify, execute_run)
     finished = tuple(one for one in work if one.number in kept | done)
     return Outcome(finished, len(work), failures, was_interrupted, traces)
+
+
+def _shower(
+    work: Sequence[Work], jobs: Mapping[int, Sequence[object]], kept: Collection[int], show: Callable[[Tally], None]
+) -> Notify:
+    """Return what takes the progress of a run and shows that of all."""
+    tally = Tally({one.number: one.run.label for one in work}, {number: len(of) for number, of in jobs.items()}, kept)
+
+    def notify(number: int, progress: Progress) -> None:
+        tally.note(number, progress)
+        show(tally)
+
+    return notify
 
 
 def _make(folder: Path) -> None:
@@ -147,11 +158,17 @@ def _make(folder: Path) -> None:
 
 
 def _run_open(
-    work: Sequence[Work], cores: int, notify: Notify | None, execute_run: Execute
+    work: Sequence[Work],
+    traces: Mapping[TraceSource, Trace],
+    cores: int,
+    notify: Notify | None,
+    execute_run: Execute,
 ) -> tuple[set[int], dict[str, str], bool]:
     """Run what is not kept; return the numbers of what ended, what failed, and whether it was interrupted."""
     if not work:
         return set(), {}, False
+    if len(work) == 1:
+        return _run_here(work[0], traces, notify, execute_run)
     context = multiprocessing.get_context("spawn")  # a fork would take over locks that other threads hold
     receiver, sender = context.Pipe(duplex=False)
     done: set[int] = set()
@@ -171,6 +188,18 @@ def _run_open(
             _stop(executor, futures)
             raise
     return done, failures, False
+
+
+def _run_here(
+    work: Work, traces: Mapping[TraceSource, Trace], notify: Notify | None, execute_run: Execute
+) -> tuple[set[int], dict[str, str], bool]:
+    """Run a single run in this process; what is wrong with it is raised."""
+    try:
+        report = None if notify is None else thinned(work.number, notify)
+        write_run(work.path, execute_run(work.run, traces[work.run.trace], report), work.digest)
+    except KeyboardInterrupt:
+        return set(), {}, True
+    return {work.number}, {}, False
 
 
 def _note(future: Future[None], work: Work, done: set[int], failures: dict[str, str]) -> None:

@@ -10,8 +10,9 @@ import msgspec
 from strato.sim.experiments.execute import nodes_name
 from strato.sim.experiments.plan import Experiment
 from strato.sim.experiments.pool import Outcome
+from strato.sim.pictures.digest import RunDigest, digest_run
 from strato.sim.report import Report, aligned, short_duration
-from strato.sim.results.digest import RunDigest, digest_run
+from strato.sim.results.record import RunRecord
 from strato.sim.results.statistics import Estimate, PairedDifference, over_seeds, paired
 
 METRICS: Final[dict[str, Callable[[Report], float]]] = {
@@ -40,6 +41,9 @@ class RunResult(msgspec.Struct, frozen=True):
     parameters: dict[str, str]
     """In a sweep: what was varied."""
     report: Report
+
+
+Sink = Callable[[RunResult, RunRecord], None]
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -87,8 +91,13 @@ class Results(msgspec.Struct, frozen=True):
         return "\n".join([*_by_policy(self), *_by_queue(self), *_by_pair(self)]) + "\n"
 
 
-def results_of(experiment: Experiment, outcome: Outcome) -> tuple[Results, list[RunDigest]]:
+def results_of(experiment: Experiment, outcome: Outcome, sink: Sink | None = None) -> tuple[Results, list[RunDigest]]:
     """Sum up an experiment's runs, one after the other, so that only one record is in memory at a time.
+
+    Args:
+        experiment: What was run.
+        outcome: What became of it.
+        sink: Given each run and its record, too.
 
     Raises:
         StateError: A record was damaged after it was written.
@@ -96,8 +105,9 @@ def results_of(experiment: Experiment, outcome: Outcome) -> tuple[Results, list[
     digests, runs = [], []
     for work in outcome.finished:
         run, trace = work.run, outcome.traces[work.run.trace]
+        record = outcome.record(work)
         digest = digest_run(
-            outcome.record(work),
+            record,
             policy=run.policy.name,
             variant=run.variant.name,
             seed=run.seed,
@@ -107,7 +117,10 @@ def results_of(experiment: Experiment, outcome: Outcome) -> tuple[Results, list[
             queues=run.variant.queues,
         )
         digests.append(digest)
-        runs.append(RunResult(digest.policy, digest.variant, digest.seed, dict(run.variant.values), digest.report))
+        found = RunResult(digest.policy, digest.variant, digest.seed, dict(run.variant.values), digest.report)
+        runs.append(found)
+        if sink is not None:
+            sink(found, record)
     results = Results(
         experiment=experiment.name,
         trace=experiment.variants[0].trace.name,
@@ -222,3 +235,9 @@ def _has_variants(results: Results) -> bool:
 
 def _mean(reports: Sequence[Report], metric: Callable[[Report], float]) -> float:
     return sum(map(metric, reports)) / len(reports)
+
+
+def row_of(run: RunResult) -> tuple[dict[str, str | int], dict[str, float]]:
+    """Return what a table of runs calls a run, and the numbers that it is summed up by."""
+    keys: dict[str, str | int] = {"policy": run.policy, "variant": run.variant, "seed": run.seed, **run.parameters}
+    return keys, {name: metric(run.report) for name, metric in METRICS.items()}

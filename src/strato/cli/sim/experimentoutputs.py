@@ -1,0 +1,173 @@
+"""Where the results of an experiment go, the same for ``sim run`` and ``sim sweep``: options, and the run itself."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from strato.cli.optiongroups import option_group
+from strato.cli.outputs import OUTPUT_FILE, OutputFile
+from strato.errors import UsageError
+
+if TYPE_CHECKING:
+    from strato.sim.experiments.plan import Experiment
+    from strato.sim.experiments.pool import Outcome
+    from strato.sim.experiments.results import Results
+    from strato.sim.experiments.tally import Tally
+    from strato.sim.pictures.digest import RunDigest
+
+
+class ExperimentOutputs(msgspec.Struct, frozen=True, kw_only=True):
+    """Where results go, and how they are made."""
+
+    cores: int | None
+    folder: Path | None
+    resume: bool
+    json_file: OutputFile | None
+    html: OutputFile | None
+    plots: Path | None
+    parquet: Path | None
+    output: str
+
+    @property
+    def processes(self) -> int:
+        """Return how many runs go on at once."""
+        return self.cores or os.cpu_count() or 1
+
+    def within(self, folder: str) -> ExperimentOutputs:
+        """Return it with the folder that an experiment's file names, where the command line names none."""
+        return self if self.folder is not None or not folder else msgspec.structs.replace(self, folder=Path(folder))
+
+    def check(self) -> None:
+        """Check before any work that what is wanted can be made.
+
+        Raises:
+            UsageError: A library or a folder is missing.
+        """
+        if self.resume and self.folder is None:
+            raise UsageError("--resume needs --out: the folder in which the runs that ended are kept")
+        if self.html is not None or self.plots is not None or self.folder is not None:
+            from strato.sim.pictures.canvas import check_matplotlib
+
+            check_matplotlib()
+        if self.parquet is not None or self.folder is not None:
+            from strato.sim.results.parquet import check_pyarrow
+
+            check_pyarrow()
+
+
+_OPTIONS = [
+    click.option(
+        "--cores",
+        "--processes",
+        "cores",
+        type=click.IntRange(1),
+        help="How many runs go on at once; as many as there are CPUs.",
+    ),
+    click.option(
+        "--out",
+        "folder",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="A folder for all results: results.json, report.html, Parquet, and each run as it ends.",
+    ),
+    click.option(
+        "--resume", is_flag=True, help="With --out: runs that ended before and are the same are not run again."
+    ),
+    click.option(
+        "--json", "json_file", type=OUTPUT_FILE, default=None, help="Write the results here; - is standard output."
+    ),
+    click.option(
+        "--html", type=OUTPUT_FILE, default=None, help="Write the report as one page that needs nothing else."
+    ),
+    click.option(
+        "--plots", type=click.Path(file_okay=False, path_type=Path), help="A folder for each picture as SVG and PNG."
+    ),
+    click.option(
+        "--parquet", type=click.Path(file_okay=False, path_type=Path), help="A folder for runs, jobs and intervals."
+    ),
+    click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True),
+]
+output_options = option_group("outputs", ExperimentOutputs, _OPTIONS)
+
+
+def run_and_write(
+    experiment: Experiment,
+    outputs: ExperimentOutputs,
+    show: Callable[[Tally], None] | None,
+    run: Callable[[Experiment, Path], Outcome] | None = None,
+) -> Results:
+    """Run an experiment and write its results; exit 130 after an interruption, 1 where a run failed.
+
+    Args:
+        experiment: What to run.
+        outputs: Where results go.
+        show: Given how far it is.
+        run: Runs it in another way than in processes of this machine.
+    """
+    from strato.sim.experiments.pool import run_all
+
+    outputs = outputs.within(experiment.output)
+    outputs.check()
+    with ExitStack() as stack:
+        if outputs.folder is None:
+            runs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="strato-runs-")))
+        else:
+            runs = outputs.folder / "runs"
+        if run is not None:
+            outcome = run(experiment, runs)
+        else:
+            outcome = run_all(experiment, runs, cores=outputs.processes, resume=outputs.resume, show=show)
+        results, digests = _summed(experiment, outcome, outputs)
+    if results.runs:
+        _write(results, digests, outputs)
+    for label, why in outcome.failures.items():
+        click.echo(f"failed: {label}: {why}", err=True)
+    if outcome.was_interrupted:
+        click.echo(f"interrupted: {len(outcome.finished)} of {outcome.total} runs had ended", err=True)
+        raise SystemExit(130)
+    if outcome.failures:
+        raise SystemExit(1)
+    return results
+
+
+def _summed(experiment: Experiment, outcome: Outcome, outputs: ExperimentOutputs) -> tuple[Results, list[RunDigest]]:
+    from strato.sim.experiments.results import results_of, row_of
+    from strato.sim.results.parquet import ParquetFiles
+
+    folder = outputs.parquet or outputs.folder
+    if folder is None or not outcome.finished:
+        return results_of(experiment, outcome)
+    with ParquetFiles(folder) as files:
+        return results_of(experiment, outcome, lambda run, record: files.add(*row_of(run), record))
+
+
+def _write(results: Results, digests: list[RunDigest], outputs: ExperimentOutputs) -> None:
+    single = results.runs[0].report if results.runs_planned == 1 else None
+    data = results.to_json() if single is None else single.to_json()
+    if outputs.json_file is not None:
+        outputs.json_file.write(data)
+    html = outputs.html or (None if outputs.folder is None else OutputFile(outputs.folder / "report.html"))
+    if html is not None or outputs.plots is not None:
+        _draw(results, digests, html, outputs.plots)
+    if outputs.folder is not None:
+        OutputFile(outputs.folder / "results.json").write(data)
+    if all(one is None or one.path is not None for one in (outputs.json_file, outputs.html)):
+        click.echo(data if outputs.output == "json" else results.to_table(), nl=outputs.output != "json")
+
+
+def _draw(results: Results, digests: list[RunDigest], html: OutputFile | None, plots: Path | None) -> None:
+    from strato.sim.experiments.page import page_of
+    from strato.sim.pictures.all import pictures_of, write_pictures
+
+    pictures = pictures_of(digests)
+    if html is not None:
+        html.write(page_of(results, pictures).encode())
+    if plots is not None:
+        write_pictures(pictures, plots)
