@@ -30,9 +30,6 @@ _NODE: Final = kinds.of(catalog.NODE)
 _HOSTNAME: Final = "kubernetes.io/hostname"
 MOST_NODES: Final = 10_000
 """So many are added at most in search of a number."""
-_SETTING: Final = re.compile(
-    r"(?P<queue>[a-z0-9]([a-z0-9.-]*[a-z0-9])?)\.(?P<field>[A-Za-z]+(\.[^=\s]+)?)=(?P<value>.*)"
-)
 _AMOUNTS: Final = ("capability", "deserved", "guarantee")
 _FIELDS: Final = ("weight", "priority", "reclaimable", "parent", "state", *_AMOUNTS)
 
@@ -108,13 +105,15 @@ def queue_set(copy: Copy, text: str) -> Change:
     Raises:
         InvalidInput: There is no such queue or field, or the value is none for it.
     """
-    found = _SETTING.fullmatch(text)
-    if found is None:
+    place, equals, value = text.partition("=")
+    if not equals or "." not in place:
         raise _bad_queue(text, "write QUEUE.FIELD=VALUE, for example research.weight=5 or research.capability.cpu=64")
-    name, (field, _, resource), value = found["queue"], found["field"].partition("."), found["value"]
     names = [str(one.view.key) for one in copy.objects if isinstance(one.view, QueueView)]
-    if name not in names:
-        raise _bad_queue(text, f"there is no queue {name!r}{nearest(name, names)}")
+    name = max((one for one in names if place.startswith(f"{one}.")), key=len, default="")
+    if not name:
+        wanted = place.partition(".")[0]
+        raise _bad_queue(text, f"there is no queue {wanted!r}{nearest(wanted, names)}")
+    field, _, resource = place.removeprefix(f"{name}.").partition(".")
     if field not in _FIELDS:
         raise _bad_queue(text, f"queues have no {field!r} that can be set{nearest(field, _FIELDS)}")
     if bool(resource) != (field in _AMOUNTS):
