@@ -13,8 +13,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from strato.api.core import Pod
 from strato.api.kinds import Kind
 from strato.api.meta import Object
+from strato.client.parts import PodParts
 from strato.lru import LruCache
 
 _BYTES: Final = 32 << 20
@@ -40,6 +42,7 @@ class SpecSharing:
         "_kind",
         "_last",
         "_last_spec",
+        "_parts",
         "_placed",
         "_placed_spec",
         "_specs",
@@ -66,12 +69,16 @@ class SpecSharing:
         """What surrounds the node's name in the last spec that had one."""
         self._placed: LruCache[bytes, Any] = LruCache(_BYTES, lambda _, spec: 500)
         """Specs with these surroundings, by the node's name: a pod tells of its node more than once."""
+        self._parts = PodParts() if view is Pod else None
+        metadata, held = fields["metadata"].type, status.type
+        if self._parts is not None:
+            metadata, held = self._parts.metadata, self._parts.status
         self.frame: Any = msgspec.defstruct(
             f"{view.__name__}Frame",
             [
-                ("metadata", fields["metadata"].type, fields["metadata"].default),
+                ("metadata", metadata, metadata()),
                 ("spec", msgspec.Raw, msgspec.Raw()),
-                ("status", status.type, status.default),
+                ("status", held, held()),
             ],
             gc=False,
         )
@@ -85,14 +92,15 @@ class SpecSharing:
         """Return the view of a frame.
 
         Raises:
-            msgspec.DecodeError: The spec does not fit.
+            msgspec.DecodeError: The spec, or a part of a pod, does not fit.
         """
+        parts = self._parts
         return self._view(
             api_version=self._version,
             kind=self._kind,
-            metadata=frame.metadata,
+            metadata=frame.metadata if parts is None else parts.metadata_of(frame.metadata),
             spec=self._spec(bytes(frame.spec)),
-            status=frame.status,
+            status=frame.status if parts is None else parts.status_of(frame.status),
         )
 
     def written(self, spec: object) -> bytes | None:
