@@ -84,6 +84,26 @@ def test_long_job_passes_in_room_that_is_spare_even_then() -> None:
     assert worlds.binds(worlds.cycle(world, EASY, now=NOW)) in ({"ns/a-0": "m"}, {"ns/b-0": "m"})
 
 
+def test_what_ends_together_is_spare_together() -> None:
+    """Two pods end at the same moment; the gang of 3 needs the room of one, a long job may have that of the other."""
+    objects = [HIGH, worlds.queue(), worlds.node("n", cpu="5"), running("a", "n", 2, 100), running("b", "n", 2, 100)]
+    world = worlds.world(*objects, *job("large", 1, 3, priorityClassName="high"), *job("small", 1, 1))
+    assert worlds.binds(worlds.cycle(world, EASY, now=NOW)) == {"ns/small-0": "n"}
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_room_is_kept_where_nothing_is_idle_now(names: str) -> None:
+    """One node is idle, one will be; the blocked gang wants one of each kind and leaves as much idle as it can."""
+    full, idle = names
+    nodes = [worlds.node("a", cpu="4"), worlds.node("b", cpu="4")]
+    objects = [HIGH, worlds.queue(), *nodes, running("x", full, 2, 100), running("y", full, 2, 100)]
+    objects += [running("z", idle, 2, 900)]
+    large = job("large", 4, 1, priorityClassName="high")
+    world = worlds.world(*objects, *large, *job("small", 1, 1), *job("other", 1, 1))
+    placed = worlds.binds(worlds.cycle(world, EASY, now=NOW))
+    assert placed == {"ns/small-0": idle, "ns/other-0": idle}
+
+
 @pytest.mark.parametrize(
     ("most", "passes"), [pytest.param(8, False, id="each queue"), pytest.param(1, True, id="one, if so limited")]
 )

@@ -17,9 +17,11 @@ look at every running pod.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 
 import numpy as np
 
@@ -178,7 +180,12 @@ class Easy(Plugin):
             self._hopeless[asks] = as_it_stands
             return False
         count, then, taken = best
-        self._kept.append(Kept(job, ends[count - 1][0] if count else self._ssn.now, taken, then - taken))
+        shadow = ends[count - 1][0] if count else self._ssn.now
+        together = bisect_right(ends, shadow, key=itemgetter(0))  # more may end at that moment than are waited for
+        np.add.at(then, rows[count:together], leaving[count:together])
+        better = self._take(tasks, then, leave=nodes.idle[: nodes.size])
+        taken = taken if better is None else better  # tasks of several classes may not fit in every order
+        self._kept.append(Kept(job, shadow, taken, then - taken))
         return True
 
     def _ends(self) -> list[tuple[float, int, Vector]]:
@@ -197,8 +204,14 @@ class Easy(Plugin):
         out.sort(key=lambda item: item[0])
         return out
 
-    def _take(self, tasks: Sequence[Task], free: Vector) -> Vector | None:
-        """Return what tasks would take of each row when so much is free; None when they do not all fit."""
+    def _take(self, tasks: Sequence[Task], free: Vector, leave: Vector | None = None) -> Vector | None:
+        """Return what tasks would take of each row when so much is free; None when they do not all fit.
+
+        Args:
+            tasks: One after the other.
+            free: int64[rows, columns].
+            leave: What is idle now: rows with least of it are taken first, so that others may run on the rest.
+        """
         taken = np.zeros_like(free)
         at = 0
         while at < len(tasks):
@@ -208,11 +221,19 @@ class Easy(Plugin):
                 count += 1
             usable = self._ssn.usable_rows(tasks[at])
             columns = np.nonzero(cls.request > 0)[0]
-            room = ((free - taken)[:, columns] // cls.request[columns]).min(axis=1).clip(min=0)
+            room = _room(free - taken, cls.request, columns)
             room = np.where(usable[: len(free)], room, 0)
-            used = np.minimum(room, np.maximum(count - (np.cumsum(room) - room), 0))
+            order = slice(None) if leave is None else np.argsort(_room(leave, cls.request, columns), kind="stable")
+            used = np.zeros_like(room)
+            used[order] = np.minimum(room[order], np.maximum(count - (np.cumsum(room[order]) - room[order]), 0))
             if used.sum() < count:
                 return None
             taken += used[:, None] * cls.request[None, :]
             at += count
         return taken
+
+
+def _room(free: Vector, request: Vector, columns: Vector) -> Vector:
+    """Return how many equal requests fit each row."""
+    fitting: Vector = (free[:, columns] // request[columns]).min(axis=1).clip(min=0)
+    return fitting
