@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
 
-.PHONY: demo test test-pythons test-long dist lint e2e e2e-kube e2e-clients e2e-clients-slice e2e-cluster e2e-debian conformance conformance-slice differential judge-training attack attack-slice mutate audit lock chart docs bench bench-kube clean
+.PHONY: demo test test-pythons test-long dist lint e2e e2e-kube e2e-clients e2e-clients-slice e2e-cluster e2e-debian conformance conformance-slice differential judge-training attack attack-slice chaos mutate audit lock chart docs bench bench-kube clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -89,6 +89,9 @@ attack: $(VENV)/.dev ## Attack the software at full size: bodies, pods, disks, k
 
 attack-slice: $(VENV)/.dev ## Run a small part of each attack (minutes).
 	$(BIN)/python -m pytest -m attack tests/attack
+
+chaos: $(VENV)/.dev ## Run whole clusters in virtual time under a seeded adversary: SEEDS=10000, CHAOS="--resume FILE".
+	$(BIN)/python -m strato.testing.chaos --seeds $(or $(SEEDS),200) $(CHAOS)
 
 mutate: $(VENV)/.dev ## Put 400 single faults into decision code and see that the tests find them (about half an hour).
 	$(BIN)/python tools/mutate.py $(MUTATE)

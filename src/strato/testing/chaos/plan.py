@@ -77,7 +77,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float
     """Seconds after the cluster has started."""
     verb: str
-    """``create``, ``delete``, ``patch``."""
+    """``create``, ``delete``, ``patch``; ``abort`` and ``resume`` a job; ``drain`` a node, which evicts its pods."""
     manifest: dict[str, Any]
     """The object to create; of others what identifies it, and of a patch what changes."""
 

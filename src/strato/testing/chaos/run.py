@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import msgspec
+
 from strato.api import catalog
+from strato.api.kinds import Kind
 from strato.api.wire import User
 from strato.clock import VirtualClock
 from strato.errors import AlreadyExists, ApiError, NotFound
@@ -289,14 +293,19 @@ class _Run:
     async def _work_as_users(self, process: Process) -> None:
         user = User("alice", ("system:masters", "system:authenticated"))
         line = self._users = Line(self._cluster.network, "users", process, user, is_embedded=False)
+        of_objects: dict[tuple[str, str], list[Step]] = {}
+        for step in self._plan.steps:
+            key = step.manifest["kind"], step.manifest["metadata"]["name"]
+            of_objects.setdefault(key, []).append(step)
         async with asyncio.TaskGroup() as group:
-            for step in self._plan.steps:
-                group.create_task(self._follow(line, step))
+            for steps in of_objects.values():
+                group.create_task(self._follow(line, steps))
 
-    async def _follow(self, line: Line, step: Step) -> None:
-        """Do a step at its time, until the API confirms it."""
-        await self._clock.sleep(max(0.0, step.at - self._seconds()))
-        await self._confirmed(lambda: _do(line, step), str(step))
+    async def _follow(self, line: Line, steps: Sequence[Step]) -> None:
+        """Do the steps about one object, each at its time or when the one before is confirmed."""
+        for step in steps:
+            await self._clock.sleep(max(0.0, step.at - self._seconds()))
+            await self._confirmed(partial(_do, line, step), str(step))
 
     async def _confirmed(self, do: Callable[[], Awaitable[object]], text: str) -> None:
         while True:
@@ -322,7 +331,7 @@ class _Run:
                     verb="delete",
                     manifest={"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata},
                 )
-                await self._confirmed(lambda step=step: _do(line, step), str(step))  # type: ignore[misc]
+                await self._confirmed(partial(_do, line, step), str(step))
 
 
 def _server(cluster: ProcessCluster) -> ApiServer:
@@ -343,6 +352,40 @@ async def _do(line: Line, step: Step) -> None:
         with suppress(NotFound):
             body = {key: value for key, value in manifest.items() if key == "spec"}
             await line.patch(kind, metadata["name"], namespace, body)
-    else:
+    elif step.verb == "delete":
         with suppress(NotFound):
             await line.delete(kind, metadata["name"], namespace, propagation="Background")
+    elif step.verb == "drain":
+        await _drain(line, metadata["name"])
+    else:
+        await _command(line, kind, metadata["name"], namespace, step)
+
+
+async def _drain(line: Line, node: str) -> None:
+    """Evict all pods of a node."""
+    for body in (await line.list(catalog.POD, field_selector=f"spec.nodeName={node}")).items:
+        name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        with suppress(NotFound):
+            path = catalog.POD.path(namespace, name, "eviction")
+            await line.raw("POST", path, body=msgspec.json.encode(eviction))
+
+
+async def _command(line: Line, kind: Kind, name: str, namespace: str, step: Step) -> None:
+    """Give a job a command, as `vcctl job suspend` and `resume` do."""
+    with suppress(NotFound):
+        owner = (await line.get(kind, name, namespace))["metadata"]
+        reference = {"apiVersion": kind.api_version, "kind": kind.name, "name": name, "uid": owner["uid"]}
+        command = {
+            "apiVersion": catalog.COMMAND.api_version,
+            "kind": catalog.COMMAND.name,
+            "metadata": {"name": f"{name}-{step.verb}", "namespace": namespace, "ownerReferences": [reference]},
+            "target": reference,
+            "action": {"abort": "AbortJob", "resume": "ResumeJob"}[step.verb],
+        }
+        with suppress(AlreadyExists):
+            await line.create(catalog.COMMAND, command, namespace)

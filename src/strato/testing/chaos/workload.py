@@ -35,7 +35,8 @@ _POLICIES: Final = (
 def draw_steps(random: Random, setting: Setting) -> list[Step]:
     """Draw what users do, in order."""
     steps = _beginning()
-    for number in range(random.randint(4, 14)):
+    jobs = random.choice((random.randint(3, 10), random.randint(8, 16), random.randint(15, 35)))
+    for number in range(jobs):
         draw = random.choices(list(_MAKERS), weights=list(_MAKERS.values()))[0]
         manifest = draw(random, f"{draw.__name__.strip('_')}-{number}")
         at = random.uniform(FIRST_JOB_SECONDS, FAULTY_SECONDS * 0.85)
@@ -45,7 +46,11 @@ def draw_steps(random: Random, setting: Setting) -> list[Step]:
         if random.random() < 0.25:
             at = random.uniform(FIRST_JOB_SECONDS, FAULTY_SECONDS * 0.7)
             steps.append(_step(at, "patch", _cordon(name, True)))
+            if random.random() < 0.5:
+                steps.append(_step(at + 0.5, "drain", _node(name)))
             steps.append(_step(at + random.uniform(5, 60), "patch", _cordon(name, False)))
+        if random.random() < 0.08:
+            steps.append(_step(random.uniform(FIRST_JOB_SECONDS, FAULTY_SECONDS), "delete", _node(name)))
     return sorted(steps, key=lambda step: step.at)
 
 
@@ -74,8 +79,12 @@ def _identity(manifest: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": named}
 
 
+def _node(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+
+
 def _cordon(node: str, is_cordoned: bool) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"unschedulable": is_cordoned}}
+    return {**_node(node), "spec": {"unschedulable": is_cordoned}}
 
 
 def _later(random: Random, at: float, manifest: dict[str, Any]) -> list[Step]:
@@ -92,6 +101,12 @@ def _later(random: Random, at: float, manifest: dict[str, Any]) -> list[Step]:
         minimum = min(manifest["spec"]["minAvailable"], sum(task["replicas"] for task in tasks))
         at += random.uniform(2, 30)
         steps.append(_step(at, "patch", {**_identity(manifest), "spec": {"tasks": tasks, "minAvailable": minimum}}))
+    if manifest["apiVersion"].startswith("batch.volcano") and kind == "Job" and random.random() < 0.15:
+        at += random.uniform(1, 30)
+        steps.append(_step(at, "abort", _identity(manifest)))
+        if random.random() < 0.7:
+            at += random.uniform(0.2, 30)
+            steps.append(_step(at, "resume", _identity(manifest)))
     is_endless = "Cron" in kind
     if is_endless or random.random() < 0.2:
         until = FAULTY_SECONDS if is_endless else at + random.uniform(0.5, 60)
