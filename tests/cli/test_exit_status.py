@@ -70,6 +70,7 @@ ASKING: dict[str, Sequence[str]] = {
     "logs": ("no",),
     "explain": ("job/no",),
     "shadow": (),
+    "when": ("job/no",),
     "schedule": ("--from-cluster",),
     "what-if": (),
     "sim record": ("-o", "log", "--for", "1"),

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "cp": ("cp", "cp", "Copy files from and to a container."),
     "port-forward": ("portforward", "port_forward", "Forward ports of this machine to a pod, job or service."),
     "explain": ("explain", "explain", "Say why a pod, job or pod group waits."),
+    "when": ("when", "when", "Estimate when a job starts."),
     "shadow": ("shadow", "shadow", "Show how the scheduler's shadow policy differs."),
     "advise": ("advise", "advise", "Say what roles of training jobs should request."),
     "report": ("report", "report", "Show runs, waits, and how busy hosts were, by day and queue."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,9 +90,17 @@ def operate(ctx: click.Context, name: str, action: str, weight: int) -> None:
 @click.option(
     "--scheduler-name", "names", multiple=True, help="With --totals: whose pods share; others' are taken off."
 )
+@click.option("--when", "of_starts", is_flag=True, help="Show instead when the jobs that wait in them are to start.")
 @click.pass_context
-def list_queues(ctx: click.Context, output: str, watching: bool, of_totals: bool, names: tuple[str, ...]) -> None:
+def list_queues(
+    ctx: click.Context, output: str, watching: bool, of_totals: bool, names: tuple[str, ...], of_starts: bool
+) -> None:
     """List all queues."""
+    if of_starts:
+        if watching or of_totals or output not in ("table", "json", "yaml"):
+            raise UsageError("--when is a table of this moment; leave out -w and --totals, -o is table, json or yaml")
+        click.echo(_starts(ctx, output))
+        return
     if not of_totals:
         show_list(ctx, QUEUES, output, watching=watching)
         return
@@ -103,6 +112,45 @@ def list_queues(ctx: click.Context, output: str, watching: bool, of_totals: bool
 
     rows = with_cluster(ctx, lambda cluster: totals(cluster, names or SchedulerOptions().names))
     click.echo("\n".join("".join(f"{cell!s:<20}" for cell in row).rstrip() for row in (TOTALS, *rows)))
+
+
+def _starts(ctx: click.Context, output: str) -> str:
+    """Return when the waiting jobs of all queues start, queue by queue, the first first."""
+    from strato.cli.foresight import duration, look
+    from strato.clock import format_time
+
+    foresight = look(ctx, (), None, None, seed=0)
+    found = [(one, foresight.interval(one)) for one in foresight.starts(draws=7).values()]
+    found.sort(key=lambda pair: (pair[0].queue, pair[1].middle, pair[0].name))
+    if output != "table":
+        items = [
+            {
+                "queue": one.queue,
+                "job": one.name,
+                **dict(zip(("startSeconds", "earliestSeconds", "latestSeconds"), map(_finite, interval), strict=True)),
+                "reason": one.reason,
+            }
+            for one, interval in found
+        ]
+        return text_of({"items": items}, output)
+    now = foresight.copy.now
+    rows = [
+        (
+            one.queue,
+            one.name,
+            *map(duration, interval),
+            format_time(now + interval.middle) if _finite(interval.middle) is not None else "-",
+            one.reason,
+        )
+        for one, interval in found
+    ]
+    return (
+        fitted_table(("Queue", "Job", "Start", "Earliest", "Latest", "At", "Reason"), rows) if rows else "no job waits"
+    )
+
+
+def _finite(seconds: float) -> float | None:
+    return round(seconds) if math.isfinite(seconds) else None
 
 
 @queue.command()

@@ -49,6 +49,11 @@ from strato.errors import UsageError
     default=None,
     help="A configuration that decides too, and of which nothing is applied; see strato shadow.",
 )
+@click.option(
+    "--predict-starts",
+    is_flag=True,
+    help="Write to waiting pod groups when they are expected to start; see strato when.",
+)
 @record_options
 @click.option(
     "--scheduler-sharding-mode",
@@ -90,6 +95,7 @@ def up(
     training: TrainingOptions,
     config: Path | None,
     shadow: Path | None,
+    predict_starts: bool,
     record: RecordOptions,
     shard_mode: str,
     processes: int | None,
@@ -137,6 +143,7 @@ def up(
         training=training,
         scheduler_config=str(config.absolute()) if config is not None else "",
         shadow=str(shadow.absolute()) if shadow is not None else "",
+        predict_starts=predict_starts,
         record=record,
         shard_mode=shard_mode,
         processes=processes or default_processes(),

@@ -17,6 +17,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import msgspec
+
 COVERAGE: Final = 0.8
 """Share of waits that an interval is to hold."""
 _SCALE_SECONDS: Final = 60.0
@@ -27,8 +29,10 @@ _FEWEST: Final = 12
 """From so many outcomes on, a class of predictions stands for itself."""
 _STEP: Final = 0.02
 """How fast the share that is aimed at follows what was reached."""
+_LARGEST: Final = 30.0
+"""Logarithm of a wait without end."""
 _CLASSES: Final = (1.0, 300.0, 1_800.0, 7_200.0, 21_600.0, 86_400.0)
-"""Predicted waits in seconds, below which a class ends."""
+"""Predicted waits in seconds, below which a class ends; a class before them is of starts that seem certain."""
 AT_ONCE_SECONDS: Final = 1.0
 """A wait shorter than this is none."""
 
@@ -64,8 +68,9 @@ class Calibration:
 
     def __init__(self, coverage: float = COVERAGE) -> None:
         self._coverage = coverage
-        self._classes = [_Outcomes(aim=coverage) for _ in range(len(_CLASSES) + 1)]
-        self._all = _Outcomes(aim=coverage)
+        self._classes = [_Outcomes(aim=coverage) for _ in range(len(_CLASSES) + 2)]
+        self._uncertain = _Outcomes(aim=coverage)
+        """All classes but the first: what is certain says nothing about what is not."""
 
     def calibrated(self, raw: Interval) -> Interval:
         """Return an interval that would have held the promised share of the waits of predictions like this one."""
@@ -85,28 +90,54 @@ class Calibration:
         held = self.calibrated(raw).holds(wait_seconds)
         wait = _log(wait_seconds)
         own = self._classes[_class_of(raw)]
-        for outcomes in (own, self._all):
+        for outcomes in (own, self._uncertain) if own is not self._classes[0] else (own,):
             outcomes.middles.append(wait - _log(raw.middle))
             outcomes.lows.append(wait - _log(raw.low))
             outcomes.highs.append(wait - _log(raw.high))
             outcomes.aim += _STEP * (self._coverage - held)
             outcomes.aim = min(max(outcomes.aim, 0.05), 0.99)
 
+    def to_json(self) -> str:
+        """Return what is known, as text that `from_json` reads."""
+        rows = [
+            [round(one.aim, 4), *([round(v, 3) for v in part] for part in (one.middles, one.lows, one.highs))]
+            for one in (*self._classes, self._uncertain)
+        ]
+        return msgspec.json.encode(rows).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Calibration:
+        """Return what a text of `to_json` says; of any other text nothing."""
+        made = cls()
+        try:
+            rows = msgspec.json.decode(text, type=list[tuple[float, list[float], list[float], list[float]]])
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            return made
+        kept = (*made._classes, made._uncertain)
+        if len(rows) != len(kept) or any(len({len(part) for part in parts}) != 1 for _, *parts in rows):
+            return made
+        for outcomes, (aim, middles, lows, highs) in zip(kept, rows, strict=True):
+            outcomes.aim = aim
+            outcomes.middles.extend(middles)
+            outcomes.lows.extend(lows)
+            outcomes.highs.extend(highs)
+        return made
+
     def _outcomes(self, raw: Interval) -> _Outcomes:
         own = self._classes[_class_of(raw)]
-        return own if len(own.middles) >= _FEWEST else self._all
+        return own if len(own.middles) >= _FEWEST or own is self._classes[0] else self._uncertain
 
 
 def _class_of(raw: Interval) -> int:
-    return bisect_right(_CLASSES, raw.middle)
+    return 0 if raw.high < AT_ONCE_SECONDS else 1 + bisect_right(_CLASSES, raw.middle)
 
 
 def _log(seconds: float) -> float:
-    return math.log1p(max(seconds, 0.0) / _SCALE_SECONDS)
+    return min(math.log1p(max(seconds, 0.0) / _SCALE_SECONDS), _LARGEST)
 
 
 def _unlog(value: float) -> float:
-    return max(0.0, math.expm1(min(value, 30.0)) * _SCALE_SECONDS)
+    return math.inf if value >= _LARGEST else max(0.0, math.expm1(value) * _SCALE_SECONDS)
 
 
 def _quantile(values: deque[float], share: float) -> float:

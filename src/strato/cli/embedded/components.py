@@ -21,6 +21,7 @@ from strato.cli.hollowoptions import overcommitted
 from strato.cli.home import node_name
 from strato.cli.recordoptions import recorded, recorder_of
 from strato.cli.servicenetwork import ANY_HOST, api_address
+from strato.cli.startpredictions import predicting
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
@@ -202,6 +203,10 @@ def build(
         milestones.append(master.serves)
     schedule = partial(_schedule, scheduler, client(bootstrap.ADMIN), clock, names)
     members.append(("scheduler", recorded(recorder, schedule)))
+    if options.predict_starts:
+        known = options.home.history if options.records_history else None
+        predictions = predicting(scheduler, client(bootstrap.SCHEDULER), informers, clock, metrics, known)
+        members.append(("predicted starts", predictions))
     milestones.append(scheduler.ready)
     return Components(informers, members, milestones, machine)
 

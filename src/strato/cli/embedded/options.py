@@ -59,6 +59,8 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     record: RecordOptions = RecordOptions()
     shadow: str = ""
     """A file with the configuration of a shadow policy; empty is none."""
+    predict_starts: bool = False
+    """Whether waiting pod groups get the instant at which they are expected to start."""
     shard_mode: str = "none"
     """How NodeShards are used: ``none``, ``hard`` or ``soft``; but for ``none`` the sharding controller makes them."""
     agent: bool = False

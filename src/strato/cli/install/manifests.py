@@ -91,7 +91,7 @@ def _rbac(values: Values) -> list[Resource]:
         mesosmaster.NAME: roles.mesos_rules(),
     }
     own = {
-        SCHEDULER: [*roles.lease_rules(), *roles.shadow_rules()],
+        SCHEDULER: [*roles.lease_rules(), *roles.findings_rules()],
         CONTROLLERS: [*roles.lease_rules(), *roles.controller_config_rules()],
         ADMISSION: roles.webhook_secret_rules(secret),
         nodeagent.NAME: [*roles.lease_rules(), *roles.agent_config_rules()],
@@ -168,14 +168,14 @@ def _scheduler(values: Values, config: str) -> list[Resource]:
     options = [
         f"--scheduler-name={values('custom.scheduler_name')}",
         "--scheduler-conf=/volcano/config/volcano-scheduler.conf",
-        "--shadow=/volcano/config/shadow.conf",
+        "--shadow=/volcano/config/shadow.yaml",
         f"--schedule-period={values('custom.scheduler_schedule_period')}",
         f"--enable-metrics={_flag(values('custom.scheduler_metrics_enable'))}",
         f"--scheduler-sharding-mode={values('custom.scheduler_sharding_mode')}",
         f"--agent-scheduler={_flag(values('custom.agent_scheduler_enable'))}",
     ]
     deployment = _deployment(values, "scheduler", "scheduler", options, config=_SCHEDULER_CONFIG)
-    data = {"volcano-scheduler.conf": config, "shadow.conf": values("custom.scheduler_shadow_config")}
+    data = {"volcano-scheduler.conf": config, "shadow.yaml": values("custom.scheduler_shadow_config")}
     when = ("custom.scheduler_enable",)
     return [
         Resource("scheduler", _configmap(values, _SCHEDULER_CONFIG, data), when),

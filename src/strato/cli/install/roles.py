@@ -154,9 +154,9 @@ def lease_rules() -> list[Json]:
     return [_rule(("get", "create", "update"), "coordination.k8s.io", "leases")]
 
 
-def shadow_rules() -> list[Json]:
-    """Return what publishing the findings of a shadow policy needs in our own namespace."""
-    return [_rule(("create", "patch"), "", "configmaps")]
+def findings_rules() -> list[Json]:
+    """Return what publishing findings of a shadow policy and predicted starts needs in our own namespace."""
+    return [_rule(("get", "create", "patch"), "", "configmaps")]
 
 
 def controller_config_rules() -> list[Json]:

@@ -16,7 +16,7 @@ import click
 from strato.cli.goflags import switch
 from strato.cli.optiongroups import option_group
 from strato.cli.recordoptions import RecordOptions, record_options, recorded, recorder_of
-from strato.cli.run.common import DURATION, Member
+from strato.cli.run.common import DURATION, Member, Work
 from strato.cli.run.ignoredflags import SCHEDULER, foreign_options
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
@@ -42,6 +42,7 @@ class SchedulerFlags:
     """Whether pods of the agent scheduler are served too."""
     node_labels: frozenset[tuple[str, str]]
     shadow: Path | None
+    predict_starts: bool
     record: RecordOptions = field(default_factory=RecordOptions)
     """Whether what it knows and decides is written into a log."""
 
@@ -87,6 +88,7 @@ _OPTIONS = (
                  help="Only nodes with one of these labels."),
     click.option("--shadow", default="", metavar="FILE",
                  help="Configuration that decides too, and of which nothing is applied; see strato shadow."),
+    switch("--predict-starts", help="Write to waiting pod groups when they are expected to start; see strato when."),
 )  # fmt: skip
 _GROUP = option_group("scheduler", _scheduler_flags, _OPTIONS, inner={"record": record_options})
 
@@ -158,4 +160,24 @@ def scheduler_member(
         load_flow=functools.partial(asyncio.to_thread, load),
     )
     # compiling kernels takes longer than a lease lasts, on a slow machine without a cache of them
-    return Member(name="scheduler", work=recorded(recorder, part.run), lease=lease, prepare=warm_up)
+    work = recorded(recorder, part.run)
+    if flags.predict_starts:
+        from strato.cli.startpredictions import predicting
+
+        work = beside(work, predicting(part, cluster, informers, clock, metrics))
+    return Member(name="scheduler", work=work, lease=lease, prepare=warm_up)
+
+
+def beside(work: Work, more: Work) -> Work:
+    """Return what does both until either ends or fails."""
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_of(work))
+            group.create_task(_of(more))
+
+    return both
+
+
+async def _of(work: Work) -> None:
+    await work()

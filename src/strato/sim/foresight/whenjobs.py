@@ -47,22 +47,33 @@ def submission_of_run(run: Run) -> Submission:
 
 def take_history(predictor: RunTimePredictor, runs: Iterable[Run]) -> None:
     """Have a predictor take the runs of a history, the oldest first."""
+    for submission, seconds in past_of(runs):
+        predictor.take(submission, seconds)
+
+
+def past_of(runs: Iterable[Run]) -> list[tuple[Submission, float]]:
+    """Return how the completed runs of a history were submitted, and how long they took, the oldest first."""
     ended = [run for run in runs if run.phase == COMPLETED and run.started is not None and run.ended is not None]
-    for run in sorted(ended, key=lambda run: run.ended or 0.0):
-        predictor.take(submission_of_run(run), (run.ended or 0.0) - (run.started or 0.0))
+    ended.sort(key=lambda run: run.ended or 0.0)
+    return [(submission_of_run(run), (run.ended or 0.0) - (run.started or 0.0)) for run in ended]
 
 
 def take_ended(predictor: RunTimePredictor, world: World) -> None:
     """Have a predictor take the jobs of a state of which a pod has ended well, the oldest first."""
-    found: list[tuple[float, Submission, float]] = []
+    for _, submission, seconds in ended_jobs(world):
+        predictor.take(submission, seconds)
+
+
+def ended_jobs(world: World) -> list[tuple[Job, Submission, float]]:
+    """Return the jobs of which a pod has ended well, with their submission and run time, the oldest first."""
+    found: list[tuple[float, Job, Submission, float]] = []
     for job in world.jobs.values():
         ended = [task for task in job.tasks.values() if task.status == SUCCEEDED]
         spans = [span for task in ended if (span := _span(task.pod)) is not None]
         if spans:
             last = max(end for _, end in spans)
-            found.append((last, submission_of(job, ended[0]), max(end - start for start, end in spans)))
-    for _, submission, seconds in sorted(found, key=lambda item: item[0]):
-        predictor.take(submission, seconds)
+            found.append((last, job, submission_of(job, ended[0]), max(end - start for start, end in spans)))
+    return [(job, submission, seconds) for _, job, submission, seconds in sorted(found, key=lambda item: item[0])]
 
 
 def run_times(predictor: RunTimePredictor) -> Callable[[Job, Task], RunTimes | float]:

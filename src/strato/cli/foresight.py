@@ -1,0 +1,118 @@
+"""What ``strato when`` and ``strato queue list --when`` share: the state, what is known of run times, the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strato.cli.connect import home_of, with_cluster
+from strato.errors import ApiError, StratoError
+
+if TYPE_CHECKING:
+    from strato.history.prediction import RunTimePredictor
+    from strato.history.predictionintervals import Calibration, Interval
+    from strato.scheduler.cache.world import World
+    from strato.scheduler.dryrun.trial import Copy
+    from strato.sim.foresight.when import Starts
+
+MOST_SECONDS = 20.0
+"""So long draws are begun: an answer that takes longer is no help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """A state and what is known of it.
+
+    Attributes:
+        copy: The state.
+        world: The same, to look jobs up in.
+        names: By key of a pod group, what its job is called.
+        calibration: How earlier predictions fared; None where none were published.
+        predictor: What is known of run times.
+    """
+
+    copy: Copy
+    world: World
+    names: Mapping[str, str]
+    calibration: Calibration | None
+    predictor: RunTimePredictor
+
+    def starts(self, draws: int, only: Collection[str] | None = None) -> dict[str, Starts]:
+        """Return when waiting jobs start, by the key of their pod group."""
+        from strato.sim.foresight.when import starts
+        from strato.sim.foresight.whenjobs import run_times
+
+        known = run_times(self.predictor)
+        return starts(self.copy, known, draws=draws, only=only, budget_seconds=MOST_SECONDS, names=self.names)
+
+    def interval(self, found: Starts) -> Interval:
+        """Return the interval of a start, as earlier predictions suggest."""
+        return self.calibration.calibrated(found.interval) if self.calibration is not None else found.interval
+
+
+def look(ctx: click.Context, paths: Sequence[str], config: Path | None, store: str | None, seed: int) -> Foresight:
+    """Read a state, of manifests or of the cluster, and what is known of run times.
+
+    Raises:
+        InvalidInput: Listing everything that is wrong with the manifests and the configuration.
+    """
+    from strato.cli import states
+    from strato.scheduler.dryrun.run import build
+    from strato.sim.foresight.whatif_state import job_names, with_late_pods
+
+    text = states.config_text(config)
+    calibration = None
+    if paths:
+        state = states.read(paths)
+    else:
+        state, served = with_cluster(ctx, states.whole_cluster)
+        text = text if text is not None else served
+        calibration = _published(ctx)
+    header = states.header_of(state, config=text, seed=seed, live=not paths)
+    state, notes = with_late_pods(state, header.now)
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    copy = states.copy_of(state, header, config.parent if config is not None else Path())
+    world = build(copy.objects)
+    predictor = _predictor(ctx, world, store, with_home=not paths)
+    return Foresight(copy, world, job_names(state.objects), calibration, predictor)
+
+
+def _predictor(ctx: click.Context, world: World, store: str | None, *, with_home: bool) -> RunTimePredictor:
+    """Return what is known of run times: from the history, where there is one, and the jobs that have ended."""
+    from strato.cli.history import opened
+    from strato.history.prediction import RunTimePredictor
+    from strato.sim.foresight.whenjobs import take_ended, take_history
+
+    predictor = RunTimePredictor()
+    if store or (with_home and home_of(ctx).history.exists()):
+        with opened(ctx, store) as history:
+            take_history(predictor, history.runs())
+    take_ended(predictor, world)
+    return predictor
+
+
+def _published(ctx: click.Context) -> Calibration | None:
+    """Return how the predictions fared that the cluster publishes, if it does."""
+    from strato.sim.foresight.whenpublishing import read_calibration
+
+    try:
+        return with_cluster(ctx, read_calibration)
+    except (ApiError, StratoError):
+        return None  # the draws speak for themselves
+
+
+def duration(seconds: float) -> str:
+    """Return a time to wait, as a person reads it."""
+    from strato.sim.foresight.when import HORIZON_SECONDS
+    from strato.units import human_duration
+
+    if seconds < 1.0:
+        return "now"
+    if seconds > HORIZON_SECONDS:
+        return f"more than {human_duration(HORIZON_SECONDS)}"
+    return human_duration(seconds)
