@@ -45,9 +45,13 @@ def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_no_file(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), ParquetFiles(tmp_path) as files:
-        files.add({"policy": "p", "seed": 0}, {"x": 1.0}, record([job("a")], [Ran(0, 0, 5)]))
-        raise KeyError
+    def fail() -> None:
+        with ParquetFiles(tmp_path) as files:
+            files.add({"policy": "p", "seed": 0}, {"x": 1.0}, record([job("a")], [Ran(0, 0, 5)]))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="cannot be made"), ParquetFiles(tmp_path / "file" / "x"):

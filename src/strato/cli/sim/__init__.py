@@ -7,8 +7,10 @@ import importlib
 import click
 
 COMMANDS = {
-    "run": "Run a trace through the scheduler.",
+    "run": "Run an experiment, or a trace under one or several policies.",
+    "sweep": "Run an experiment at every point of a grid of parameters.",
     "traces": "Describe and convert traces of jobs, of many formats.",
+    "load": "Put load on a cluster at a rate, or run a performance test.",
     "record": "Follow a cluster and write a log of what its scheduler must have seen.",
     "replay": "Decide a recorded log anew, under its own policy or another.",
     "reproduce": "Compute a paper's table anew, beside the published one.",

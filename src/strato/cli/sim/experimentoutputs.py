@@ -149,6 +149,8 @@ def _summed(experiment: Experiment, outcome: Outcome, outputs: ExperimentOutputs
 
 
 def _write(results: Results, digests: list[RunDigest], outputs: ExperimentOutputs) -> None:
+    from strato.sim.experiments.results import sweep_table
+
     single = results.runs[0].report if results.runs_planned == 1 else None
     data = results.to_json() if single is None else single.to_json()
     if outputs.json_file is not None:
@@ -159,14 +161,18 @@ def _write(results: Results, digests: list[RunDigest], outputs: ExperimentOutput
     if outputs.folder is not None:
         OutputFile(outputs.folder / "results.json").write(data)
     if all(one is None or one.path is not None for one in (outputs.json_file, outputs.html)):
-        click.echo(data if outputs.output == "json" else results.to_table(), nl=outputs.output != "json")
+        is_sweep = any(run.parameters for run in results.runs)
+        table = sweep_table(results) if is_sweep else results.to_table()
+        click.echo(data if outputs.output == "json" else table, nl=False)
 
 
 def _draw(results: Results, digests: list[RunDigest], html: OutputFile | None, plots: Path | None) -> None:
     from strato.sim.experiments.page import page_of
     from strato.sim.pictures.all import pictures_of, write_pictures
+    from strato.sim.pictures.sweeping import Point, sweep_pictures
 
-    pictures = pictures_of(digests)
+    swept = [Point(one.policy, one.parameters, one.metrics) for one in results.summaries if one.parameters]
+    pictures = [*sweep_pictures(swept), *pictures_of(digests)]
     if html is not None:
         html.write(page_of(results, pictures).encode())
     if plots is not None:

@@ -18,6 +18,7 @@ from strato.sim.results.statistics import Estimate
 _MOST_ROWS: Final = 30
 """Of a table of jobs or tenants."""
 _SECTIONS: Final = (
+    ("Over the parameters", ("sweep",)),
     ("Policies side by side", ("side-by-side", "job-by-job")),
     ("Waits", ("wait-by-size", "wait-by-tenant", "slowdown")),
     ("The cluster over time", ("utilisation", "fragmentation")),

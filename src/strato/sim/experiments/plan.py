@@ -94,6 +94,8 @@ class Variant:
     """Performance models that are switched on, as written."""
     values: Mapping[str, str] = field(default_factory=dict)
     """In a sweep: parameter → its value here."""
+    policies: tuple[PolicyText, ...] = ()
+    """In a sweep over what policies say: as they are here; empty are those of the experiment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,7 @@ class Experiment:
         """Yield the runs: by variant, then seed, then policy, so that policies can be compared early."""
         for variant in self.variants:
             for seed in self.seeds:
-                for policy in self.policies:
+                for policy in variant.policies or self.policies:
                     yield Run(policy=policy, variant=variant, seed=seed, fidelity=self.fidelity)
 
 

@@ -126,15 +126,30 @@ def run_all(
         InvalidInput: What is wrong with the traces.
         StateError: Records cannot be written.
     """
-    work, traces = plan_work(experiment, folder)
-    _make(folder)
-    jobs = {one.number: traces[one.run.trace].jobs for one in work}
-    kept = {one.number for one in work if resume and read_run(one.path, jobs[one.number], one.digest) is not None}
-    notify = None if show is None else _shower(work, jobs, kept, show)
+    work, traces, kept, notify = begin_work(experiment, folder, resume=resume, show=show)
     open_work = [one for one in work if one.number not in kept]
     done, failures, was_interrupted = _run_open(open_work, traces, cores, notify, execute_run)
     finished = tuple(one for one in work if one.number in kept | done)
     return Outcome(finished, len(work), failures, was_interrupted, traces)
+
+
+def begin_work(
+    experiment: Experiment, folder: Path, *, resume: bool, show: Callable[[Tally], None] | None
+) -> tuple[list[Work], dict[TraceSource, Trace], set[int], Notify | None]:
+    """Return the runs, their traces, the numbers of those that are kept, and what takes progress.
+
+    Raises:
+        InvalidInput: What is wrong with the traces.
+        StateError: The folder cannot be made.
+    """
+    work, traces = plan_work(experiment, folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateError(f"{folder} cannot be made: {error.strerror}") from error
+    jobs = {one.number: traces[one.run.trace].jobs for one in work}
+    kept = {one.number for one in work if resume and read_run(one.path, jobs[one.number], one.digest) is not None}
+    return work, traces, kept, None if show is None else _shower(work, jobs, kept, show)
 
 
 def _shower(
@@ -148,13 +163,6 @@ def _shower(
         show(tally)
 
     return notify
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StateError(f"{folder} cannot be made: {error.strerror}") from error
 
 
 def _run_open(

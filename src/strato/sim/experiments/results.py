@@ -237,6 +237,28 @@ def _mean(reports: Sequence[Report], metric: Callable[[Report], float]) -> float
     return sum(map(metric, reports)) / len(reports)
 
 
+def sweep_table(results: Results) -> str:
+    """Return the table of a sweep: a row for each point and policy."""
+    if not results.summaries:
+        return "no run has ended\n"
+    names = list(results.summaries[0].parameters)
+    header = (*(name.upper() for name in names), "POLICY", "WAIT MEAN", "P95", "SLOWDOWN MEAN", "MAKESPAN", "CPU")
+    rows = []
+    for summary in results.summaries:
+        mean = {name: estimate.mean for name, estimate in summary.metrics.items()}
+        rows.append(
+            (
+                *summary.parameters.values(),
+                summary.policy or "built-in",
+                *(short_duration(mean[name]) for name in ("mean wait, s", "95 % wait, s")),
+                f"{mean['mean bounded slowdown']:.2f}",
+                short_duration(mean["makespan, s"]),
+                f"{mean['cpu use']:.1%}",
+            )
+        )
+    return "\n".join(aligned([header, *rows])) + "\n"
+
+
 def row_of(run: RunResult) -> tuple[dict[str, str | int], dict[str, float]]:
     """Return what a table of runs calls a run, and the numbers that it is summed up by."""
     keys: dict[str, str | int] = {"policy": run.policy, "variant": run.variant, "seed": run.seed, **run.parameters}

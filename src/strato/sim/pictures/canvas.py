@@ -32,6 +32,9 @@ _ROUND_SECONDS: Final = (
     0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 10800.0,
     21600.0, 43200.0, 86400.0, 172800.0, 432000.0, 864000.0,
 )  # fmt: skip
+_FAR_SECONDS: Final = (10.0, 60.0, 600.0, 3600.0, 21600.0, 86400.0, 604800.0, 2592000.0)
+"""Ticks of a scale that is logarithmic away from zero."""
+_ZERO_PARTS: Final = re.compile(r"(?<=h)0m0s$|(?<=m)0s$")
 _IDS: Final = re.compile(r'(\bid="|url\(#|href="#)')
 _STYLE: Final[Mapping[str, Any]] = {
     "svg.fonttype": "none",
@@ -153,14 +156,17 @@ def time_unit(seconds: float) -> tuple[float, str]:
 
 
 def durations_along(axes: Axes, axis: str) -> None:
-    """Label an axis of seconds with durations; a linear one at round ones."""
-    from matplotlib.ticker import FuncFormatter, MultipleLocator
+    """Label an axis of seconds with durations, at round ones."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MultipleLocator, NullLocator
 
     one = axes.xaxis if axis == "x" else axes.yaxis
-    one.set_major_formatter(FuncFormatter(lambda value, _: short_duration(value)))
     if one.get_scale() == "linear":
         low, high = axes.get_xlim() if axis == "x" else axes.get_ylim()
         one.set_major_locator(MultipleLocator(round_step((high - low) / 5)))
+    else:
+        one.set_major_locator(FixedLocator([*(-seconds for seconds in _FAR_SECONDS), 0.0, *_FAR_SECONDS]))
+        one.set_minor_locator(NullLocator())
+    one.set_major_formatter(FuncFormatter(lambda value, _: _ZERO_PARTS.sub("", short_duration(value))))
 
 
 def round_step(seconds: float) -> float:

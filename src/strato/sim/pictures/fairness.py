@@ -54,6 +54,8 @@ def _shares(figure: Figure, run: RunDigest, tint: str) -> None:
     size, unit = time_unit(run.report.makespan_seconds)
     panels = figure.subplots(len(chosen), 1, sharex=True, sharey=True, squeeze=False)
     x = shares.instants / size
+    drawn = (part[:, chosen] for part in (shares.held, shares.deserved, shares.drf))
+    top = 1.05 * max(1e-6, *(float(part.max()) for part in drawn))
     for row, queue in enumerate(chosen):
         axes = panels[row][0]
         axes.fill_between(x, shares.held[:, queue], step="mid", color=tint, alpha=0.45, linewidth=0, label="held")
@@ -61,6 +63,7 @@ def _shares(figure: Figure, run: RunDigest, tint: str) -> None:
         axes.step(x, shares.drf[:, queue], where="mid", color=FAINT, linestyle=":", linewidth=1, label="fair (DRF)")
         axes.set_title(shown(shares.names[queue]), loc="left")
         percents_along(axes)
+        axes.set_ylim(0, top)
     panels[0][0].legend(ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
     panels[-1][0].set_xlabel(unit)
 
