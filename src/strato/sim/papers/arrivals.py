@@ -19,11 +19,13 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.config import config_from
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework.options import Config
+from strato.scheduler.model.plan import Plan
 from strato.scheduler.placement.placer import Placer
 from strato.sim.nodes import NodeShape
 
 _NAMESPACE: Final = "default"
 _NOW: Final = 1_700_000_000.0
+_JOB: Final = "job"
 
 
 class ArrivingPod(NamedTuple):
@@ -75,22 +77,39 @@ class Arrivals:
             nodes += self._decide(pods[first : first + per_cycle])
         return nodes
 
+    def share_out(self, jobs: Mapping[str, Sequence[ArrivingPod]]) -> list[str]:
+        """Have jobs arrive together, the first in the mapping first; return whose pods were placed, in that order."""
+        for job, pods in jobs.items():
+            name = self._next_name()
+            self._add(name, job, pods)
+        return [bind.task.pod.metadata.labels[_JOB] for bind in self._run().binds]  # type: ignore[index]  # `_add` sets
+
     def _decide(self, pods: Sequence[ArrivingPod]) -> list[str]:
-        names = [f"pod-{self._number + at:08}" for at in range(len(pods))]
-        self._number += len(pods)
+        names = [self._next_name() for _ in pods]
         for name, pod in zip(names, pods, strict=True):
-            group, body = _objects(name, pod)
-            self._world.set_group(group)
+            self._add(name, name, (pod,))
+        nodes = {bind.task.name: bind.node for bind in self._run().binds}
+        for name in names:
+            if f"{name}-0" not in nodes:
+                self._world.remove_pod(f"{_NAMESPACE}/{name}-0")
+                self._world.remove_group(f"{_NAMESPACE}/{name}")
+        return [nodes.get(f"{name}-0", "") for name in names]
+
+    def _next_name(self) -> str:
+        self._number += 1
+        return f"job-{self._number:08}"
+
+    def _add(self, name: str, job: str, pods: Sequence[ArrivingPod]) -> None:
+        group, bodies = _objects(name, job, pods)
+        self._world.set_group(group)
+        for body in bodies:
             self._world.set_pod(body)
+
+    def _run(self) -> Plan:
         plan = run_cycle(self._world, self._config, now=_NOW, rng=self._rng, placer=self._placer)
         if plan.failures:
             raise InvariantError(f"a plugin failed: {plan.failures[0]}")
-        nodes = {bind.task.name: bind.node for bind in plan.binds}
-        for name in names:
-            if name not in nodes:
-                self._world.remove_pod(f"{_NAMESPACE}/{name}")
-                self._world.remove_group(f"{_NAMESPACE}/{name}")
-        return [nodes.get(name, "") for name in names]
+        return plan
 
 
 def _node(shape: NodeShape) -> Json:
@@ -99,20 +118,27 @@ def _node(shape: NodeShape) -> Json:
     return {"metadata": meta, "spec": {}, "status": {"capacity": offer, "allocatable": offer}}
 
 
-def _objects(name: str, asked: ArrivingPod) -> tuple[PodGroup, Pod]:
-    requests = asked.requests
-    notes = {**asked.annotations, POD_GROUP_ANNOTATIONS[0]: name}
-    meta = {"name": name, "namespace": _NAMESPACE, "uid": name}
-    limits = {resource: amount for resource, amount in requests.items() if "/" in resource}
-    container = {"name": "main", "resources": {"requests": dict(requests), "limits": limits}}
-    pod = {
-        "metadata": {**meta, "annotations": notes},
-        "spec": {"containers": [container], "schedulerName": "volcano"},
-        "status": {"phase": "Pending"},
-    }
+def _objects(name: str, job: str, pods: Sequence[ArrivingPod]) -> tuple[PodGroup, list[Pod]]:
     group = {
-        "metadata": {**meta, "uid": f"group-{name}"},
+        "metadata": {"name": name, "namespace": _NAMESPACE, "uid": name},
         "spec": {"minMember": 1, "queue": "default"},
         "status": {"phase": "Inqueue"},
     }
-    return msgspec.convert(group, PodGroup), msgspec.convert(pod, Pod)
+    return msgspec.convert(group, PodGroup), [_pod(f"{name}-{at}", name, job, asked) for at, asked in enumerate(pods)]
+
+
+def _pod(name: str, group: str, job: str, asked: ArrivingPod) -> Pod:
+    limits = {resource: amount for resource, amount in asked.requests.items() if "/" in resource}
+    container = {"name": "main", "resources": {"requests": dict(asked.requests), "limits": limits}}
+    pod = {
+        "metadata": {
+            "name": name,
+            "namespace": _NAMESPACE,
+            "uid": name,
+            "labels": {_JOB: job},
+            "annotations": {**asked.annotations, POD_GROUP_ANNOTATIONS[0]: group},
+        },
+        "spec": {"containers": [container], "schedulerName": "volcano"},
+        "status": {"phase": "Pending"},
+    }
+    return msgspec.convert(pod, Pod)

@@ -11,6 +11,9 @@ from strato.sim.papers.work import Work
 
 PAPERS: Final = {
     "fgd": "fragmentation gradient descent, ATC'23: six policies, 17 workloads, ten seeds",
+    "drf": "dominant resource fairness, NSDI'11: the worked example",
+    "easy": "EASY backfilling on two logs, beside the textbook's algorithm and the recorded waits",
+    "quincy": "Quincy's policy as Firmament prices it: a small cluster with data",
 }
 """Name, which is its module's too -> what is computed."""
 
