@@ -1,0 +1,189 @@
+"""`run_load`: submit a plan to any Kubernetes API, open loop, and follow its pods by watch; clean up in any case."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from strato.api import catalog
+from strato.api.core import Pod
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.clock import Clock
+from strato.errors import ApiError, NotFound
+from strato.sim.load.lives import ENDED, RUNNING, Lives
+from strato.sim.load.plan import LABEL, PODS, LoadOptions, Submission, planned
+from strato.sim.load.result import LoadResult, result_of
+from strato.sim.submission import priority_classes, queue_manifests
+from strato.sim.workloads.jobs import TraceJob
+
+MOST_UNANSWERED: Final = 20_000
+"""Creations under way; a submission beyond is dropped and counted, so that a dead server fills no memory."""
+_SHORTEST_SLEEP: Final = 0.0005
+_LOOK_SECONDS: Final = 0.25
+_CLEAN_SECONDS: Final = 120.0
+_JOB_LABEL: Final = "volcano.sh/job-name"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a load is."""
+
+    seconds: float
+    due_pods: int
+    running_or_ended: int
+    ended: int
+
+
+@dataclass(slots=True)
+class Load:
+    """One load against a cluster.
+
+    Attributes:
+        namespace: Made for it, and deleted at its end.
+        lives: What became of the pods.
+    """
+
+    cluster: Cluster
+    clock: Clock
+    random: Random
+    options: LoadOptions
+    namespace: str
+    progress: Callable[[Progress], None] | None = None
+    lives: Lives = field(default_factory=Lives)
+    _began: float | None = None
+    """By the clock; None before the first submission."""
+    _not_sent: int = 0
+    _sent: int = 0
+    _unanswered: set[asyncio.Task[None]] = field(default_factory=set)
+    _made: list[tuple[str, str]] = field(default_factory=list)
+    """Kind and name of the queues and priority classes that are its own."""
+
+    async def run(self, jobs: Sequence[TraceJob], during: Sequence[asyncio.Task[None]] = ()) -> LoadResult:
+        """Submit jobs and wait until their pods have ended, or long enough; then remove everything.
+
+        Args:
+            jobs: By submission.
+            during: Tasks that go on meanwhile and are stopped at the end.
+
+        Raises:
+            ApiError: The cluster refuses what is needed before the first submission.
+        """
+        interrupted = False
+        informers = Informers(self.cluster, self.clock, self.random)
+        try:
+            await self._prepare(jobs)
+            pods = informers.informer(Pod, namespace=self.namespace)
+            pods.add_batch_handler(self._on_pods)
+            informers.start()
+            await informers.wait_synced()
+            self._began = self.clock.monotonic()
+            await self._submit(jobs)
+            await self._drain()
+        except asyncio.CancelledError:
+            interrupted = True
+        finally:
+            seconds = self._now()
+            for task in (*during, *self._unanswered):
+                task.cancel()
+            await informers.stop()
+            left = await self._clean()
+        return result_of(self.lives, self._sent, seconds, self._not_sent, interrupted=interrupted, left=left)
+
+    def _now(self) -> float:
+        return 0.0 if self._began is None else self.clock.monotonic() - self._began
+
+    async def _prepare(self, jobs: Sequence[TraceJob]) -> None:
+        labels = {LABEL: self.namespace}
+        await self.cluster.create(catalog.NAMESPACE, {"metadata": {"name": self.namespace, "labels": labels}})
+        if self.options.kind == PODS:
+            return
+        for kind, bodies in (
+            (catalog.QUEUE, queue_manifests(jobs, ())),
+            (catalog.PRIORITYCLASS, priority_classes(jobs)),
+        ):
+            for body in bodies:
+                name = body["metadata"]["name"]
+                try:
+                    await self.cluster.get(kind, name)
+                except NotFound:
+                    await self.cluster.create(kind, {**body, "metadata": {"name": name, "labels": labels}})
+                    self._made.append((kind.name, name))
+
+    async def _submit(self, jobs: Sequence[TraceJob]) -> None:
+        """Begin each submission when it is due, however many are unanswered."""
+        for submission in planned(jobs, self.options, self.namespace):
+            wait = submission.at_seconds - self._now()
+            if wait > _SHORTEST_SLEEP:
+                await self.clock.sleep(wait)
+            elif self._sent % 64 == 0:
+                await asyncio.sleep(0)  # answers and watches must be read even when it is behind
+            self._sent += 1
+            if len(self._unanswered) >= MOST_UNANSWERED:
+                self._not_sent += 1
+                continue
+            self.lives.begin(submission.name, submission.pods, submission.at_seconds, self._now())
+            task = asyncio.create_task(self._create(submission))
+            self._unanswered.add(task)
+            task.add_done_callback(self._unanswered.discard)
+            self._report()
+
+    async def _create(self, submission: Submission) -> None:
+        kind = catalog.POD if self.options.kind == PODS else catalog.VCJOB
+        try:
+            await self.cluster.create(kind, submission.body, self.namespace)
+        except ApiError as error:
+            self.lives.fail(submission.name, error.reason or type(error).__name__)
+        else:
+            self.lives.acknowledge(submission.name, self._now())
+
+    def _on_pods(self, changes: Sequence[Change[Pod]]) -> None:
+        now = self._now()
+        for change in changes:
+            pod = change.new
+            if pod is None:
+                continue
+            name = pod.metadata.name
+            owner = name if self.options.kind == PODS else pod.metadata.label(_JOB_LABEL)
+            self.lives.see(owner, name, pod.spec.node_name, pod.status.phase, now)
+
+    async def _drain(self) -> None:
+        """Wait until all pods have ended, or as long as the options say."""
+        until = self._now() + self.options.drain_seconds
+        while self._now() < until and (self._unanswered or self.lives.outstanding > 0):
+            await self.clock.sleep(_LOOK_SECONDS)
+            self._report()
+
+    def _report(self) -> None:
+        if self.progress is not None:
+            lives = self.lives
+            self.progress(Progress(self._now(), lives.due_pods, lives.reached(RUNNING), lives.reached(ENDED)))
+
+    async def _clean(self) -> str:
+        """Remove the namespace with all in it, then queues and priority classes; return what is left."""
+        return await asyncio.shield(asyncio.ensure_future(self._remove_all()))
+
+    async def _remove_all(self) -> str:
+        left = []
+        try:
+            await self.cluster.delete(catalog.NAMESPACE, self.namespace)
+            async with asyncio.timeout(_CLEAN_SECONDS):
+                while True:
+                    await self.cluster.get(catalog.NAMESPACE, self.namespace)
+                    await self.clock.sleep(_LOOK_SECONDS)
+        except NotFound:
+            pass
+        except (ApiError, TimeoutError) as error:
+            left.append(f"namespace {self.namespace} ({str(error) or 'still there'})")
+        kinds = {kind.name: kind for kind in (catalog.QUEUE, catalog.PRIORITYCLASS)}
+        for kind, name in self._made:
+            try:
+                await self.cluster.delete(kinds[kind], name)
+            except NotFound:
+                pass
+            except ApiError as error:
+                left.append(f"{kind} {name} ({error})")
+        return ", ".join(left)
