@@ -29,7 +29,7 @@ def experiment(folder: Path, **more: Any) -> Experiment:
         "kind": "Experiment",
         "trace": "t.csv",
         "nodes": "1x4cpu,16Gi",
-        "policies": {"quick": None, "slow": None},
+        "policies": {"quick": None, "slow": {"actions": "allocate"}},
         "seeds": 2,
         **more,
     }

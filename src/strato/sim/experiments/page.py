@@ -51,7 +51,7 @@ td.text { overflow-wrap: anywhere; }
 def page_of(results: Results, pictures: Sequence[Picture]) -> str:
     """Return the page of an experiment's results."""
     parts = [
-        f"<h1>{escape(results.experiment)}</h1>",
+        f"<h1>{_text(results.experiment)}</h1>",
         f"<p>{_overview(results)}</p>",
         "<nav>"
         + "".join(f'<a href="#{_anchor(title)}">{title}</a>' for title, _ in _titles(results, pictures))
@@ -63,7 +63,7 @@ def page_of(results: Results, pictures: Sequence[Picture]) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
         'img-src data:"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(results.experiment)}: simulation</title><style>{_STYLE}</style></head>\n<body>\n"
+        f"<title>{_text(results.experiment)}: simulation</title><style>{_STYLE}</style></head>\n<body>\n"
     )
     return head + "\n".join(parts) + "\n</body></html>\n"
 
@@ -94,8 +94,8 @@ def _overview(results: Results) -> str:
         else (f"{results.runs_planned} run" + ("s" if results.runs_planned != 1 else ""))
     )
     nodes = dict.fromkeys(run.report.nodes for run in results.runs)
-    on = f" on {escape('; '.join(nodes))}" if nodes else ""
-    return f"{count} of {escape(results.trace)}{on}; fidelity: {escape(results.fidelity)}."
+    on = f" on {_text('; '.join(nodes))}" if nodes else ""
+    return f"{count} of {_text(results.trace)}{on}; fidelity: {_text(results.fidelity)}."
 
 
 def _summary(results: Results) -> str:
@@ -174,7 +174,7 @@ def _queues(results: Results) -> str:
                 )
             )
     jain = [
-        f"{escape(_label(run))}: {run.report.slowdown_fairness:.3f} of slowdowns, "
+        f"{_text(_label(run))}: {run.report.slowdown_fairness:.3f} of slowdowns, "
         f"{run.report.drf_fairness:.3f} of DRF shares"
         for run in _first_seeds(results)
     ]
@@ -220,7 +220,7 @@ def _evictions(results: Results) -> str:
 def _jobs(results: Results) -> str:
     parts = []
     for run in _first_seeds(results):
-        parts.append(f"<h3>{escape(_label(run))}: jobs that never started</h3>")
+        parts.append(f"<h3>{_text(_label(run))}: jobs that never started</h3>")
         held = never_started(run.report)
         rows = [(reason, f"{len(names):,}", ", ".join(names[:5])) for reason, names in held.items()]
         parts.append(
@@ -228,7 +228,7 @@ def _jobs(results: Results) -> str:
             if rows
             else "<p>All have started.</p>"
         )
-        parts.append(f"<h3>{escape(_label(run))}: longest waits</h3>" + _longest(run.report))
+        parts.append(f"<h3>{_text(_label(run))}: longest waits</h3>" + _longest(run.report))
     return "".join(parts)
 
 
@@ -256,7 +256,7 @@ def _label(run: RunResult) -> str:
 
 
 def _figure(picture: Picture) -> str:
-    caption = f"<h3>{escape(picture.title)}</h3><figcaption>{escape(picture.text)}</figcaption>"
+    caption = f"<h3>{_text(picture.title)}</h3><figcaption>{_text(picture.text)}</figcaption>"
     return f'<figure id="{picture.name}">{caption}{picture.inline()}</figure>'
 
 
@@ -265,12 +265,17 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) 
 
     def cell(tag: str, at: int, text: str) -> str:
         kind = ' class="text"' if at < texts and at else ""
-        return f"<{tag}{kind}>{escape(text)}</{tag}>"
+        return f"<{tag}{kind}>{_text(text)}</{tag}>"
 
     head = "".join(cell("th", at, text) for at, text in enumerate(heads))
     body = "".join("<tr>" + "".join(cell("td", at, text) for at, text in enumerate(row)) + "</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
+def _text(text: str) -> str:
+    """Return a text as the page shows it: escaped, control characters replaced, which no page may hold."""
+    return escape("".join(sign if sign.isprintable() else "�" for sign in text))
+
+
 def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")
+    return f"section-{title.lower().replace(' ', '-')}"
