@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 import msgspec
 
 from strato.clock import work_timer
-from strato.testing.chaos.campaign import Result, read_results, run_seeds, try_seed
+from strato.errors import InvalidInput
+from strato.scheduler.config import parse_config
+from strato.testing.chaos.campaign import Result, be_quiet, read_results, run_seeds, try_seed
 from strato.testing.chaos.plan import Plan, from_json, to_json
 from strato.testing.chaos.run import draw_plan, play
 
@@ -44,6 +47,13 @@ _PROGRESS_SECONDS = 2.0
     help="With --seed: where to write the minimised plan when it fails.",
 )
 @click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=None,
+    help="The scheduler's configuration, with plugins of your own; by default the embedded cluster's.",
+)
+@click.option(
     "--minimise/--no-minimise",
     "minimises",
     default=True,
@@ -58,15 +68,29 @@ def main(
     replayed: int | None,
     plan_file: Path | None,
     save: Path | None,
+    config_file: Path | None,
     minimises: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Run a whole cluster in virtual time under a seeded adversary, for many seeds."""
-    logging.getLogger("strato").setLevel(logging.CRITICAL)
+    be_quiet()
     if plan_file is not None:
         sys.exit(_show(_read_plan(plan_file)))
+    config = _read_config(config_file)
     if replayed is not None:
-        sys.exit(_show(draw_plan(replayed)) if save is None else _save(replayed, save))
-    sys.exit(_campaign(range(first, first + seeds), jobs, file, minimises=minimises))
+        sys.exit(_show(draw_plan(replayed, config)) if save is None else _save(replayed, config, save))
+    work = partial(run_seeds, jobs=jobs, config=config, minimises=minimises)
+    sys.exit(_campaign(range(first, first + seeds), file, work))
+
+
+def _read_config(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        text = path.read_text()
+        parse_config(text, str(path))
+    except (OSError, UnicodeDecodeError, InvalidInput) as error:
+        raise click.ClickException(str(error)) from error
+    return text
 
 
 def _read_plan(path: Path) -> Plan:
@@ -86,22 +110,22 @@ def _show(plan: Plan) -> int:
     return int(bool(outcome.findings))
 
 
-def _save(seed: int, path: Path) -> int:
-    result = try_seed(seed)
+def _save(seed: int, config: str, path: Path) -> int:
+    result = try_seed(seed, config=config)
     _report(result)
     if result.plan is not None:
         path.write_bytes(to_json(result.plan))
     return int(bool(result.findings))
 
 
-def _campaign(seeds: range, jobs: int, file: Path | None, *, minimises: bool) -> int:
+def _campaign(seeds: range, file: Path | None, work: Callable[[Sequence[int]], Iterator[Result]]) -> int:
     results = {} if file is None else {s: r for s, r in read_results(file).items() if s in seeds}
     for result in results.values():
         if result.findings:
             _report(result)
     left = [seed for seed in seeds if seed not in results]
     began = shown = work_timer()
-    for result in run_seeds(left, jobs, minimises=minimises):
+    for result in work(left):
         results[result.seed] = result
         if file is not None:
             with file.open("ab") as lines:

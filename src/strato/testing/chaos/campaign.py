@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -40,9 +43,14 @@ class _TooLongError(Exception):
     """A seed took too long."""
 
 
-def try_seed(seed: int, *, minimises: bool = True) -> Result:
+def be_quiet() -> None:
+    """Keep the parts' warnings out of what a campaign prints: most of what they warn about is wanted."""
+    logging.getLogger("strato").setLevel(logging.CRITICAL)
+
+
+def try_seed(seed: int, *, config: str = "", minimises: bool = True) -> Result:
     """Play a seed, and make it small when it fails."""
-    plan = draw_plan(seed)
+    plan = draw_plan(seed, config)
     previous = signal.signal(signal.SIGPROF, _on_time)
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
     try:
@@ -78,19 +86,28 @@ def short_story(outcome: Outcome) -> list[str]:
     return lines if len(lines) <= _SHORT else [*lines[: _SHORT // 2], "…", *lines[-_SHORT // 2 :]]
 
 
-def run_seeds(seeds: Sequence[int], jobs: int, *, minimises: bool = True) -> Iterator[Result]:
-    """Yield what seeds come to, as they end."""
+def run_seeds(seeds: Sequence[int], jobs: int, *, config: str = "", minimises: bool = True) -> Iterator[Result]:
+    """Yield what seeds come to, as they end.
+
+    Args:
+        seeds: Which.
+        jobs: Processes at a time; one does it in this process.
+        config: Text of the scheduler's configuration; empty is the embedded cluster's.
+        minimises: Whether those that fail are made small.
+    """
+    work = partial(try_seed, config=config, minimises=minimises)
     if jobs <= 1:
-        yield from (try_seed(seed, minimises=minimises) for seed in seeds)
+        yield from map(work, seeds)
         return
     waiting = iter(seeds)
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(try_seed, seed, minimises=minimises) for seed, _ in zip(waiting, range(2 * jobs))}  # noqa: B905 -- as many as there are
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=be_quiet) as pool:
+        running = {pool.submit(work, seed) for seed in islice(waiting, 2 * jobs)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
-            running |= {pool.submit(try_seed, seed, minimises=minimises) for seed, _ in zip(waiting, done)}  # noqa: B905 -- as many as there are
+            running |= {pool.submit(work, seed) for seed in islice(waiting, len(done))}
 
 
 def read_results(path: Path) -> dict[int, Result]:

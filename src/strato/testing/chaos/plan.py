@@ -168,7 +168,8 @@ _OF_THE_SERVER: Final = (FaultKind.CRASH, FaultKind.DISK_FULL, FaultKind.CLOCK)
 def draw_faults(random: Random, setting: Setting) -> list[Fault]:
     """Draw the faults of a run, in order."""
     parts = [*parts_of(setting), "server", "users", *node_names(setting)]
-    faults = [_draw_fault(random, random.choice(parts), setting) for _ in range(random.randint(3, 25))]
+    count = random.choice((random.randint(2, 10), random.randint(8, 25), random.randint(20, 60)))
+    faults = [_draw_fault(random, random.choice(parts), setting) for _ in range(count)]
     return sorted(faults, key=lambda fault: fault.at)
 
 

@@ -71,10 +71,10 @@ class Outcome:
         return frozenset(finding.rule for finding in self.findings)
 
 
-def draw_plan(seed: int) -> Plan:
-    """Draw the run of a seed."""
+def draw_plan(seed: int, config: str = "") -> Plan:
+    """Draw the run of a seed; ``config`` is the text of the scheduler's configuration, empty the embedded cluster's."""
     random = Random(seed)
-    setting = draw_setting(random, seed)
+    setting = msgspec.structs.replace(draw_setting(random, seed), config=config)
     return Plan(seed=seed, setting=setting, steps=draw_steps(random, setting), faults=draw_faults(random, setting))
 
 
