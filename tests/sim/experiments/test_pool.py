@@ -10,7 +10,7 @@ import pytest
 from strato.errors import InvalidInput, StateError
 from strato.sim.experiments import pool
 from strato.sim.experiments.file import parse_document
-from strato.sim.experiments.plan import Experiment
+from strato.sim.experiments.plan import Experiment, files_digest
 from strato.sim.experiments.pool import run_all
 from strato.sim.experiments.tally import Tally
 from strato.sim.results.storing import encode_run
@@ -117,3 +117,20 @@ def test_problems_of_all_traces_come_before_any_run(folder: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_refused(folder: Path) -> None:
     with pytest.raises(StateError, match="cannot be made"):
         run_all(experiment(folder), folder / "t.csv" / "runs", cores=1, execute_run=fakes.one_after_another)
+
+
+def test_performance_models_are_switched_on_and_their_files_are_inputs(folder: Path) -> None:
+    plain = experiment(folder, fidelity="decisions", policies={"p": None}, seeds=1)
+    slow = experiment(
+        folder, fidelity="decisions", policies={"p": None}, seeds=1, models={"startCost": {"medianSeconds": 100}}
+    )
+    finish = {}
+    for name, one in (("plain", plain), ("slow", slow)):
+        outcome = run_all(one, folder / "runs", cores=1)
+        finish[name] = outcome.record(outcome.finished[0]).finish_seconds
+    assert finish["slow"] == pytest.approx(finish["plain"] + 100)
+    (folder / "table.json").write_text("1")
+    first = files_digest({"x": {"throughputs": str(folder / "table.json")}})
+    (folder / "table.json").write_text("2")
+    assert files_digest({"x": {"throughputs": str(folder / "table.json")}}) != first
+    assert files_digest({"x": {"seed": 1}}) == ""

@@ -145,6 +145,8 @@ def _changed(
 
     found = read_experiment(file)
     problems: list[Problem] = []
+    if fidelity == FIDELITIES[0] and any(variant.models for variant in found.variants):
+        problems.append(Problem("--fidelity objects", "the performance models of the file need --fidelity decisions"))
     texts = _texts(policies, problems)
     if problems:
         raise InvalidInput("the experiment", problems)

@@ -155,6 +155,18 @@ class Experiment:
                     yield Run(policy=policy, variant=variant, seed=seed, fidelity=self.fidelity)
 
 
+def files_digest(models: Mapping[str, Any]) -> str:
+    """Return a digest of the files that performance models name; empty where there are none."""
+    texts = [one for fields in models.values() if isinstance(fields, Mapping) for one in fields.values()]
+    paths = [Path(one) for one in texts if isinstance(one, str) and Path(one).exists()]
+    found = hashlib.sha256()
+    for path in paths:
+        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+            if file.is_file():
+                found.update(file.name.encode() + b"\0" + file.read_bytes())
+    return found.hexdigest() if paths else ""
+
+
 def digest_of(trace: Trace) -> str:
     """Return a digest of a trace's jobs and machines."""
     found = hashlib.sha256(msgspec.msgpack.encode(trace.jobs))

@@ -22,7 +22,7 @@ from typing import Final
 
 from strato.errors import InvalidInput, Problem, StateError, StratoError, UsageError
 from strato.sim.experiments.execute import execute
-from strato.sim.experiments.plan import Experiment, Run, TraceSource, digest_of
+from strato.sim.experiments.plan import Experiment, Run, TraceSource, digest_of, files_digest
 from strato.sim.experiments.tally import Tally
 from strato.sim.progress import Progress
 from strato.sim.results.record import RunRecord
@@ -98,7 +98,7 @@ def plan_work(experiment: Experiment, folder: Path) -> tuple[list[Work], dict[Tr
     digests = {source: digest_of(trace) for source, trace in traces.items()}
     found = []
     for number, run in enumerate(runs):
-        digest = run.digest(digests[run.trace])
+        digest = run.digest(digests[run.trace] + files_digest(run.variant.models))
         found.append(Work(number, run, digest, folder / f"{digest[:32]}.run"))
     return found, traces
 
