@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from strato.errors import ApiError, Gone, Unavailable
 from strato.server import store as stores
-from strato.server.snapshot import Change
+from strato.server.snapshot import Change, PackedRow, Packer, Row
 from strato.server.store import Store
 from tests.profiles import examples
 
 T = TypeVar("T")
 KEYS = st.sampled_from([f"{namespace}/{name}" for namespace in "xy" for name in "abc"])
 EVENTS_KEPT = 6
+SIMILAR = [b'{"a":"%s","n":%d}' % (b"abcdefgh" * 100, number) for number in range(3)]
+"""Worth packing."""
 
 
 class Slow:
@@ -83,7 +86,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     # writes
 
-    @rule(key=KEYS, value=st.sampled_from([b"{}", b"[]"]))
+    @rule(key=KEYS, value=st.sampled_from([b"{}", b"[]", *SIMILAR]))
     def put(self, key: str, value: bytes) -> None:
         self._write(key, value)
 
@@ -307,3 +310,46 @@ def test_keys_that_came_and_went_are_forgotten_though_nobody_lists() -> None:
     store.write("r", "stays", None)
     assert len(store.bucket("r")._changed) < 10
     assert list(store.bucket("r").keys()) == []
+
+
+def test_what_no_kept_event_is_about_is_packed_and_reads_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "EVENTS_KEPT", EVENTS_KEPT)
+    store = Store()
+    bodies = {f"x/{number}": b'{"a":"%s","n":%d}' % (b"abcdefgh" * 100, number) for number in range(20)}
+    for key, body in bodies.items():
+        store.write("things", key, body)
+    bucket = store.bucket("things")
+    packed = [key for key in bodies if isinstance(bucket.durable(key), PackedRow)]
+    assert len(packed) == 20 - EVENTS_KEPT - 1, "but for the model, and what events are kept of"
+    assert dict(bucket.snapshot(store.published).items()) == bodies
+    first = bucket.latest(packed[0])
+    assert first == bodies[packed[0]]
+    assert bucket.latest(packed[0]) is first, "conflicts are decided by identity"
+    store.write("things", packed[1], b"{}")
+    assert bucket.latest(packed[1]) == b"{}"
+
+
+def test_what_was_loaded_is_packed_where_there_is_much_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "EVENTS_KEPT", EVENTS_KEPT)
+    store = Store()
+    for number in range(20):
+        store.load("things", f"x/{number}", SIMILAR[number % 3], number + 2)
+    rows = [store.bucket("things").durable(f"x/{number}") for number in range(20)]
+    assert [row.body for row in rows if row is not None] == [SIMILAR[number % 3] for number in range(20)]
+    assert sum(isinstance(row, PackedRow) for row in rows) > 10
+
+
+@given(st.lists(st.binary(max_size=40).map(lambda part: b"0123456789abcdef" * 40 + part), min_size=1, max_size=20))
+def test_what_is_packed_is_what_it_was(bodies: list[bytes]) -> None:
+    packer = Packer()
+    rows = [packer.pack(Row(body, revision)) for revision, body in enumerate(bodies)]
+    assert [row.body for row in rows] == bodies
+    assert [row.revision for row in rows] == list(range(len(bodies)))
+
+
+def test_bodies_of_many_kinds_find_their_model_and_odd_ones_stay_whole() -> None:
+    packer = Packer()
+    kinds = [random.Random(seed).randbytes(1200) for seed in range(3)]
+    rows = [packer.pack(Row(kind + b"%d" % number, number)) for number in range(10) for kind in kinds]
+    assert sum(isinstance(row, Row) for row in rows) == len(kinds)
+    assert all(isinstance(packer.pack(Row(b"x" * size, 1)), Row) for size in (10, 10_000))

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from strato.errors import ApiError, Gone, InvariantError
-from strato.server.snapshot import Change, Row, Snapshot, has
+from strato.server.snapshot import AnyRow, Change, PackedRow, Packer, Row, Snapshot, has
 
 _log = logging.getLogger(__name__)
 
@@ -123,8 +123,9 @@ class Bucket:
 
     def __init__(self, resource: str, revision: int) -> None:
         self.resource = resource
-        self.objects: dict[str, Row] = {}
-        """What is durable: all that readers see."""
+        self.objects: dict[str, AnyRow] = {}
+        """What is durable: all that readers see. What no kept event is about may be packed."""
+        self._packer = Packer()
         self.pending: dict[str, Change] = {}
         """Newest undurable change by key: what conflicts are decided on."""
         self.events: deque[Change] = deque()
@@ -148,15 +149,17 @@ class Bucket:
 
     def load(self, key: str, row: Row) -> None:
         """Put back an object read from the journal."""
-        self.objects[key] = row
+        self.objects[key] = self._packer.pack(row) if len(self.objects) > EVENTS_KEPT else row
         self._changed[key] = None
 
     def latest(self, key: str) -> bytes | None:
-        """Return the newest state of an object, durable or not."""
+        """Return the newest state of an object, durable or not: the same bytes until it changes."""
         found = self.pending.get(key) or self.objects.get(key)
+        if isinstance(found, PackedRow):
+            found = self.objects[key] = Row(found.body, found.revision)
         return None if found is None else found.body
 
-    def durable(self, key: str) -> Row | None:
+    def durable(self, key: str) -> AnyRow | None:
         """Return what readers see of an object."""
         return self.objects.get(key)
 
@@ -254,6 +257,9 @@ class Bucket:
             oldest = events.popleft()
             self._events_bytes -= len(oldest.body or oldest.tombstone or b"")
             self.compacted = oldest.revision
+            row = self.objects.get(oldest.key)
+            if row is not None and row.revision == oldest.revision and isinstance(row, Row):
+                self.objects[oldest.key] = self._packer.pack(row)
 
     def events_after(self, revision: int) -> list[Change]:
         """Return the kept events newer than ``revision``.
