@@ -8,12 +8,13 @@ from time import perf_counter
 
 from strato.scheduler.cache.world import World
 from strato.scheduler.framework.options import Config
+from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED
 from strato.scheduler.optimal.action import Flow
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.registry import ACTIONS
-from strato.scheduler.reporting.status import close_session
+from strato.scheduler.reporting.status import close_session, settle_groups
 from strato.scheduler.session import Session
 
 Observe = Callable[[str, str, float], None]
@@ -30,6 +31,7 @@ def run_cycle(
     uid: str = "",
     placer: Placer | None = None,
     observe: Observe | None = None,
+    of_queues: bool = True,
 ) -> Plan:
     """Decide one cycle.
 
@@ -45,19 +47,35 @@ def run_cycle(
         uid: Identity of the session.
         placer: Caches from earlier cycles with the same configuration and world; made when absent.
         observe: Receives how long parts took.
+        of_queues: Whether the plan has the statuses of queues.
     """
     ssn = decide(world, config, now=now, rng=rng, uid=uid, placer=placer or Placer(world.nodes), observe=observe)
+    ssn.reports_queues = of_queues
     for plugin in ssn.plugins:
+        if type(plugin).close is Plugin.close:
+            continue
         began = perf_counter()
         ssn.guard.call(plugin, "close", ssn)
         if observe is not None:
             observe("OnSessionClose", plugin.name, perf_counter() - began)
-    close_session(ssn, ssn.job_classes)
+    close_session(ssn, ssn.job_classes, of_queues=of_queues)
     _undo_promises(ssn)
     if ssn.plan.failures:
         ssn.placer.known.forget()  # it may keep what a failing plugin did not say
         ssn.job_classes.forget()
     return ssn.plan
+
+
+def decides_nothing(world: World, config: Config) -> bool:
+    """Whether a cycle can only alter statuses: nobody waits, and all that the configuration does is for who waits."""
+    return not (world.with_pending or world.waiting_for_queue or world.memories) and config.serves_waiting
+
+
+def settle(world: World, placer: Placer) -> Plan:
+    """Decide a cycle that `decides_nothing`; of statuses, only those of groups are in the plan."""
+    plan = Plan()
+    settle_groups(world, placer.job_classes, plan)
+    return plan
 
 
 def decide(

@@ -37,6 +37,7 @@ class CycleContext(ABC):
         undone: Changes of the world that statements made and took back, as if there had been none.
         nominated: By task key the row that an eviction makes room on.
         queue_facts: By queue what plugins found out about its share; for its status and metrics.
+        reports_queues: Whether anybody reads them.
         search: Where the tasks at hand are being looked for a place; None for anywhere.
         is_pooled: Whether queues are kept to groups of nodes, and share each group among those that may use it.
         nominations: By sub-job key, the domain that an action evicted for; allocate tries it first.
@@ -56,6 +57,7 @@ class CycleContext(ABC):
         self.undone = 0
         self.nominated: dict[str, int] = {}
         self.queue_facts: dict[str, Any] = {}
+        self.reports_queues = True
         self.search: Search | None = None
         self.promising = False
         self.is_pooled = False

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from strato.scheduler.cache.totals import TotalsRule
 from strato.scheduler.framework.plugin import Plugin, points_of
+
+_FOR_WAITING: Final = frozenset(
+    ("enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim", "flow")
+)
+"""Actions that only serve jobs that wait."""
+_OURS: Final = "strato."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,21 @@ class Config:
     base: Path = Path()
     topology_aware: bool = False
     totals: TotalsRule = field(default_factory=TotalsRule)
+    _answering: dict[str, tuple[tuple[int, int], ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def answering(self, point: str) -> tuple[tuple[int, int], ...]:
+        """Return which plugins may answer an extension point: by their tiers and places in these."""
+        found = self._answering.get(point)
+        if found is None:
+            found = self._answering[point] = tuple(
+                (tier, place)
+                for tier, options in enumerate(self.tiers)
+                for place, option in enumerate(options)
+                if point in option.points
+            )
+        return found
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -68,6 +89,12 @@ class Config:
     def time_based(self) -> bool:
         """Whether a cycle can decide differently although nothing but time changed."""
         return any(option.plugin.time_based for tier in self.tiers for option in tier)
+
+    @property
+    def serves_waiting(self) -> bool:
+        """Whether all that its actions and plugins do is for jobs that wait; of those of others that is not known."""
+        known = all(option.plugin.__module__.startswith(_OURS) for tier in self.tiers for option in tier)
+        return known and not self.time_based and _FOR_WAITING.issuperset(self.actions)
 
     @property
     def is_pooled(self) -> bool:

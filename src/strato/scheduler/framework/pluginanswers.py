@@ -40,25 +40,39 @@ class _Answering(NamedTuple):
     answer: Fn
 
 
+class _Opened(NamedTuple):
+    """A plugin that takes part, and the extension points that it does not answer in this cycle."""
+
+    plugin: Plugin
+    off: Collection[str]
+
+
 class _Tiers(dict[str, list[list[_Answering]]]):
     """By extension point and tier who answers there, worked out when it is asked for: most points never are.
 
     Args:
         guard: Calls the plugins.
-        opened: By tier the plugins with the points they answer.
+        config: Says who may answer.
+        opened: The plugins that take part, as they stand in the configuration: by tier and place there.
     """
 
-    def __init__(self, guard: Guard, opened: Sequence[Sequence[tuple[Plugin, Collection[str]]]]) -> None:
+    def __init__(self, guard: Guard, config: Config, opened: Mapping[tuple[int, int], _Opened]) -> None:
         super().__init__()
         self._guard = guard
+        self._config = config
         self._opened = opened
 
     def __missing__(self, point: str) -> list[list[_Answering]]:
-        wrap = self._guard.wrap
-        asked = [
-            [_Answering(plugin, wrap(plugin, point)) for plugin, on in tier if point in on] for tier in self._opened
-        ]
-        found = self[point] = [tier for tier in asked if tier]
+        found = self[point] = []
+        last = -1
+        for place in self._config.answering(point):
+            opened = self._opened.get(place)
+            if opened is None or point in opened.off:
+                continue
+            if place[0] != last:
+                last = place[0]
+                found.append([])
+            found[-1].append(_Answering(opened.plugin, self._guard.wrap(opened.plugin, point)))
         return found
 
 
@@ -101,19 +115,20 @@ class PluginAnswers(CycleContext):
     def open_plugins(self) -> None:
         """Build the plugins and open them on this cycle."""
         guard, config = self.guard, self.config
-        made = [[(option, guard.make(option)) for option in tier] for tier in config.tiers]
-        for _, plugin in (pair for plugins in made for pair in plugins):
-            if plugin is not None:
+        made = [
+            ((tier, place), option, plugin)
+            for tier, options in enumerate(config.tiers)
+            for place, option in enumerate(options)
+            if (plugin := guard.make(option)) is not None
+        ]
+        for _, _, plugin in made:
+            if type(plugin).resources is not Plugin.resources:
                 for name in guard.call(plugin, "resources", otherwise=()):
                     self.world.column(name)
-        opened: list[list[tuple[Plugin, Collection[str]]]] = []
-        for plugins in made:
-            opened.append([])
-            for option, plugin in plugins:
-                if plugin is not None and self._open(option, plugin):
-                    off = plugin.off_points()
-                    opened[-1].append((plugin, option.points - off if off else option.points))
-        self.tiers: Mapping[str, list[list[_Answering]]] = _Tiers(guard, opened)
+        opened = {
+            where: _Opened(plugin, plugin.off_points()) for where, option, plugin in made if self._open(option, plugin)
+        }
+        self.tiers: Mapping[str, list[list[_Answering]]] = _Tiers(guard, config, opened)
         self.answers = _Flat(self.tiers)
         shards = self.world.shards
         if shards.mode == HARD:
@@ -171,11 +186,12 @@ class PluginAnswers(CycleContext):
     def _open(self, option: PluginOption, plugin: Plugin) -> bool:
         """Open a plugin; return whether it takes part."""
         plugin.hierarchy = option.toggles["enableHierarchy"]
-        began = perf_counter()
-        self.guard.call(plugin, "open", self)
-        self.opened.append((plugin.name, perf_counter() - began))
-        if self.guard.is_out(plugin):
-            return False
+        if type(plugin).open is not Plugin.open:
+            began = perf_counter()
+            self.guard.call(plugin, "open", self)
+            self.opened.append((plugin.name, perf_counter() - began))
+            if self.guard.is_out(plugin):
+                return False
         self.plugins.append(plugin)
         if option.toggles["enablePreemptable"] or option.toggles["enabledAllocatable"]:
             self.simulates = self.simulates or answers(plugin, "filter_neighbours")

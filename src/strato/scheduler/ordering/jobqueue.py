@@ -203,7 +203,7 @@ class JobQueues:
                 found = JobQueue(ssn, classes, ssn.world.queues[cls.queue_name], notes=notes)
                 self._queues[cls.queue_name] = found
             found.add(cls, key)
-        self._ordered_at = self._stamp()
+        self._ordered_at = self._stamp() if self._queues else 0
         self._heap = [self._entry(name) for name in self._queues]
         heapify(self._heap)
 
@@ -212,6 +212,8 @@ class JobQueues:
 
     def pop(self) -> JobQueue | None:
         """Remove and return the queue that is next; None when no queue has jobs left."""
+        if not self._heap:
+            return None
         stamp = self._stamp()
         if stamp != self._ordered_at:
             self._ordered_at = stamp
@@ -290,4 +292,6 @@ def _wanted_classes(
 def _with_keys(ssn: PluginAnswers, classes: Iterable[JobClass]) -> Iterable[tuple[JobClass, _Key]]:
     """Return classes with what plugins say of the order of their members."""
     found = list(classes)
+    if not found:
+        return ()
     return zip(found, ssn.job_plugin_keys([cls.members[0].job for cls in found]), strict=True)

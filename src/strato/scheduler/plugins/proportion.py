@@ -175,6 +175,8 @@ class Proportion(Plugin):
 
     def close(self, ssn: CycleContext) -> None:
         """Leave what queues deserve for their status, metrics and explanations."""
+        if not ssn.reports_queues:
+            return
         for name, mine in self._queues.items():
             ssn.queue_facts[name] = QueueFacts(
                 deserved=ssn.world.dims.to_wire([int(v) for v in mine.deserved]),

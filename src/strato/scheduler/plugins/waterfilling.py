@@ -53,7 +53,9 @@ def attributes_of(queue: Queue, total: FloatArray, guaranteed: FloatArray, dims:
     guarantee = np.zeros(dims.width)
     for column, amount in queue.guarantee.items():
         guarantee[column] = amount
-    real = np.maximum(total - guaranteed, 0.0) + guarantee
+    real = np.maximum(total - guaranteed, 0.0)
+    if queue.guarantee:
+        real += guarantee
     for column, amount in queue.capability.items():
         if amount > 0 or column not in (CPU, MEMORY):
             real[column] = min(real[column], amount)
@@ -67,30 +69,41 @@ def water_fill(queues: Sequence[Attributes], total: FloatArray) -> None:
     Source: spec volcano-plugins 5.2.
     """
     remaining = total.copy()
-    for mine in queues:
-        mine.deserved = np.zeros_like(total)
-    met: set[int] = set()
+    deserved = np.zeros((len(queues), len(total)))
+    if queues:
+        _fill(queues, remaining, deserved)
+    for mine, amounts in zip(queues, deserved, strict=True):
+        mine.deserved = amounts
+
+
+def _fill(queues: Sequence[Attributes], remaining: FloatArray, deserved: FloatArray) -> None:
+    """Fill the rows of ``deserved``, float64[queues, width]: all queues at once, for a step costs little more than one.
+
+    Sums run over the queues in their order.
+    """
+    most = np.array([mine.real_capability for mine in queues])
+    asked = np.array([mine.request for mine in queues])
+    least = np.array([mine.guarantee for mine in queues])
+    parts = np.array([mine.weight for mine in queues])[:, None]
+    met = [False] * len(queues)
     while True:
-        weights = sum(mine.weight for i, mine in enumerate(queues) if i not in met)
+        weights = sum(mine.weight for mine, done in zip(queues, met, strict=True) if not done)
         if weights == 0:
             return
-        before = remaining.copy()
-        grown, shrunk = np.zeros_like(total), np.zeros_like(total)
-        for i, mine in enumerate(queues):
-            if i in met:
-                continue
-            old = mine.deserved
-            new = np.minimum(old + remaining * (mine.weight / weights), mine.real_capability)
-            new = np.maximum(np.minimum(new, mine.request), mine.guarantee)
-            mine.deserved = new
-            if (mine.request <= new + 0.1).all() or np.array_equal(new, old):
-                met.add(i)
-            grown += np.maximum(new - old, 0.0)
-            shrunk += np.maximum(old - new, 0.0)
-        remaining = np.maximum(remaining + shrunk - grown, 0.0)
+        new = np.minimum(deserved + remaining * (parts / weights), most)
+        new = np.maximum(np.minimum(new, asked), least)
+        if any(met):
+            new[met] = deserved[met]
+        change = new - deserved
+        met_now = (asked <= new + 0.1).all(axis=1) | ~change.any(axis=1)
+        met = [done or now for done, now in zip(met, met_now.tolist(), strict=True)]
+        grown = np.add.reduce(np.maximum(change, 0.0), axis=0)
+        shrunk = np.add.reduce(np.maximum(-change, 0.0), axis=0)
+        deserved[:] = new
+        before, remaining = remaining, np.maximum(remaining + shrunk - grown, 0.0)
         nothing = remaining < 0.1
         nothing[PODS] = True
-        if nothing.all() or np.array_equal(remaining, before):
+        if nothing.all() or (remaining == before).all():
             return
 
 

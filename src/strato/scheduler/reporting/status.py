@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from strato.scheduler.cache.world import World
 from strato.scheduler.claims.holdings import amounts_in, claims_by_queue
 from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.jobs import (
@@ -16,7 +17,7 @@ from strato.scheduler.model.jobs import (
     PodVerdict,
     Task,
 )
-from strato.scheduler.model.plan import Condition, GroupStatus, Notes, QueueStatus
+from strato.scheduler.model.plan import Condition, GroupStatus, Notes, Plan, QueueStatus
 from strato.scheduler.model.tasks import ALLOCATED, BOUND, FAILED, PENDING, PIPELINED, RELEASING, RUNNING, SUCCEEDED
 from strato.scheduler.ordering.jobclasses import JobClasses
 from strato.scheduler.reporting.diagnostics import pod_verdict
@@ -48,8 +49,14 @@ def group_status(job: Job, condition: Condition | None) -> GroupStatus:
     return GroupStatus(job, phase, counts[RUNNING], counts[SUCCEEDED], counts[FAILED], condition, lies)
 
 
-def close_session(ssn: PluginAnswers, classes: JobClasses) -> None:
-    """Fill the plan's statuses: every job that changed or was tried, its unplaced pods, every queue."""
+def close_session(ssn: PluginAnswers, classes: JobClasses, *, of_queues: bool = True) -> None:
+    """Fill the plan's statuses: every job that changed or was tried, its unplaced pods, every queue.
+
+    Args:
+        ssn: The session.
+        classes: Of its jobs.
+        of_queues: Whether anybody reads those of queues.
+    """
     touched = dict(ssn.world.changed)
     for key in ssn.notes:
         job = ssn.world.jobs.get(key)
@@ -59,21 +66,33 @@ def close_session(ssn: PluginAnswers, classes: JobClasses) -> None:
     for job in touched.values():
         _close_job(ssn, classes, job)
     ssn.plan.verdicts = {key: tuple(notes.verdicts) for key, notes in ssn.notes.items() if notes.verdicts}
-    ssn.plan.queues = queue_statuses(ssn)
+    if of_queues:
+        ssn.plan.queues = queue_statuses(ssn)
     ssn.world.changed.clear()
+
+
+def settle_groups(world: World, classes: JobClasses, plan: Plan) -> None:
+    """Fill a plan's statuses of the groups that changed, without a session: nobody waits and no plugin is asked."""
+    for job in world.changed.values():
+        _settle_group(world, classes, plan, job, None)
+    world.changed.clear()
+
+
+def _settle_group(world: World, classes: JobClasses, plan: Plan, job: Job, condition: Condition | None) -> None:
+    if job.group is None or job.solo or job.queue is None or job.queue.view is None:
+        return
+    status = group_status(job, condition)
+    classes.wants(status)
+    if status.is_news:
+        plan.groups.append(status)
+        if job.phase != status.phase:
+            plan.phases.setdefault(job.key, job.phase)
+        world.take_phase(job, status.phase)
 
 
 def _close_job(ssn: PluginAnswers, classes: JobClasses, job: Job) -> None:
     notes = ssn.notes.get(job.key)
-    if job.group is not None and not job.solo and job.queue is not None and job.queue.view is not None:
-        condition = notes.condition if notes is not None else None
-        status = group_status(job, condition)
-        classes.wants(status)
-        if status.is_news:
-            ssn.plan.groups.append(status)
-            if job.phase != status.phase:
-                ssn.plan.phases.setdefault(job.key, job.phase)
-            ssn.world.take_phase(job, status.phase)
+    _settle_group(ssn.world, classes, ssn.plan, job, notes.condition if notes is not None else None)
     if notes is None or not (notes.errors or notes.verdicts or notes.condition):
         return
     counts = job.counts

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.cycle import run_cycle
+from strato.scheduler.cycle import decides_nothing, run_cycle, settle
 from strato.scheduler.framework.options import Config
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.throttle import Throttle
@@ -37,6 +37,7 @@ class Engine:
     ) -> None:
         self._world = world
         self._config = config
+        self._serves_waiting = config.serves_waiting
         self._jobs = jobs
         self._recorder = recorder
         self._timeline = timeline
@@ -134,14 +135,18 @@ class Engine:
         self._decided_generation = world.schedulable_generation
         self._status_due = None
         self.cycles += 1
-        plan = run_cycle(
-            world,
-            self._config,
-            now=self._timeline.epoch,
-            rng=self._rng,
-            uid=f"session-{self.cycles}",
-            placer=self._placer,
-        )
+        if self._serves_waiting and decides_nothing(world, self._config):
+            plan = settle(world, self._placer)
+        else:
+            plan = run_cycle(
+                world,
+                self._config,
+                now=self._timeline.epoch,
+                rng=self._rng,
+                uid=f"session-{self.cycles}",
+                placer=self._placer,
+                of_queues=False,
+            )
         self._decided_version = world.version
         self._jobs.carry_out(plan)
         self._is_woken = world.version != self._decided_version
