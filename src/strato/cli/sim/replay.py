@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--policy", type=INPUT_FILE, default=None, help="Decide by this configuration instead of the recorded one."
 )
+@click.option("--closed-loop", is_flag=True, help="With --policy: run the recorded workload forward under it.")
 @click.option("--since", default=None, metavar="INSTANT", help="Begin at the last snapshot before.")
 @click.option("--until", default=None, metavar="INSTANT", help="End there.")
 @click.option("--at", default=None, metavar="INSTANT", help="Write the world at an instant, for 'schedule -f', to -o.")
@@ -32,15 +33,18 @@ if TYPE_CHECKING:
 @click.option(
     "--parquet", type=click.Path(path_type=Path), default=None, help="Write the decisions into a file as well."
 )
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of --closed-loop.")
 def replay(
     log_path: Path,
     policy: Path | None,
+    closed_loop: bool,
     since: str | None,
     until: str | None,
     at: str | None,
     output: str | None,
     limit: int,
     parquet: Path | None,
+    seed: int,
 ) -> None:
     """Decide every cycle of LOG anew and name the decisions that differ.
 
@@ -60,11 +64,16 @@ def replay(
         return
     if output not in (None, "table", "json"):
         raise UsageError(f"-o {output!r}: write table or json; a directory goes with --at")
+    if closed_loop and policy is None:
+        raise UsageError("--closed-loop: name the policy to run forward with --policy FILE")
     if parquet is not None:
         from strato.sim.recording.parquet import write_decisions
 
         click.echo(f"{write_decisions(log, parquet)} decisions written to {parquet}", err=True)
     config = read_config(policy) if policy is not None else None
+    if closed_loop and policy is not None and config is not None:
+        _run_forward(log, config, policy.stem, seed, output or "table")
+        return
     begin = parse_instant(since, log.begin) if since is not None else None
     end = parse_instant(until, log.begin) if until is not None else float("inf")
     tally = _decide(log, config, begin, end, output or "table", limit)
@@ -104,6 +113,19 @@ def _decide(log: Log, config: Config | None, since: float | None, until: float, 
             click.echo(f"… and {tally.differing - shown} cycles more; --limit 0 shows all")
         click.echo(_summary(tally, is_other=config is not None))
     return tally
+
+
+def _run_forward(log: Log, config: Config, name: str, seed: int, output: str) -> None:
+    """Run the workload forward and print how it went."""
+    from strato.cli.sim.progress import ProgressLine
+    from strato.cli.states import as_json
+    from strato.sim.recording.closedloop import run_forward
+
+    show = ProgressLine().show if sys.stderr.isatty() else None
+    outcome = run_forward(log, config, name=name, seed=seed, progress=show)
+    for note in outcome.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(as_json(outcome.to_json()) if output == "json" else outcome.to_table())
 
 
 def _difference_text(difference: Difference) -> str:
