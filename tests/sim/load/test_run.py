@@ -204,3 +204,8 @@ expectations: {boundP99: {max: 1}, boundPods: {}, endedPods: 5}
         "expectations.boundPods",
         "expectations.endedPods",
     }
+
+
+def test_the_example_is_a_test() -> None:
+    test = read_test(Path(__file__).parents[3] / "examples" / "load-test.yaml")
+    assert (test.nodes, len(test.expectations), test.faults[0].failure) == ("20x32cpu,256Gi", 3, "slow factor=2")

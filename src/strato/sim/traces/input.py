@@ -241,6 +241,11 @@ class InputFile:
             raise UsageError(f"the trace {self.label} is not whole Parquet: {one_line(error)}") from error
 
 
+def why(error: Exception) -> str:
+    """Return in a line why a document cannot be decoded."""
+    return "is nested too deeply" if isinstance(error, RecursionError) else one_line(error)
+
+
 def rows_of(source: str, lines: Iterator[str], odd: Oddities, *, delimiter: str = ",", comments: bool = False) -> Rows:
     """Yield the rows of a table that say something, as `InputFile.rows` does."""
     reader = csv.reader(lines, delimiter=delimiter)

@@ -20,7 +20,7 @@ from strato.errors import InvalidInput, Problem, UsageError
 from strato.sim.nodes import GPU, NodeShape
 from strato.sim.traces.cells import MOST_SECONDS, Line
 from strato.sim.traces.formats.tables import gpu_requests, is_number, most_fit
-from strato.sim.traces.input import InputFile
+from strato.sim.traces.input import InputFile, why
 from strato.sim.traces.reading import GPU_MODEL, Format, Head, Reading
 from strato.sim.workloads.jobs import TraceJob
 
@@ -112,7 +112,7 @@ def _json(file: InputFile) -> object:
     try:
         document: object = msgspec.json.decode(file.document())
     except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(f"{file.label} is no JSON: {error}") from error
+        raise UsageError(f"{file.label} is no JSON: {why(error)}") from error
     return document
 
 

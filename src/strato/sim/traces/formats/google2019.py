@@ -18,7 +18,7 @@ import msgspec
 
 from strato.sim.traces.cells import Line
 from strato.sim.traces.formats.borg import Event, Machines, Tasks
-from strato.sim.traces.input import InputFile
+from strato.sim.traces.input import InputFile, why
 from strato.sim.traces.reading import Format, Head, Reading
 
 ALLOCS: Final = "reservations (alloc instances)"
@@ -94,7 +94,7 @@ def _entries(file: InputFile, reading: Reading) -> Iterator[tuple[Line, Mapping[
         try:
             entry = decoder.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
-            line.at(number).note("", f"is no object in JSON: {error}")
+            line.at(number).note("", f"is no object in JSON: {why(error)}")
             line.reject()
             continue
         yield line.at(number), entry

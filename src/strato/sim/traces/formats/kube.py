@@ -23,10 +23,10 @@ from strato.api.core import Node, Pod, PodSpec
 from strato.api.pods import effective_requests
 from strato.api.volcano.batch import Job as VolcanoJob
 from strato.api.volcano.scheduling import POD_GROUP_ANNOTATIONS, PodGroup
-from strato.errors import UsageError, one_line
+from strato.errors import UsageError
 from strato.sim.nodes import NodeShape
 from strato.sim.traces.cells import MOST_REPLICAS, Line, instant_seconds
-from strato.sim.traces.input import InputFile
+from strato.sim.traces.input import InputFile, why
 from strato.sim.traces.reading import Format, Head, Reading
 from strato.sim.workloads.jobs import TraceJob
 from strato.units import duration_seconds
@@ -90,7 +90,7 @@ def _objects(file: InputFile) -> Iterator[Any]:
             elif document is not None:
                 yield document
     except (msgspec.DecodeError, RecursionError, yamltext.InvalidYaml, UnicodeDecodeError) as error:
-        raise UsageError(f"the trace {file.label} cannot be read: {one_line(error)}") from error
+        raise UsageError(f"the trace {file.label} cannot be read: {why(error)}") from error
 
 
 def _json(data: bytes) -> list[Any]:
@@ -114,7 +114,7 @@ def _typed(item: Mapping[str, Any], type_: type[T], line: Line) -> T | None:
     try:
         return msgspec.convert(item, type_)
     except (msgspec.ValidationError, RecursionError) as error:
-        line.at(0).note("", f"object {item['_number']} ({item['kind']} {str(name)[:80]!r}): {error}")
+        line.at(0).note("", f"object {item['_number']} ({item['kind'][:40]} {str(name)[:80]!r}): {why(error)}")
         line.reject()
         return None
 

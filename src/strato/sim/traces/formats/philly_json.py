@@ -17,7 +17,7 @@ import msgspec
 from strato.errors import UsageError
 from strato.sim.traces.cells import Line
 from strato.sim.traces.formats.tables import fixed, gpu_requests
-from strato.sim.traces.input import InputFile
+from strato.sim.traces.input import InputFile, why
 from strato.sim.traces.reading import Format, Head, Reading, machine
 from strato.sim.workloads.jobs import TraceJob
 
@@ -69,14 +69,14 @@ def _read_jobs(file: InputFile, reading: Reading) -> None:
     try:
         entries = msgspec.json.decode(file.document(), type=list[msgspec.Raw])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(f"{file.label} is no list of jobs in JSON: {error}") from error
+        raise UsageError(f"{file.label} is no list of jobs in JSON: {why(error)}") from error
     decoder = msgspec.json.Decoder(_Job)
     for number, entry in enumerate(entries, start=1):
         line.at(number)
         try:
             job = decoder.decode(entry)
         except (msgspec.DecodeError, RecursionError) as error:
-            line.note("", f"job {number} of the file: {error}")
+            line.note("", f"job {number} of the file: {why(error)}")
             line.reject()
             continue
         _take(job, line, reading)
