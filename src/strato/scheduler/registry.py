@@ -22,6 +22,7 @@ from strato.scheduler.plugins.easy import Easy
 from strato.scheduler.plugins.extender import Extender
 from strato.scheduler.plugins.fgd import Fgd
 from strato.scheduler.plugins.gang import Gang
+from strato.scheduler.plugins.gavel import Gavel
 from strato.scheduler.plugins.network_topology_aware import NetworkTopologyAware
 from strato.scheduler.plugins.nodegroup import NodeGroup
 from strato.scheduler.plugins.nodeorder import NodeOrder
@@ -79,6 +80,7 @@ PLUGINS: dict[str, type[Plugin]] = {
         DeviceShare,
         Extender,
         Fgd,
+        Gavel,
         NumaAware,
         Sla,
     )

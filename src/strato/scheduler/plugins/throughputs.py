@@ -60,35 +60,40 @@ def read_throughputs(path: Path) -> Throughputs:
             if not unpacking.eof and len(data) <= _MOST_BYTES:
                 raise ValueError(f"{path} is not whole gzip")
     except (OSError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise ValueError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if len(data) > _MOST_BYTES:
         raise ValueError(f"{path} holds more than {_MOST_BYTES >> 20} MiB, too much for a table of throughputs")
     try:
         return parse_throughputs(msgspec.json.decode(data), str(path))
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
+        raise ValueError(f"{path} is not JSON ({error})") from error
 
 
 def parse_throughputs(table: Any, where: str) -> Throughputs:
     """Read a table.
 
+    Args:
+        table: As JSON or YAML has it.
+        where: Names the table in problems; may be empty.
+
     Raises:
         ValueError: What is wrong, one problem a line.
     """
     if not isinstance(table, dict) or not table:
-        raise ValueError(f"{where} is no mapping of models of GPUs to kinds of jobs")
+        raise ValueError(f"{where or table!r} is no mapping of models of GPUs to kinds of jobs")
+    prefix = f"{where}: " if where else ""
     alone: dict[str, dict[JobKind, float]] = {}
     beside: dict[str, dict[tuple[JobKind, JobKind], float]] = {}
     wrong: list[str] = []
     for model, kinds in table.items():
         if not isinstance(kinds, dict):
-            wrong.append(f"{where}: {model}: is no mapping of kinds of jobs")
+            wrong.append(f"{prefix}{model}: is no mapping of kinds of jobs")
             continue
         alone[str(model)], beside[str(model)] = {}, {}
         for text, speeds in kinds.items():
-            _read_kind(f"{where}: {model}: {text}", text, speeds, alone[model], beside[model], wrong)
+            _read_kind(f"{prefix}{model}: {text}", text, speeds, alone[model], beside[model], wrong)
     if wrong:
-        more = [f"{where}: and {len(wrong) - _MOST_PROBLEMS} more problems"] if len(wrong) > _MOST_PROBLEMS else []
+        more = [f"{prefix}and {len(wrong) - _MOST_PROBLEMS} more problems"] if len(wrong) > _MOST_PROBLEMS else []
         raise ValueError("\n".join(wrong[:_MOST_PROBLEMS] + more))
     return Throughputs(alone, beside)
 
