@@ -5,9 +5,11 @@ Its pods run on this machine's own programs, which see Spark's folder by a volum
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ import yaml
 from tests.clients.environments import PROGRAMS, environment
 from tests.clients.foreign import FOLDERS
 from tests.e2e.worlds import EmbeddedWorld, eventually
+
+EXPERIMENT = Path(__file__).parents[2] / "examples" / "spark-experiment" / "real.py"
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -138,3 +142,24 @@ def test_a_feature_step_makes_the_pod_group(
     assert [owner["name"] for owner in group["metadata"]["ownerReferences"]] == [driver["metadata"]["name"]]
     sandbox.kubectl("delete", "pod", driver["metadata"]["name"], "-n", namespace)
     eventually(lambda: not sandbox.items("podgroups", "-n", namespace), what="the group has gone with the driver")
+
+
+def test_the_experiment_runs_for_real(sandbox: EmbeddedWorld, tmp_path: Path) -> None:
+    """Two queries of the example, with room reserved for each as a whole."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java; on Debian: apt-get install openjdk-17-jre-headless")
+    python = environment("spark-experiment") / "bin" / "python"
+    command = [str(python), str(EXPERIMENT), "--queries", "2", "--rows", "50000", "--way", "reserved"]
+    strato = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [*command, "--json", str(tmp_path / "real.json")],
+        env=os.environ | {"PATH": strato, "KUBECONFIG": str(sandbox.kubeconfig)},
+        text=True,
+        capture_output=True,
+        timeout=1500,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr[-4000:]}{sandbox.last_words()}"
+    (result,) = json.loads((tmp_path / "real.json").read_text())
+    assert result["ended"] == 2, result
+    assert [line.split()[:2] for line in result["results"]] == [["result", "0"], ["result", "1"]]
