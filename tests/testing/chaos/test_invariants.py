@@ -116,3 +116,22 @@ def test_what_was_acknowledged_must_be_on_the_disk() -> None:
 def test_quantities(text: str, amount: int) -> None:
     assert thousandths(text) == amount
     assert catalog.POD.resource == "pods"
+
+
+def test_a_queue_keeps_its_capability() -> None:
+    watchdog, write, _ = watched()
+    write("nodes", "n", node("n", cpu="20", memory="64Gi", pods=30))
+    group = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"queue": "batch"}}
+    write("podgroups.scheduling.volcano.sh", "default/g", group)
+    for number in range(5):
+        write("pods", f"default/{number}", bound(f"p{number}", cpu="1", group="g"))
+    write(
+        "pods",
+        "default/0",
+        bound("p0", cpu="1", group="g").set("metadata", "deletionTimestamp", "2026-01-01T00:00:00Z"),
+    )
+    write("pods", "default/other", bound("other", cpu="2"))
+    write("pods", "default/5", bound("p5", cpu="1", group="g"))
+    assert rules(watchdog) == []
+    write("pods", "default/6", bound("p6", cpu="250m", group="g"))
+    assert rules(watchdog) == ["queue over its capability"]

@@ -7,7 +7,7 @@ JSON of pods: none of the scheduler's or the server's arithmetic is used to judg
 - The pods of a node that have not ended fit into it. Two schedulers that decide at the same time can break that in the
   API; the kubelet then rejects pods. Only where a bind of a scheduler that no longer decided was carried out is that
   excused, and the pods that a node runs must fit even so.
-- The pods of a namespace keep its quota.
+- The pods of a namespace keep its quota; those of a queue its capability, with the same excuse.
 - What a client that outlives the server was answered or shown is on the disk after a crash.
 """
 
@@ -24,12 +24,14 @@ from strato.api.wire import Request, Response
 from strato.server.api import ApiServer
 from strato.server.snapshot import Change
 from strato.testing.chaos.network import Line
-from strato.testing.chaos.workload import QUOTA_CPUS, QUOTA_NAMESPACE
+from strato.testing.chaos.workload import QUEUES, QUOTA_CPUS, QUOTA_NAMESPACE
 
 Json = dict[str, Any]
 _FINAL: Final = ("Succeeded", "Failed")
 _SUFFIXES: Final = {"m": 1, "": 1000, "Ki": 2**10 * 1000, "Mi": 2**20 * 1000, "Gi": 2**30 * 1000, "Ti": 2**40 * 1000}
 _RESOURCES: Final = ("cpu", "memory")
+_GROUP: Final = "scheduling.k8s.io/group-name"
+_GROUPS: Final = "podgroups.scheduling.volcano.sh"
 
 
 class _Revision(msgspec.Struct, frozen=True):
@@ -70,6 +72,9 @@ class _Pod:
     is_final: bool
     is_run: bool
     """Whether its node has admitted it."""
+    is_going: bool
+    """Whether it is being deleted: its queue may give its share to others."""
+    group: str
     requests: dict[str, int]
 
     @classmethod
@@ -80,6 +85,8 @@ class _Pod:
             key=f"{metadata['namespace']}/{metadata['name']}",
             node=body["spec"].get("nodeName", ""),
             is_final=status.get("phase") in _FINAL,
+            is_going="deletionTimestamp" in metadata,
+            group=f"{metadata['namespace']}/{(metadata.get('annotations') or {}).get(_GROUP, '')}",
             is_run=bool(status.get("containerStatuses")) and status.get("phase") == "Running",
             requests=requests_of(body),
         )
@@ -121,6 +128,8 @@ class Watchdog:
     _excused: dict[str, None] = field(default_factory=dict)
     """Pods bound by a scheduler that no longer decided."""
     _capacity: dict[str, dict[str, int]] = field(default_factory=dict)
+    _queues: dict[str, str] = field(default_factory=dict)
+    """Queue by group."""
     _reported: dict[tuple[str, str], None] = field(default_factory=dict)
     _digest: Any = field(default_factory=hashlib.sha256)
 
@@ -153,7 +162,9 @@ class Watchdog:
             self._set_pod(key, body)
         for name, body in self._rows("nodes").items():
             self._set_node(name, body)
-        for resource in ("pods", "nodes", "podgroups.scheduling.volcano.sh", "jobs.batch.volcano.sh", "jobs.batch"):
+        for key, body in self._rows(_GROUPS).items():
+            self._queues[key] = body["spec"].get("queue", "default")
+        for resource in ("pods", "nodes", _GROUPS, "jobs.batch.volcano.sh", "jobs.batch"):
             server.store.on_publish(resource, self._published)
         self._digest.update(f"start {self.now():.6f} {server.store.revision}".encode())
 
@@ -176,6 +187,8 @@ class Watchdog:
         self._digest.update(f"{self.now():.6f} {resource} {change.key} {change.revision} ".encode())
         self._digest.update(change.body or b"gone")
         body = None if change.body is None else msgspec.json.decode(change.body)
+        if resource == _GROUPS and body is not None:
+            self._queues[change.key] = body["spec"].get("queue", "default")
         if resource == "pods":
             self._remove_pod(change.key) if body is None else self._set_pod(change.key, body)
         elif resource == "nodes" and body is not None:
@@ -209,6 +222,7 @@ class Watchdog:
         if pod.node:
             self._bound[pod.uid] = pod.node
             self._look_at_node(pod.node)
+            self._look_at_queue(self._queues.get(pod.group, ""))
         status = body.get("status", {})
         if old is not None and (old.is_final, old.is_run) != (pod.is_final, pod.is_run):
             reason = f" ({status['reason']})" if status.get("reason") else ""
@@ -243,6 +257,19 @@ class Watchdog:
                 keys = ", ".join(pod.key for pod in pods)
                 text = f"{node} has {capacity[name] / 1000:g} {name}, its pods {amount / 1000:g}: {keys}"
                 self.report(rule, text, once_for=node)
+
+    def _look_at_queue(self, queue: str) -> None:
+        capability = 1000 * QUEUES.get(queue, 0)
+        pods = [
+            pod
+            for pod in self._pods.values()
+            if pod.node and not (pod.is_final or pod.is_going) and self._queues.get(pod.group) == queue
+        ]
+        used = sum(pod.requests["cpu"] for pod in pods)
+        if capability and used > capability and not any(pod.uid in self._excused for pod in pods):
+            keys = ", ".join(pod.key for pod in pods)
+            text = f"the pods of queue {queue} request {used / 1000:g} of {capability / 1000:g} CPUs: {keys}"
+            self.report("queue over its capability", text, once_for=queue)
 
     def _look_at_quota(self) -> None:
         pods = [pod for pod in self._pods.values() if pod.key.startswith(f"{QUOTA_NAMESPACE}/") and not pod.is_final]

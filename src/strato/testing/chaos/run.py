@@ -22,7 +22,7 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.wire import User
 from strato.clock import VirtualClock
-from strato.errors import AlreadyExists, ApiError, NotFound
+from strato.errors import AlreadyExists, ApiError, InvariantError, NotFound, StratoError
 from strato.server.api import ApiServer
 from strato.testing.chaos.cluster import ProcessCluster
 from strato.testing.chaos.invariants import Finding, Watchdog
@@ -111,6 +111,7 @@ class _Run:
         self.watchdog = Watchdog(self._seconds, self._has_newer_scheduler)
         self._users: Line | None = None
         self._is_over = False
+        self._users_are_done = False
         cluster.on_server = self._on_server
         cluster.on_crash = self._on_crash
         cluster.on_end = self._on_end
@@ -154,11 +155,15 @@ class _Run:
         cluster.retire_rivals()
         for clock in cluster.clocks.values():
             clock.offset_seconds = 0.0
-        if not await self._until(lambda: unsettled(_server(cluster)), SETTLED_SECONDS, "not settled"):
+        if not await self._until(self._unsettled, SETTLED_SECONDS, "not settled"):
             return
         self.watchdog.note("everything is settled")
         await self._delete_all()
         await self._until(lambda: left_over(_server(cluster)), GONE_SECONDS, "left over")
+
+    def _unsettled(self) -> list[str]:
+        undone = [] if self._users_are_done else ["users are not done"]
+        return [*undone, *unsettled(_server(self._cluster))]
 
     async def _until(self, look: Callable[[], list[str]], seconds: float, rule: str) -> bool:
         """Wait until there is nothing to complain of; return whether that came."""
@@ -194,7 +199,7 @@ class _Run:
     def _on_end(self, part: str, error: BaseException | None) -> None:
         if self._is_over:
             return
-        if error is not None:
+        if error is not None and not _gives_up(error):
             self.watchdog.report("a part ended", f"{part}: {error!r}", once_for=part)
         self.watchdog.note(f"{part} ended and is started again")
         self._cluster.kill(part)
@@ -300,6 +305,7 @@ class _Run:
         async with asyncio.TaskGroup() as group:
             for steps in of_objects.values():
                 group.create_task(self._follow(line, steps))
+        self._users_are_done = True
 
     async def _follow(self, line: Line, steps: Sequence[Step]) -> None:
         """Do the steps about one object, each at its time or when the one before is confirmed."""
@@ -332,6 +338,16 @@ class _Run:
                     manifest={"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata},
                 )
                 await self._confirmed(partial(_do, line, step), str(step))
+
+
+def _gives_up(error: BaseException) -> bool:
+    """Return whether a part ended with a message to who runs it, such as that the API was away for a minute.
+
+    An answer of the API that ends a part is a mistake.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return all(_gives_up(one) for one in error.exceptions)
+    return isinstance(error, StratoError) and not isinstance(error, ApiError | InvariantError)
 
 
 def _server(cluster: ProcessCluster) -> ApiServer:

@@ -18,7 +18,7 @@ FIRST_JOB_SECONDS: Final = 8.0
 QUOTA_NAMESPACE: Final = "team"
 QUOTA_CPUS: Final = 3
 """Of all pods in that namespace."""
-_QUEUES: Final = {"default": 0, "research": 6, "batch": 5}
+QUEUES: Final = {"default": 0, "research": 6, "batch": 5}
 """CPUs that each may have; 0 is all."""
 _PRIORITIES: Final = {"urgent": 1000, "whenever": -10}
 _POLICIES: Final = (
@@ -56,7 +56,7 @@ def draw_steps(random: Random, setting: Setting) -> list[Step]:
 
 def _beginning() -> list[Step]:
     manifests: list[dict[str, Any]] = [priority_class(name, value) for name, value in _PRIORITIES.items()]
-    manifests += [queue(name, capability={"cpu": str(cpus), "memory": "1Ti"}) for name, cpus in _QUEUES.items() if cpus]
+    manifests += [queue(name, capability={"cpu": str(cpus), "memory": "1Ti"}) for name, cpus in QUEUES.items() if cpus]
     manifests.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": QUOTA_NAMESPACE}})
     manifests.append(
         {
@@ -121,7 +121,7 @@ def _seconds(random: Random) -> float:
 def _gang(random: Random, name: str) -> Manifest:
     replicas = random.randint(1, 4)
     minimum = replicas if random.random() < 0.6 else random.randint(1, replicas)
-    job = vcjob(name, queue=random.choice(list(_QUEUES)), min_available=minimum)
+    job = vcjob(name, queue=random.choice(list(QUEUES)), min_available=minimum)
     notes = {"strato.dev/run-seconds": f"{_seconds(random):g}"}
     if random.random() < 0.25:
         notes["strato.dev/failure-probability"] = random.choice(("0.3", "1"))
