@@ -70,6 +70,10 @@ def load(
     given |= {"--limit": limit, "--drain": drain}
     if picture is not None and picture.path is not None and picture.path.suffix not in (".svg", ".png"):
         raise UsageError(f"--picture {picture.path}: its name must end in .svg or .png")
+    if picture is not None:
+        from strato.sim.pictures.canvas import check_matplotlib
+
+        check_matplotlib()
     if is_test(source):
         if named := [name for name, value in given.items() if value is not None]:
             raise UsageError(f"{', '.join(named)}: a test says so itself, in {source}")
