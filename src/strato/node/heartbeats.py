@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from strato.api import catalog
+from strato.api.coordination import Lease
 from strato.client.cluster import Cluster, Patch, PatchType
 from strato.client.codec import encode
 from strato.clock import Clock, format_micro_time
@@ -20,6 +21,8 @@ RENEWALS_PER_LEASE = 4
 """A lease lasts that many renewals, so that one or two lost ones do no harm (the kubelet: 40 s)."""
 FOREVER_SECONDS = 2**31 - 1
 _RETRY_SECONDS = 1.0
+_WORTH_A_LIST = 64
+"""From so many nodes on leases from before a restart are looked for in one list."""
 
 _log = logging.getLogger(__name__)
 
@@ -98,11 +101,35 @@ class Heartbeats:
     async def _begin(self) -> None:
         """Write all first leases at once: one from before a restart may lapse before the first round of renewals."""
         waiting = [name for name in self._names if not self._is_stopped(name)]
+        known = await self._known() if len(waiting) >= _WORTH_A_LIST else frozenset()
         while waiting:
-            written = await asyncio.gather(*(self._attempt(self.create, name) for name in waiting))
-            waiting = [name for name, done in zip(waiting, written, strict=True) if not done]
+            there = [name for name in waiting if name in known]
+            written = dict(zip(there, await self._rewrite_all(there), strict=True))
+            new = [name for name in waiting if not written.get(name)]
+            done = await asyncio.gather(*(self._attempt(self.create, name) for name in new))
+            waiting = [name for name, is_done in zip(new, done, strict=True) if not is_done]
             if waiting:
                 await self._clock.sleep(_RETRY_SECONDS)
+
+    async def _known(self) -> frozenset[str]:
+        """Return whose leases there are; none where that is not to be known."""
+        try:
+            page = await self._cluster.list(Lease, LEASE_NAMESPACE)
+        except ApiError:
+            return frozenset()
+        return frozenset(lease.metadata.name for lease in page.items)
+
+    async def _rewrite_all(self, names: Sequence[str]) -> Sequence[bool]:
+        """Take over leases from before a restart, many at a time; return of each whether it was written."""
+        size = self._cluster.at_once
+
+        async def rewrite(some: Sequence[str]) -> Sequence[ApiError | None]:
+            async with self._slots:
+                patches = [Patch(LEASE_NAMESPACE, name, encode({"spec": self._spec(name)})) for name in some]
+                return await self._cluster.patch_all(catalog.LEASE, patches)
+
+        parts = await asyncio.gather(*(rewrite(names[at : at + size]) for at in range(0, len(names), size)))
+        return [error is None for part in parts for error in part]
 
     async def create(self, name: str) -> None:
         """Write the node's first lease, or take over the one from before a restart.

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from strato.api import amplification, catalog
+from strato.api import amplification, catalog, quantity
 from strato.api.amplification import Published
 from strato.api.core import Node, NodeCondition
 from strato.api.meta import Json
@@ -176,6 +176,32 @@ def node_conditions(facts: NodeFacts, now: float, known: Sequence[NodeCondition]
         times = {"lastHeartbeatTime": text, "lastTransitionTime": since.get((kind, status)) or text}
         conditions.append({"type": kind, "status": status, "reason": reason, "message": summary, **times})
     return conditions
+
+
+def is_registered(facts: NodeFacts, node: Node) -> bool:
+    """Return whether a Node says what its facts do, so that it need not be registered again.
+
+    Its conditions are not asked about: who runs it reports them when they differ.
+    """
+    labels, annotations, status = node.metadata.labels or {}, node.metadata.annotations or {}, node.status
+    return (
+        facts.cpu_overcommit_factor <= 1
+        and amplification.STARTED_WITH not in annotations
+        and amplification.RATIO not in annotations
+        and facts.labels.items() <= labels.items()
+        and facts.annotations.items() <= annotations.items()
+        and not any(name in labels or name in status.capacity for name in facts.outdated)
+        and amounts_equal(facts.capacity, status.capacity)
+        and any(one.type == "InternalIP" and one.address == facts.address for one in status.addresses)
+    )
+
+
+def amounts_equal(wanted: Mapping[str, str], found: Mapping[str, str | int | float]) -> bool:
+    """Return whether amounts are the same, however they are written."""
+    return wanted.keys() == found.keys() and all(
+        wanted[name] == found[name] or quantity.parse(wanted[name]) == quantity.parse(str(found[name]))
+        for name in wanted
+    )
 
 
 async def register_node(cluster: Cluster, facts: NodeFacts, now: float) -> str:

@@ -445,7 +445,6 @@ def test_pods_alike_are_told_of_as_each_for_itself(
 
 
 def _pod_kind() -> Any:
-    from strato.api import catalog
 
     return catalog.POD
 

@@ -31,7 +31,7 @@ from strato.node.hollow.offers import CAPACITY, HollowOffer
 from strato.node.hollow.pods import HollowPods
 from strato.node.hollow.staged import StagedLives, register_bare
 from strato.node.nodesync import NodeSync
-from strato.node.registration import NodeFacts, register_node
+from strato.node.registration import NodeFacts, is_registered, register_node
 from strato.node.shapes import GPU, RACK, REGION, ZONE
 from strato.node.timers import Timers
 
@@ -41,6 +41,8 @@ _OF_SHAPES = (ZONE, REGION, RACK, GPU)
 _RETRY_SECONDS = 1.0
 _AT_ONCE = 64
 """Registrations in flight."""
+_WORTH_A_LIST = 64
+"""From so many nodes on those of an earlier start are looked for in one list."""
 
 _log = logging.getLogger(__name__)
 
@@ -229,8 +231,12 @@ class HollowNodes:
                 await self._cluster.patch(catalog.NODE, name, "", body)
 
     async def _register(self) -> None:
-        """Create all nodes, a few at a time; what the API refuses is tried again."""
-        waiting = iter(self._facts.values())
+        """Create all nodes, a few at a time; what the API refuses is tried again.
+
+        Nodes of an earlier start that are as they are to be are left alone; whatever else differs `NodeSync` reports.
+        """
+        await self._find_registered()
+        waiting = iter([facts for facts in self._facts.values() if facts.name not in self._uids])
 
         async def work() -> None:
             for facts in waiting:  # one shared iterator: each node is taken once
@@ -240,6 +246,20 @@ class HollowNodes:
             for _ in range(min(_AT_ONCE, len(self._facts))):
                 group.create_task(work())
         self.registered.set()
+
+    async def _find_registered(self) -> None:
+        """Take note of the nodes that need not be registered: one list instead of four requests each."""
+        if len(self._facts) < _WORTH_A_LIST or self._behaviour.stages_nodes:
+            return
+        try:
+            page = await self._cluster.list(Node)
+        except ApiError as error:
+            _log.warning("nodes cannot be listed, and are registered one by one: %s", error)
+            return
+        for node in page.items:
+            facts = self._facts.get(node.metadata.name)
+            if facts is not None and is_registered(facts, node):
+                self._uids[facts.name] = node.metadata.uid
 
     async def _register_one(self, facts: NodeFacts) -> None:
         while True:
