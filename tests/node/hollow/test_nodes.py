@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from strato.api import catalog
 from strato.api.core import Pod
 from strato.clock import VirtualClock, run_virtual
 from strato.node.hollow import HollowBehaviour, HollowNodes, HollowOffer
@@ -445,7 +446,6 @@ def test_pods_alike_are_told_of_as_each_for_itself(
 
 
 def _pod_kind() -> Any:
-
     return catalog.POD
 
 
