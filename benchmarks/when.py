@@ -1,11 +1,12 @@
 """When will a job start: predictions at submission against what came of them, on logs of two HPC systems.
 
-The logs run under EASY backfilling (decisions only). At each submission that is asked about, the state is what a
-snapshot of the cluster would show at that instant; run times are predicted from the jobs that had ended by then, their
-users' estimates, and nothing else; the scheduler's own cycle is run forward with drawn run times. The naive prediction
-is the mean of the waits known by then.
+What came is what the log recorded, under a scheduler that nobody knows here, or (``--waits simulated``) what EASY
+backfilling makes of the log. At each submission that is asked about, the state is what a snapshot of the cluster would
+show at that instant; run times are predicted from the jobs that had ended by then, their users' estimates, and nothing
+else; our scheduler's cycle under EASY is run forward with drawn run times. The naive prediction is the mean of the
+waits known by then.
 
-    python -m benchmarks.when [--log NAME] [--every N] [--draws N] [--most N]
+    python -m benchmarks.when [--log NAME] [--waits recorded|simulated] [--every N] [--draws N] [--limit N]
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from strato.api import catalog
 from strato.clock import format_time
@@ -41,10 +43,9 @@ from strato.sim.decisions.templates import Templates
 from strato.sim.foresight.when import Starts, starts
 from strato.sim.machines import node_objects
 from strato.sim.rest import START
-from strato.sim.results.record import RunRecord
 from strato.sim.traces import Trace, TraceJob, read_trace
 
-EVERY = {"hpc2n-2002-head": 2, "metacentrum-wagap-2013": 20}
+EVERY = {"hpc2n-2002-head": 5, "metacentrum-wagap-2013": 30}
 LOGS = tuple(EVERY)
 EASY = """
 actions: "allocate"
@@ -55,11 +56,59 @@ tiers:
 DATA = Path(os.environ.get("STRATO_DATA") or Path(__file__).parents[2] / "shared" / "data") / "hpc-swf"
 
 
-class Snapshots:
-    """The state of a simulated cluster at any instant, as its API would show it."""
+@dataclass
+class Course:
+    """What came of the jobs of a log: when each started and ended, and on which nodes its pods ran."""
 
-    def __init__(self, trace: Trace, record: RunRecord, config: Config) -> None:
-        self._trace, self._record, self._config = trace, record, config
+    start: NDArray[np.float64]
+    finish: NDArray[np.float64]
+    nodes: dict[int, list[int]]
+
+
+def simulated(trace: Trace, config: Config) -> Course:
+    record = simulate_decisions(trace, trace.nodes, config)
+    nodes: dict[int, list[int]] = {}
+    order = np.lexsort((record.interval_pod, record.interval_job))
+    for job, node in zip(record.interval_job[order].tolist(), record.interval_node[order].tolist(), strict=True):
+        nodes.setdefault(job, []).append(node)
+    return Course(record.start_seconds, record.finish_seconds, nodes)
+
+
+def recorded(trace: Trace) -> Course:
+    """Logs do not say where jobs ran: each goes where there is room, the fullest nodes first."""
+    submit, run, wait = np.array(
+        [(job.submit_seconds, job.run_seconds, job.waited_seconds or 0.0) for job in trace.jobs]
+    ).T
+    start = submit + wait
+    free = np.array([float(node.status.allocatable["cpu"]) for node in node_objects(trace.nodes, START)])
+    nodes: dict[int, list[int]] = {}
+    events = sorted(
+        [(at, 1, row) for row, at in enumerate(start)] + [(at, 0, row) for row, at in enumerate(start + run)]
+    )
+    for _, begins, row in events:
+        cpus = float(trace.jobs[row].requests["cpu"])
+        if not begins:
+            for node in nodes.get(row, ()):
+                free[node] += cpus
+            continue
+        places: list[int] = []
+        for node in np.argsort(free, kind="stable").tolist():
+            while len(places) < trace.jobs[row].replicas and free[node] >= cpus:
+                free[node] -= cpus
+                places.append(node)
+        if len(places) == trace.jobs[row].replicas:
+            nodes[row] = places
+        else:
+            for node in places:
+                free[node] += cpus
+    return Course(start, start + run, nodes)
+
+
+class Snapshots:
+    """The state of a cluster at any instant, as its API would show it."""
+
+    def __init__(self, trace: Trace, course: Course, config: Config) -> None:
+        self._trace, self._course, self._config = trace, course, config
         stored = stored_before(trace.jobs, (), START)
         self._templates, self._forms = Templates(stored), PodForms()
         self._fixed = [Decoded("", kinds.of(catalog.NODE), node) for node in node_objects(trace.nodes, START)]
@@ -67,15 +116,15 @@ class Snapshots:
             for body in stored.objects.get(known.kind, {}).values():
                 view = kinds_view(known, body)
                 self._fixed.append(Decoded("", known, view))
-        self._pods: dict[int, list[tuple[int, int]]] = {}
-        for row, job in enumerate(record.interval_job.tolist()):
-            self._pods.setdefault(job, []).append((int(record.interval_pod[row]), int(record.interval_node[row])))
+        self._names = [node.metadata.name for node in node_objects(trace.nodes, START)]
         self._made: dict[tuple[int, bool], list[Decoded]] = {}
 
     def at(self, instant: float, running: Sequence[int], waiting: Sequence[int]) -> Copy:
         objects = list(self._fixed)
         for rows, runs in ((running, True), (waiting, False)):
             for row in rows:
+                if runs and row not in self._course.nodes:
+                    continue
                 objects += self._objects(row, runs=runs)
         return Copy(objects, self._config, seed=0, now=START + instant)
 
@@ -104,15 +153,14 @@ class Snapshots:
         group = replace(group, status=replace(group.status, phase="Running" if runs else "Inqueue"))
         yield Decoded("", kinds.of(catalog.PODGROUP), group)
         life = Life(row, job, template, group, uid)
-        nodes = dict(self._pods.get(row, ())) if runs else {}
-        names = self._record.nodes.names
-        status = self._forms.started(format_time(START + float(self._record.start_seconds[row])), is_running=True)
+        nodes = self._course.nodes.get(row, []) if runs else []
+        status = self._forms.started(format_time(START + float(self._course.start[row])), is_running=True)
         uids = iter([f"{uid}-{number}" for number in range(job.replicas)])
         for number, pod in enumerate(life.pods(range(job.replicas), uids, created)):
             notes = {k: v for k, v in (pod.metadata.annotations or {}).items() if k != RUN_SECONDS}
             pod = replace(pod, metadata=replace(pod.metadata, annotations=notes))
             if runs:
-                pod = self._forms.on_node(pod, names[nodes[number]], status)
+                pod = self._forms.on_node(pod, self._names[nodes[number]], status)
             yield Decoded("", kinds.of(catalog.POD), pod)
 
 
@@ -134,17 +182,18 @@ def submission(job: TraceJob) -> Submission:
     return Submission(user=job.user, name=job.application, size=size, estimate_seconds=job.estimate_seconds)
 
 
-def measure(name: str, every: int, draws: int, limit: int) -> Result:
+def measure(name: str, waits: str, every: int, draws: int, limit: int) -> Result:
     """Run a log, ask at every n-th submission, and compare with what came."""
     trace = read_trace(DATA / f"{name}.swf.gz", limit=limit)
     jobs = {job.name: job for job in trace.jobs}
     config = parse_config(EASY)
     began = time.process_time()
-    record = simulate_decisions(trace, trace.nodes, config)
-    print(f"{name}: {len(trace.jobs)} jobs simulated in {time.process_time() - began:.1f} s of CPU", flush=True)
-    snapshots = Snapshots(trace, record, config)
+    course = recorded(trace) if waits == "recorded" else simulated(trace, config)
+    placed = f"{len(course.nodes)} of {len(trace.jobs)} jobs placed, {waits} waits"
+    print(f"{name}: {placed}, {time.process_time() - began:.1f} s of CPU", flush=True)
+    snapshots = Snapshots(trace, course, config)
     submit = np.array([job.submit_seconds for job in trace.jobs])
-    wait = record.start_seconds - submit
+    wait = course.start - submit
     predictor, calibration = RunTimePredictor(), Calibration()
     result = Result(name, 0, Accuracy(), Accuracy(), [])
     running: dict[int, None] = {}
@@ -169,8 +218,8 @@ def measure(name: str, every: int, draws: int, limit: int) -> Result:
                 raw, given, naive = asked.pop(other)
                 settle(result, calibration, raw, given, naive, float(wait[other]))
         waiting[row] = None
-        heapq.heappush(events, (float(record.start_seconds[row]), 1, row))
-        heapq.heappush(events, (float(record.finish_seconds[row]), 0, row))
+        heapq.heappush(events, (float(course.start[row]), 1, row))
+        heapq.heappush(events, (float(course.finish[row]), 0, row))
         if row % every == 0 and row >= 50:
             begun = time.process_time()
             copy = snapshots.at(now, list(running), list(waiting))
@@ -227,12 +276,13 @@ def show(result: Result) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--log", choices=LOGS, action="append")
+    parser.add_argument("--waits", choices=("recorded", "simulated"), default="recorded")
     parser.add_argument("--every", type=int, default=0, help="ask at every n-th submission")
     parser.add_argument("--limit", type=int, default=0, help="only the first so many jobs of a log")
-    parser.add_argument("--draws", type=int, default=7)
+    parser.add_argument("--draws", type=int, default=5)
     options = parser.parse_args()
     for name in options.log or LOGS:
-        show(measure(name, options.every or EVERY[name], options.draws, options.limit))
+        show(measure(name, options.waits, options.every or EVERY[name], options.draws, options.limit))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Run a function on a copy of this process's memory: forked, bounded in time, its answer read from a pipe.
 
 Nothing that it does to its memory reaches this process, whatever it is: a plugin that raises, loops or crashes costs
-its own process only. The child runs only when a processor is idle (SCHED_IDLE), ends when this process ends, and has
-none of its open files, so that no socket or lock outlives its owner.
+its own process only. The child yields the processors to others, ends when this process ends, and has none of its open
+files, so that no socket or lock outlives its owner.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from strato.clock import work_timer
+from strato.clock import cpu_timer, work_timer
 from strato.errors import StratoError
 
 _DONE, _RAISED = b"\0", b"\1"
@@ -29,6 +29,8 @@ _READ_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 64 << 20
 """A longer answer is none of ours."""
 _PR_SET_PDEATHSIG: Final = 1
+_NICE: Final = 15
+"""A thirtieth of a processor that another process wants; with SCHED_IDLE it would starve on a busy machine."""
 
 
 class ChildFailed(StratoError):
@@ -64,21 +66,22 @@ class Child:
     Args:
         work: Run on the copy; returns the answer.
         limit_seconds: CPU after which the kernel ends it.
+        yields: Whether it gets a small share of a processor that others want; not where this process waits for it.
 
     Attributes:
-        fork_seconds: How long this process was stopped by the fork.
+        fork_seconds: CPU that the fork took of this process, which stands still meanwhile.
     """
 
-    def __init__(self, work: Callable[[], bytes], limit_seconds: float) -> None:
+    def __init__(self, work: Callable[[], bytes], limit_seconds: float, *, yields: bool = True) -> None:
         libc = ctypes.CDLL(None)  # looked up here: after a fork nothing should be loaded
         self._pipe, writing = os.pipe()
-        began = work_timer()
+        began = cpu_timer()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # other threads are not needed over there
             self._pid = os.fork()
         if self._pid == 0:
-            _be_child(work, writing, limit_seconds, libc)
-        self.fork_seconds = work_timer() - began
+            _be_child(work, writing, limit_seconds, libc, yields=yields)
+        self.fork_seconds = cpu_timer() - began
         os.close(writing)
         os.set_blocking(self._pipe, False)
         self._read = bytearray()
@@ -169,10 +172,14 @@ def _ending(status: int) -> str:
     return "ended without an answer"
 
 
-def _be_child(work: Callable[[], bytes], pipe: int, limit_seconds: float, libc: ctypes.CDLL) -> NoReturn:
+def _be_child(
+    work: Callable[[], bytes], pipe: int, limit_seconds: float, libc: ctypes.CDLL, *, yields: bool
+) -> NoReturn:
     """Run in the child; never returns, and runs nothing that is for the end of the process."""
     try:
         _settle_down(pipe, limit_seconds, libc)
+        if yields:
+            os.nice(_NICE)
         try:
             answer = _DONE + work()
         except Exception as error:  # a policy may raise anything; it is reported and costs nothing else
@@ -194,5 +201,3 @@ def _settle_down(pipe: int, limit_seconds: float, libc: ctypes.CDLL) -> None:
     os.closerange(pipe + 1, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 20))
     limit = max(1, round(limit_seconds))
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
-    with contextlib.suppress(OSError, AttributeError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

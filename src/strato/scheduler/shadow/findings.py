@@ -62,7 +62,7 @@ class Findings:
 
     Attributes:
         cpu_seconds: CPU of all evaluations.
-        fork_seconds: How long the scheduler was stopped by forks.
+        fork_seconds: CPU that forks took of the scheduler, which stands still meanwhile.
         skipped: Cycles that were not compared.
         failed: Evaluations without an answer, by kind (see `ChildFailed`).
         problem: As in `Summary`.

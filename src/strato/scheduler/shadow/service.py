@@ -213,7 +213,7 @@ class Shadow:
     async def evaluate(self, config: Config, plan: Plan, now: float) -> None:
         """Decide by the shadow what the plan decided at ``now``, in a child, and take what is found."""
         limit = self._options.timeout_seconds
-        child = Child(functools.partial(self._work, config, plan, now), limit)
+        child = Child(functools.partial(self._work, config, plan, now), limit, yields=not self._in_virtual_time)
         self.findings.fork_seconds += child.fork_seconds
         seconds = 0.0
         try:

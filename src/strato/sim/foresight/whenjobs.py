@@ -29,7 +29,7 @@ def submission_of(job: Job, task: Task) -> Submission:
     return Submission(
         user=_annotation(SUBMITTED_BY, pod, group) or job.namespace or task.namespace,
         name=_name_of(job, task),
-        size=max(1.0, sum(one.cls.request[CPU] for one in job.tasks.values()) / _CORE),
+        size=max(1.0, float(sum(one.cls.request[CPU] for one in job.tasks.values())) / _CORE),
         estimate_seconds=_seconds(_annotation(EXPECTED, pod, group)),
         limit_seconds=float(limit) if limit is not None else None,
     )

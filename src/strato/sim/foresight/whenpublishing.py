@@ -208,11 +208,11 @@ class StartPublisher:
 
     async def _look(self) -> Round | None:
         limit = self._options.timeout_seconds
-        child = Child(functools.partial(self._work, self._clock.now()), limit)
+        virtual = isinstance(self._clock, VirtualClock)
+        child = Child(functools.partial(self._work, self._clock.now()), limit, yields=not virtual)
         self._fork_seconds += child.fork_seconds
         seconds = 0.0
         try:
-            virtual = isinstance(self._clock, VirtualClock)
             answer = child.answer_at_once(limit) if virtual else await child.answer(limit)
             seconds = answer.cpu_seconds
             return msgspec.msgpack.decode(answer.body, type=Round)
