@@ -21,14 +21,15 @@ expectations:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from strato.api import yamltext
-from strato.errors import InvalidInput, Problem, UsageError, called, nearest, one_line
-from strato.node.hollow.failures import BadFailure, parse_failure
+from strato.errors import InvalidInput, Problem, one_line
+from strato.node.hollow.failures import parse_failure
+from strato.sim.documents import Document
 from strato.sim.load.lives import PERCENTILES, STAGES
 from strato.sim.load.plan import JOBS, KINDS, LoadOptions, read_rate, read_speed
 from strato.sim.nodes import parse_nodes
@@ -119,128 +120,70 @@ def read_test(path: Path) -> LoadTest:
         document = yamltext.load(trace_text(path))
     except yamltext.InvalidYaml as error:
         raise InvalidInput("the test", [Problem(str(path), f"is not YAML: {one_line(error)}")]) from error
-    return _Checked(str(path), path.parent).test(document)
+    return _test_of(document, Document("the test", str(path)), path.parent)
 
 
-class _Checked:
-    """Reads a document and collects what is wrong with it."""
+def _test_of(given: object, document: Document, folder: Path) -> LoadTest:
+    top = document.mapping("", given, _TOP)
+    if top.get("kind") != KIND:
+        document.note("kind", f"is {top.get('kind')!r}, must be {KIND}")
+    nodes = document.text("nodes", top.get("nodes", ""))
+    if nodes:
+        document.tried("nodes", lambda: parse_nodes(nodes))
+    load = document.mapping("load", top.get("load", {}), _LOAD)
+    trace = document.text("load.trace", load.get("trace", ""))
+    if not trace:
+        document.note("load.trace", "is missing; name a file or a model such as lublin:jobs=1000,nodes=100")
+    options = _options(document, load, top)
+    befallen = enumerate(document.items("faults", top.get("faults")))
+    faults = tuple(_fault(document, f"faults[{at}]", one) for at, one in befallen)
+    expected = document.mapping("expectations", top.get("expectations") or {}, MEASURES)
+    expectations = tuple(_expectation(document, f"expectations.{name}", name, one) for name, one in expected.items())
+    limit, seed = document.whole("load.limit", load.get("limit", 0)), document.whole("seed", top.get("seed", 0))
+    document.raise_any()
+    beside = folder / trace
+    return LoadTest(nodes, str(beside) if beside.exists() else trace, limit, options, faults, seed, expectations)
 
-    def __init__(self, label: str, folder: Path) -> None:
-        self._label = label
-        self._folder = folder
-        self._problems: list[Problem] = []
 
-    def test(self, document: object) -> LoadTest:
-        top = self._dict("", document, _TOP)
-        if top.get("kind") != KIND:
-            self._note("kind", f"is {top.get('kind')!r}, must be {KIND}")
-        nodes = self._text("nodes", top.get("nodes", ""))
-        if nodes:
-            self._tried("nodes", lambda: parse_nodes(nodes))
-        load = self._dict("load", top.get("load", {}), _LOAD)
-        trace = self._text("load.trace", load.get("trace", ""))
-        if not trace:
-            self._note("load.trace", "is missing; name a file or a model such as lublin:jobs=1000,nodes=100")
-        options = self._options(load, top)
-        faults = tuple(
-            self._fault(f"faults[{at}]", one) for at, one in enumerate(self._list("faults", top.get("faults")))
-        )
-        expected = self._dict("expectations", top.get("expectations") or {}, MEASURES)
-        expectations = tuple(self._expectation(f"expectations.{name}", name, one) for name, one in expected.items())
-        limit, seed = self._whole("load.limit", load.get("limit", 0)), self._whole("seed", top.get("seed", 0))
-        if self._problems:
-            raise InvalidInput("the test", self._problems)
-        beside = self._folder / trace
-        return LoadTest(nodes, str(beside) if beside.exists() else trace, limit, options, faults, seed, expectations)
+def _options(document: Document, load: Mapping[str, Any], top: Mapping[str, Any]) -> LoadOptions:
+    rate = speed = 0.0
+    if "rate" in load:
+        rate = document.tried("load.rate", lambda: read_rate(str(load["rate"]))) or 0.0
+    if "speed" in load:
+        speed = document.tried("load.speed", lambda: read_speed(str(load["speed"]))) or 0.0
+    if rate and speed:
+        document.note("load.speed", "and rate exclude each other")
+    kind = load.get("as", JOBS)
+    if kind not in KINDS:
+        document.note("load.as", f"is {kind!r}, must be {' or '.join(KINDS)}")
+    run = load.get("runSeconds")
+    return LoadOptions(
+        pods_per_second=rate,
+        speed=speed or 1.0,
+        kind=kind,
+        run_seconds=None if run is None else document.number("load.runSeconds", run),
+        scheduler=document.text("load.scheduler", load.get("scheduler", "volcano")) or "volcano",
+        drain_seconds=document.number("drainSeconds", top.get("drainSeconds", 60)),
+    )
 
-    def _options(self, load: Mapping[str, Any], top: Mapping[str, Any]) -> LoadOptions:
-        rate = speed = 0.0
-        if "rate" in load:
-            rate = self._tried("load.rate", lambda: read_rate(str(load["rate"]))) or 0.0
-        if "speed" in load:
-            speed = self._tried("load.speed", lambda: read_speed(str(load["speed"]))) or 0.0
-        if rate and speed:
-            self._note("load.speed", "and rate exclude each other")
-        kind = load.get("as", JOBS)
-        if kind not in KINDS:
-            self._note("load.as", f"is {kind!r}, must be {' or '.join(KINDS)}")
-        run = load.get("runSeconds")
-        return LoadOptions(
-            pods_per_second=rate,
-            speed=speed or 1.0,
-            kind=kind,
-            run_seconds=None if run is None else self._number("load.runSeconds", run),
-            scheduler=self._text("load.scheduler", load.get("scheduler", "volcano")) or "volcano",
-            drain_seconds=self._number("drainSeconds", top.get("drainSeconds", 60)),
-        )
 
-    def _fault(self, path: str, value: object) -> Fault:
-        given = self._dict(path, value, _FAULT)
-        failure = self._text(f"{path}.failure", given.get("failure", ""))
-        try:
-            parse_failure(failure)
-        except BadFailure as error:
-            self._note(f"{path}.failure", str(error))
-        names = self._list(f"{path}.names", given.get("names"))
-        count = self._whole(f"{path}.nodes", given.get("nodes", 0))
-        if bool(names) == bool(count):
-            self._note(path, "needs nodes (how many, at random) or names, not both")
-        return Fault(self._number(f"{path}.at", given.get("at", 0)), failure, count, tuple(map(str, names)))
+def _fault(document: Document, path: str, value: object) -> Fault:
+    given = document.mapping(path, value, _FAULT)
+    failure = document.text(f"{path}.failure", given.get("failure", ""))
+    document.tried(f"{path}.failure", lambda: parse_failure(failure))
+    names = document.items(f"{path}.names", given.get("names"))
+    count = document.whole(f"{path}.nodes", given.get("nodes", 0))
+    if bool(names) == bool(count):
+        document.note(path, "needs nodes (how many, at random) or names, not both")
+    return Fault(document.number(f"{path}.at", given.get("at", 0)), failure, count, tuple(map(str, names)))
 
-    def _expectation(self, path: str, name: str, value: object) -> Expectation:
-        given = self._dict(path, value, ("min", "max"))
-        if not given:
-            self._note(path, "needs min, max or both")
-        low, high = (
-            self._number(f"{path}.{key}", given[key], low=-math.inf) if key in given else default
-            for key, default in (("min", -math.inf), ("max", math.inf))
-        )
-        return Expectation(name, low, high)
 
-    def _note(self, path: str, message: str) -> None:
-        self._problems.append(Problem(f"{self._label}: {path}" if path else self._label, message))
-
-    def _tried(self, path: str, read: Any) -> Any:
-        try:
-            return read()
-        except InvalidInput as error:
-            for problem in error.problems:
-                self._note(path, f"{problem.where}: {problem.message}")
-        except UsageError as error:
-            self._note(path, str(error))
-        return None
-
-    def _dict(self, path: str, value: object, keys: Sequence[str]) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            self._note(path, f"is {called(value)}, must be an object")
-            return {}
-        for key in value:
-            if key not in keys:
-                self._note(f"{path}.{key}".lstrip("."), f"is not known{nearest(str(key), keys)}")
-        return {str(key): one for key, one in value.items() if key in keys}
-
-    def _list(self, path: str, value: object) -> list[Any]:
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            self._note(path, f"is {called(value)}, must be a list")
-            return []
-        return value
-
-    def _text(self, path: str, value: object) -> str:
-        if not isinstance(value, str):
-            self._note(path, f"is {called(value)}, must be text")
-            return ""
-        return value
-
-    def _number(self, path: str, value: object, low: float = 0.0) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= 1e9:
-            self._note(path, f"{str(value)[:40]!r} is no number" + ("" if low < 0 else " from 0 to 1e9"))
-            return 0.0
-        return float(value)
-
-    def _whole(self, path: str, value: object) -> int:
-        number = self._number(path, value)
-        if number != int(number):
-            self._note(path, f"{value!r} is no whole number")
-        return int(number)
+def _expectation(document: Document, path: str, name: str, value: object) -> Expectation:
+    given = document.mapping(path, value, ("min", "max"))
+    if not given:
+        document.note(path, "needs min, max or both")
+    low, high = (
+        document.number(f"{path}.{key}", given[key], low=-math.inf) if key in given else default
+        for key, default in (("min", -math.inf), ("max", math.inf))
+    )
+    return Expectation(name, low, high)

@@ -23,10 +23,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from strato.api import yamltext
-from strato.errors import InvalidInput, Problem, called, nearest, one_line
+from strato.errors import InvalidInput, Problem, nearest, one_line
+from strato.sim.documents import Document
 from strato.sim.traces.cells import Line, instant_seconds, shown
 from strato.sim.traces.formats import ours
 from strato.sim.traces.input import InputFile
@@ -51,7 +52,6 @@ _OF_TIME = frozenset({"submit", "run_time", "estimate", "deadline", "waited"})
 _KEYS = ("kind", "files", "delimiter", "header", "columns", "filters")
 _COLUMN_KEYS = ("column", "unit", "value", "start", "end")
 _FILTER_KEYS = ("column", "in", "not", "min", "max")
-_MOST_FILES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,92 +119,59 @@ def read_mapping(file: InputFile) -> _Mapping:
         document = yamltext.load(file.document())
     except (yamltext.InvalidYaml, UnicodeDecodeError) as error:
         raise InvalidInput("the mapping", [Problem(file.label, f"is not YAML: {one_line(error)}")]) from error
-    return _Checked(file.label).mapping(document)
+    return _mapping_of(document, Document("the mapping", file.label))
 
 
-class _Checked:
-    """Reads a mapping and collects what is wrong with it."""
+def _mapping_of(given: object, document: Document) -> _Mapping:
+    top = document.mapping("", given, _KEYS)
+    header = document.texts("header", top.get("header", []))
+    known = document.mapping("columns", top.get("columns", {}), tuple(ours.COLUMNS))
+    sources = {name: _source(document, f"columns.{name}", name, value) for name, value in known.items()}
+    for name in ("submit", "run_time"):
+        if name not in sources:
+            document.note(f"columns.{name}", "is missing; every job has one")
+    files = document.texts("files", top.get("files", []))
+    if not files:
+        document.note("files", "is missing; name the CSV or Parquet files")
+    given_filters = document.items("filters", top.get("filters"))
+    filters = tuple(_filter(document, f"filters[{at}]", value) for at, value in enumerate(given_filters))
+    delimiter = top.get("delimiter", ",")
+    if not isinstance(delimiter, str) or len(delimiter) != 1:
+        document.note("delimiter", f"{delimiter!r} is no single character")
+        delimiter = ","
+    document.raise_any()
+    return _Mapping(files, delimiter, header, sources, filters)
 
-    def __init__(self, label: str) -> None:
-        self._label = label
-        self._problems: list[Problem] = []
 
-    def mapping(self, document: object) -> _Mapping:
-        top = self._dict("", document, _KEYS)
-        header = self._texts("header", top.get("header", []))
-        columns = top.get("columns")
-        known = self._dict("columns", columns, tuple(ours.COLUMNS)) if columns is not None else {}
-        sources = {name: self._source(f"columns.{name}", name, value) for name, value in known.items()}
-        for name in ("submit", "run_time"):
-            if name not in sources:
-                self._note(f"columns.{name}", "is missing; every job has one")
-        files = self._texts("files", top.get("files", []))
-        if not files:
-            self._note("files", "is missing; name the CSV or Parquet files")
-        given = top.get("filters", [])
-        if not isinstance(given, list):
-            self._note("filters", f"is {called(given)}, must be a list")
-            given = []
-        filters = tuple(self._filter(f"filters[{at}]", value) for at, value in enumerate(given))
-        delimiter = top.get("delimiter", ",")
-        if not isinstance(delimiter, str) or len(delimiter) != 1:
-            self._note("delimiter", f"{delimiter!r} is no single character")
-            delimiter = ","
-        if self._problems:
-            raise InvalidInput("the mapping", self._problems)
-        return _Mapping(files, delimiter, header, sources, filters)
+def _source(document: Document, path: str, name: str, value: object) -> _Source:
+    if isinstance(value, str):
+        return _Source(column=value)
+    found = document.mapping(path, value, _COLUMN_KEYS)
+    texts = {key: str(one) for key, one in found.items() if one is not None}
+    ways = [way for way in (("column",), ("value",), ("start", "end")) if any(key in texts for key in way)]
+    if len(ways) != 1 or not all(key in texts for key in ways[0]):
+        document.note(path, "needs one of: column; value; start and end")
+    units = (*_SECONDS, _TIME) if name in _OF_TIME else tuple(_BYTES) if name == "memory" else ()
+    unit = texts.get("unit", "")
+    if unit and unit not in units:
+        document.note(f"{path}.unit", f"{unit!r} is no unit of {name}" + (nearest(unit, units) if units else ""))
+    if "start" in texts and name != "run_time":
+        document.note(path, "only run_time is from start to end")
+    return _Source(**texts)
 
-    def _note(self, path: str, message: str) -> None:
-        self._problems.append(Problem(f"{self._label}: {path}" if path else self._label, message))
 
-    def _dict(self, path: str, value: object, keys: Sequence[str]) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            self._note(path, f"is {called(value)}, must be an object with {', '.join(keys)}")
-            return {}
-        for key in value:
-            if key not in keys:
-                self._note(f"{path}.{key}".lstrip("."), f"is not known{nearest(str(key), keys)}")
-        return {str(key): one for key, one in value.items() if key in keys}
-
-    def _texts(self, path: str, value: object) -> tuple[str, ...]:
-        if isinstance(value, str):
-            return (value,)
-        if not isinstance(value, list) or not all(isinstance(one, str | int | float | bool) for one in value):
-            self._note(path, f"is {called(value)}, must be a list of texts")
-            return ()
-        return tuple(str(one) for one in value[:_MOST_FILES])
-
-    def _source(self, path: str, name: str, value: object) -> _Source:
-        if isinstance(value, str):
-            return _Source(column=value)
-        found = self._dict(path, value, _COLUMN_KEYS)
-        texts = {key: str(one) for key, one in found.items() if one is not None}
-        ways = [way for way in (("column",), ("value",), ("start", "end")) if any(key in texts for key in way)]
-        if len(ways) != 1 or not all(key in texts for key in ways[0]):
-            self._note(path, "needs one of: column; value; start and end")
-        units = (*_SECONDS, _TIME) if name in _OF_TIME else tuple(_BYTES) if name == "memory" else ()
-        unit = texts.get("unit", "")
-        if unit and unit not in units:
-            self._note(f"{path}.unit", f"{unit!r} is no unit of {name}" + (nearest(unit, units) if units else ""))
-        if "start" in texts and name != "run_time":
-            self._note(path, "only run_time is from start to end")
-        return _Source(**texts)
-
-    def _filter(self, path: str, value: object) -> _Filter:
-        found = self._dict(path, value, _FILTER_KEYS)
-        column = found.get("column")
-        if not isinstance(column, str):
-            self._note(f"{path}.column", "is missing")
-        numbers = {}
-        for key, default in (("min", -math.inf), ("max", math.inf)):
-            given = found.get(key, default)
-            if isinstance(given, bool) or not isinstance(given, int | float):
-                self._note(f"{path}.{key}", f"is {called(given)}, must be a number")
-                given = default
-            numbers[key] = float(given)
-        allowed = frozenset(self._texts(f"{path}.in", found["in"])) if "in" in found else None
-        others = frozenset(self._texts(f"{path}.not", found.get("not", [])))
-        return _Filter(str(column), allowed, others, numbers["min"], numbers["max"])
+def _filter(document: Document, path: str, value: object) -> _Filter:
+    found = document.mapping(path, value, _FILTER_KEYS)
+    column = document.text(f"{path}.column", found.get("column", ""))
+    if not column:
+        document.note(f"{path}.column", "is missing")
+    low, high = (
+        document.number(f"{path}.{key}", found[key], -math.inf, math.inf) if key in found else default
+        for key, default in (("min", -math.inf), ("max", math.inf))
+    )
+    allowed = frozenset(document.texts(f"{path}.in", found["in"])) if "in" in found else None
+    others = frozenset(document.texts(f"{path}.not", found.get("not", [])))
+    return _Filter(column, allowed, others, low, high)
 
 
 def _read_table(file: InputFile, mapping: _Mapping, label: str, reading: Reading) -> None:
