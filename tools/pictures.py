@@ -6,6 +6,7 @@ kube.svg    from kube.json, the results of benchmarks.kube --peer volcano --node
 overload.svg  from overload.json, the --trace of benchmarks.overload --isolate
 schools.svg  from schools.json, the means of what the command of examples/schools/README.md --json wrote
 utilisation.svg  from utilisation.json, which strato sim utilisation examples/utilisation/deployment.yaml --json wrote
+million.svg  from million.json, which benchmarks.million wrote; left out where that is not there
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -264,6 +266,47 @@ def schools_picture(report: Mapping[str, Any]) -> str:
     return picture("Mean wait of three tenants under five schools", top + len(policies) * row + 8, parts)
 
 
+def million_picture(result: Mapping[str, Any]) -> str:
+    """Draw rate and memory against the pods that run."""
+    samples, summary = result["samples"], result["summary"]
+    left, top, height, gap, pods = 70, 70, 150, 60, summary["pods"]
+    width = WIDTH - left - 30
+
+    def x(count: float) -> float:
+        return left + width * count / pods
+
+    def curve(base: float, points: Sequence[tuple[float, float]], most: float, bar: float, unit: str) -> list[str]:
+        def y(value: float) -> float:
+            return base + height * (1 - value / most)
+
+        parts = [line(left, y(0), left + width, y(0)), text(left - 8, y(most) + 4, f"{most:,.0f} {unit}", "faint end")]
+        parts += [line(left, y(bar), left + width, y(bar)), text(left - 8, y(bar) + 4, f"{bar:,.0f}", "faint end")]
+        track = " ".join(f"{x(count):.1f},{y(value):.1f}" for count, value in points)
+        parts.append(f'<polyline points="{track}" fill="none" stroke="{OURS}" stroke-width="2.5"/>')
+        parts += [
+            text(x(pods * part / 4), base + height + 18, f"{pods * part // 4:,}", "faint middle") for part in range(5)
+        ]
+        return parts
+
+    rates = [
+        (after["running"], (after["running"] - before["running"]) / (after["second"] - before["second"]))
+        for before, after in pairwise(samples)
+        if after["second"] > before["second"]
+    ]
+    memory = [(one["running"], sum(one["rss_mib"]) / 1024) for one in samples]
+    fastest, largest = max(rate for _, rate in rates), max(8.0, *(gib for _, gib in memory))
+    title = f"{pods:,} live pods on {summary['nodes']:,} hollow nodes"
+    parts = [
+        text(16, 22, title, "ink strong"),
+        text(
+            16, 42, "pods per second that begin to run, and memory of all processes, against the pods that run", "faint"
+        ),
+    ]
+    parts += curve(top, rates, max(fastest, 2000.0), 2000.0, "pods/s")
+    parts += curve(top + height + gap, memory, largest, 8.0, "GiB")
+    return picture(title, top + 2 * height + gap + 40, parts)
+
+
 def drawn() -> dict[str, str]:
     """Return each picture's file name and content."""
     pictures = {"worlds.svg": worlds_picture()}
@@ -272,6 +315,8 @@ def drawn() -> dict[str, str]:
     pictures["schools.svg"] = schools_picture(json.loads((IMAGES / "schools.json").read_text()))
     pictures["utilisation.svg"] = utilisation_picture(json.loads((IMAGES / "utilisation.json").read_text()))
     pictures["overload.svg"] = overload_picture(json.loads((IMAGES / "overload.json").read_text()))
+    if (IMAGES / "million.json").exists():
+        pictures["million.svg"] = million_picture(json.loads((IMAGES / "million.json").read_text()))
     return pictures
 
 
