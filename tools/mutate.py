@@ -54,10 +54,10 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, t
         [
             "node/podstatus.py",
             "node/restarts.py",
-            "node/runplan.py",
+            "node/hollow/runplan.py",
             "node/nodesync.py",
             "node/timers.py",
-            "node/hollowpods.py",
+            "node/hollow/pods.py",
             "node/sandbox/gpupool.py",
             "node/sandbox/gpus.py",
             "node/sandbox/environment.py",

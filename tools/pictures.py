@@ -269,7 +269,7 @@ def schools_picture(report: Mapping[str, Any]) -> str:
 def million_picture(result: Mapping[str, Any]) -> str:
     """Draw rate and memory against the pods that run."""
     samples, summary = result["samples"], result["summary"]
-    left, top, height, gap, pods = 70, 70, 150, 60, summary["pods"]
+    left, top, height, gap, pods = 112, 76, 150, 60, summary["pods"]
     width = WIDTH - left - 30
 
     def x(count: float) -> float:
@@ -279,8 +279,13 @@ def million_picture(result: Mapping[str, Any]) -> str:
         def y(value: float) -> float:
             return base + height * (1 - value / most)
 
-        parts = [line(left, y(0), left + width, y(0)), text(left - 8, y(most) + 4, f"{most:,.0f} {unit}", "faint end")]
-        parts += [line(left, y(bar), left + width, y(bar)), text(left - 8, y(bar) + 4, f"{bar:,.0f}", "faint end")]
+        parts = []
+        for mark in sorted({0.0, bar, most}):
+            parts += [
+                line(left, y(mark), left + width, y(mark)),
+                text(left - 8, y(mark) + 4, f"{mark:,.0f}", "faint end"),
+            ]
+        parts.append(text(left, base - 8, unit, "faint"))
         track = " ".join(f"{x(count):.1f},{y(value):.1f}" for count, value in points)
         parts.append(f'<polyline points="{track}" fill="none" stroke="{OURS}" stroke-width="2.5"/>')
         parts += [
