@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from strato.sim.load.run import Load, Progress
 
 
+_REDRAW_SECONDS = 0.2
+
+
 @click.command()
 @click.argument("source", type=INPUT_FILE, metavar="TRACE|MODEL|TEST.yaml")
 @click.option("--rate", default=None, metavar="N/s", help="Pods submitted per second, in the trace's order.")
@@ -129,6 +132,7 @@ class _Call:
     shows_progress: bool
     faults: list[str] = field(default_factory=list)
     load: Load | None = None
+    _shown_at: float = -1.0
 
     def run(self, ctx: click.Context) -> LoadResult:
         """Run the load on the cluster that is there, or on one of its own."""
@@ -172,6 +176,9 @@ class _Call:
                 await heal(cluster, self.test.faults)
 
     def _show(self, progress: Progress) -> None:
+        if progress.seconds - self._shown_at < _REDRAW_SECONDS:
+            return
+        self._shown_at = progress.seconds
         text = f"{progress.due_pods} pods submitted, {progress.running_or_ended} ran, {progress.ended} ended"
         click.echo(f"\r\033[K{progress.seconds:.0f}s: {text}", err=True, nl=False)
 
