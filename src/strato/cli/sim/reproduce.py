@@ -12,7 +12,7 @@ import click
 from strato.cli.outputs import OUTPUT_FILE, OutputFile
 from strato.cli.sim.progress import ProgressLine
 
-_NAMES = ("fgd", "drf", "easy", "quincy")
+_NAMES = ("fgd", "drf", "easy", "gavel", "quincy")
 """Known here too, so that help imports nothing; a test compares them."""
 
 
@@ -38,7 +38,7 @@ def reproduce(
     """Compute the table of paper NAME anew and print it beside the published one; status 1 when they differ.
 
     Papers: fgd (GPU fragmentation, ATC'23), drf (dominant resource fairness, NSDI'11), easy (backfilling on two logs),
-    quincy (data locality by minimum cost, SOSP'09, as Firmament has it).
+    gavel (GPUs of different speed, OSDI'20), quincy (data locality by minimum cost, SOSP'09, as Firmament has it).
     """
     from strato.sim.papers.registry import reproduce as compute
     from strato.sim.papers.work import Work

@@ -54,12 +54,12 @@ class Objective(Protocol):
 
 
 def fairness(accounts: Sequence[Account], machines: Floats) -> Floats:
-    """Return gains relative to what jobs had if all shared every kind alike: max-min fairness, by speed."""
+    """Return gains relative to what jobs had if all shared every kind equally: max-min fairness, by speed."""
     speed = np.array([account.speed for account in accounts])
-    alike = speed @ (machines / machines.sum())
+    average = speed @ (machines / machines.sum())
     held = np.array([account.held for account in accounts], np.float64)
     weight = np.array([account.weight for account in accounts])
-    gains: Floats = speed * (held / (weight * np.maximum(alike, 1e-300)))[:, None]
+    gains: Floats = speed * (held / (weight * np.maximum(average, 1e-300)))[:, None]
     return gains
 
 

@@ -13,6 +13,7 @@ PAPERS: Final = {
     "fgd": "fragmentation gradient descent, ATC'23: six policies, 17 workloads, ten seeds",
     "drf": "dominant resource fairness, NSDI'11: the worked example",
     "easy": "EASY backfilling on two logs, beside the textbook's algorithm and the recorded waits",
+    "gavel": "Gavel, OSDI'20: mean completion time and makespan on three kinds of GPUs",
     "quincy": "Quincy's policy as Firmament prices it: a small cluster with data",
 }
 """Name, which is its module's too -> what is computed."""
