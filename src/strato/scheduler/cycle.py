@@ -52,10 +52,9 @@ def run_cycle(
     ssn = decide(world, config, now=now, rng=rng, uid=uid, placer=placer or Placer(world.nodes), observe=observe)
     ssn.reports_queues = of_queues
     for plugin in ssn.plugins:
-        if type(plugin).close is Plugin.close:
-            continue
         began = perf_counter()
-        ssn.guard.call(plugin, "close", ssn)
+        if type(plugin).close is not Plugin.close:
+            ssn.guard.call(plugin, "close", ssn)
         if observe is not None:
             observe("OnSessionClose", plugin.name, perf_counter() - began)
     close_session(ssn, ssn.job_classes, of_queues=of_queues)

@@ -33,11 +33,8 @@ _BY_PODS = ("filter_task", "score", "score_task", "batch_score")
 """Extension points that may look at what runs on a node."""
 
 
-class _Answering(NamedTuple):
-    """A plugin, and its answer to an extension point."""
-
-    plugin: Plugin
-    answer: Fn
+_Answering = tuple[Plugin, Fn]
+"""A plugin, and its answer to an extension point. A plain tuple: there are dozens in every cycle."""
 
 
 class _Opened(NamedTuple):
@@ -72,7 +69,7 @@ class _Tiers(dict[str, list[list[_Answering]]]):
             if place[0] != last:
                 last = place[0]
                 found.append([])
-            found[-1].append(_Answering(opened.plugin, self._guard.wrap(opened.plugin, point)))
+            found[-1].append((opened.plugin, self._guard.wrap(opened.plugin, point)))
         return found
 
 
@@ -186,12 +183,12 @@ class PluginAnswers(CycleContext):
     def _open(self, option: PluginOption, plugin: Plugin) -> bool:
         """Open a plugin; return whether it takes part."""
         plugin.hierarchy = option.toggles["enableHierarchy"]
+        began = perf_counter()
         if type(plugin).open is not Plugin.open:
-            began = perf_counter()
             self.guard.call(plugin, "open", self)
-            self.opened.append((plugin.name, perf_counter() - began))
-            if self.guard.is_out(plugin):
-                return False
+        self.opened.append((plugin.name, perf_counter() - began))
+        if self.guard.is_out(plugin):
+            return False
         self.plugins.append(plugin)
         if option.toggles["enablePreemptable"] or option.toggles["enabledAllocatable"]:
             self.simulates = self.simulates or answers(plugin, "filter_neighbours")

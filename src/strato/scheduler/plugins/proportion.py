@@ -51,7 +51,16 @@ class Proportion(Plugin):
         self._queues = {q.name: attributes_of(q, total, guaranteed, world.dims) for q in queues}
         if self.args.half_life_seconds:
             self._weigh_by_memory(total)
-        if ssn.is_pooled:
+        self._total = total
+        self._is_filled = False
+
+    def _filled(self) -> dict[str, Attributes]:
+        """Return the queues by name with what they deserve; worked out only when it is asked for."""
+        if self._is_filled:
+            return self._queues
+        self._is_filled = True
+        world = self._ssn.world
+        if self._ssn.is_pooled:
             affinities = {
                 name: affinity_of(mine.queue, world.queues, hierarchy=False) for name, mine in self._queues.items()
             }
@@ -64,7 +73,8 @@ class Proportion(Plugin):
             ]
             fill_pools(self._queues, pools)
         else:
-            water_fill(list(self._queues.values()), total)
+            water_fill(list(self._queues.values()), self._total)
+        return self._queues
 
     def _weigh_by_memory(self, total: FloatArray) -> None:
         """Let queues weigh more that held less than their part lately, and the others less."""
@@ -81,16 +91,16 @@ class Proportion(Plugin):
 
     def of(self, queue: Queue) -> Attributes | None:
         """Return a queue's attributes; None for one without jobs."""
-        return self._queues.get(queue.name)
+        return self._filled().get(queue.name)
 
     def queue_order(self, queue: Queue) -> tuple[int, float]:
         """Higher priority first, then smaller share."""
-        mine = self._queues.get(queue.name)
+        mine = self._filled().get(queue.name)
         return -queue.priority, mine.share if mine is not None else 0.0
 
     def overused(self, queue: Queue) -> bool:
         """Whether the queue holds at least what it deserves in every resource."""
-        mine = self._queues.get(queue.name)
+        mine = self._filled().get(queue.name)
         if mine is None:
             return False
         used = queue.used.tolist()  # asked before every visit to a queue: numbers of Python end at the first that lacks
@@ -98,7 +108,7 @@ class Proportion(Plugin):
 
     def allocatable(self, queue: Queue, task: Task, count: int) -> int:
         """Tasks that fit into what the queue deserves; none while it is not open."""
-        mine = self._queues.get(queue.name)
+        mine = self._filled().get(queue.name)
         if mine is None:
             return count
         if not queue.is_open:
@@ -115,7 +125,7 @@ class Proportion(Plugin):
 
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         """Whether the queue may take from others to place these tasks."""
-        mine = self._queues.get(queue.name)
+        mine = self._filled().get(queue.name)
         if mine is None:
             return True
         if not queue.is_open:
@@ -130,7 +140,7 @@ class Proportion(Plugin):
         victims = []
         for task in candidates:
             queue = task.job.queue if task.job is not None else None
-            mine = self._queues.get(queue.name) if queue is not None else None
+            mine = self._filled().get(queue.name) if queue is not None else None
             if queue is None or mine is None:
                 continue
             if queue.name not in left:
@@ -177,7 +187,7 @@ class Proportion(Plugin):
         """Leave what queues deserve for their status, metrics and explanations."""
         if not ssn.reports_queues:
             return
-        for name, mine in self._queues.items():
+        for name, mine in self._filled().items():
             ssn.queue_facts[name] = QueueFacts(
                 deserved=ssn.world.dims.to_wire([int(v) for v in mine.deserved]),
                 share=mine.share,

@@ -65,8 +65,7 @@ class Engine:
                 return
             self._timeline.now = at
             version = self._world.version
-            self._timeline.fire()
-            self._jobs.submit_due()
+            self._happen()
             if self._world.version != version:
                 self._is_woken = True
             if self._config.time_based:
@@ -75,6 +74,11 @@ class Engine:
                 self._cycle()
             if progress is not None:
                 progress()
+
+    def _happen(self) -> None:
+        """Let everything happen that does at this instant."""
+        self._timeline.fire()
+        self._jobs.submit_due()
 
     def _next_at(self) -> float | None:
         """Return when something happens next; None when nothing will."""
@@ -149,5 +153,6 @@ class Engine:
             )
         self._decided_version = world.version
         self._jobs.carry_out(plan)
+        self._happen()  # pods that run for no time have ended before the next cycle
         self._is_woken = world.version != self._decided_version
         self._throttle.ran(now, now, status_only=status_only, placed=len(plan.binds))
