@@ -92,7 +92,7 @@ async def one_run(jobs: int, nodes: int, rate: float, *, shadow: bool) -> Run:
         if not created:
             break
         await asyncio.sleep(0.1)
-    await asyncio.sleep(6 if shadow else 1)
+    await asyncio.sleep(6)
     taken.sort()
     found = Run(
         shadow,

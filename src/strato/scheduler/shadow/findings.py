@@ -62,7 +62,7 @@ class Findings:
 
     Attributes:
         cpu_seconds: CPU of all evaluations.
-        fork_seconds: CPU that forks took of the scheduler, which stands still meanwhile.
+        fork_seconds: CPU that forks took of the scheduler, with the copying of pages that follows.
         skipped: Cycles that were not compared.
         failed: Evaluations without an answer, by kind (see `ChildFailed`).
         problem: As in `Summary`.
