@@ -19,6 +19,8 @@ from strato.scheduler.binding.evictor import is_needless
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.plan import Bind, Eviction, GroupStatus, Plan
+from strato.scheduler.model.tasks import PENDING
+from strato.scheduler.reporting.pods import SETTLE_SECONDS
 from strato.sim.arrivals import Arrivals
 from strato.sim.decisions.lives import Course, Life, PodForms, with_status
 from strato.sim.decisions.templates import Refused, Templates
@@ -66,6 +68,7 @@ class Jobs:
         self._timeline = timeline
         self._forms = PodForms()
         self._lives: dict[str, Life] = {}
+        self._nominations: dict[str, str] = {}
         self._uids: Iterator[str] = (f"{number:08x}-0000-4000-8000-000000000000" for number in count(1))
         self.arrivals = Arrivals(jobs)
         self.submitted = 0
@@ -125,6 +128,18 @@ class Jobs:
             self._evict(eviction)
         for status in plan.groups:
             self._take_status(status)
+        for verdict in plan.pods:
+            if verdict.nominated and verdict.nominated != verdict.task.nominated:
+                self._nominations[verdict.task.key] = verdict.nominated
+                self._timeline.after(SETTLE_SECONDS, self._nominate, verdict.task, verdict.nominated)
+
+    def _nominate(self, task: Task, node: str) -> None:
+        """Write the node that a pod waits for into its status, once that has stood for a moment."""
+        if self._nominations.get(task.key) != node:
+            return
+        del self._nominations[task.key]
+        if self._world.tasks.get(task.key) is task and task.status == PENDING:
+            self._world.set_pod(self._forms.nominated(task.pod, node))
 
     def _bind(self, binds: Sequence[Bind]) -> None:
         placed: dict[str, list[Task]] = {}
