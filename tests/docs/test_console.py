@@ -25,6 +25,7 @@ from strato.controllers.overcommit.policy import parse_policy
 from strato.scheduler.config import parse_config
 from strato.server.audit.policy import load as load_audit_policy
 from strato.server.embedded import in_memory_server
+from strato.sim.experiments.file import parse_document
 from strato.sim.load.experiment import read_test
 from strato.sim.traces.formats.mapping import read_mapping
 from strato.sim.traces.input import InputFile
@@ -131,6 +132,9 @@ def test_a_manifest_of_the_pages_is_taken(text: str, tmp_path: Path) -> None:
     if documents[0].get("kind") == "TraceMapping":
         (tmp_path / "mapping.yaml").write_text(text)
         assert read_mapping(InputFile(tmp_path / "mapping.yaml")).sources
+        return
+    if documents[0].get("kind") == "Experiment":
+        parse_document(documents[0], "experiment.yaml", ROOT / "examples")
         return
     if "variants" in documents[0]:
         return  # an experiment, which tests/sim/utilisation reads with the traces it names

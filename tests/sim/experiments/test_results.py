@@ -48,6 +48,15 @@ def test_jobs_are_compared_pair_by_pair_with_the_first_policy() -> None:
     assert "VARIANT" in table
 
 
+def test_variants_of_one_policy_are_compared_where_their_jobs_are_the_same() -> None:
+    found = results([digest("p", 0, 10, "as it is"), digest("p", 0, 4, "+1")])
+    assert [(one.waits.first, one.waits.second, one.waits.shorter) for one in found.differences] == [
+        ("as it is", "+1", 2)
+    ]
+    other = digest_run(record([job("x", 3)], [Ran(0, 5, 9)]), policy="p", variant="another trace")
+    assert results([digest("p", 0, 10, "as it is"), other]).differences == []
+
+
 def test_one_run_is_reported_by_itself() -> None:
     found = results([digest("p", 0, 10)])
     assert found.to_table() == found.runs[0].report.to_table()

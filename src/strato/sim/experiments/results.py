@@ -58,9 +58,10 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A policy against the first one, under one variant and seed, job by job."""
+    """Two runs of the same jobs, job by job: a policy against the first one, or a variant against the first one."""
 
     variant: str
+    """Of both, where two policies are compared; empty where two variants are."""
     seed: int
     waits: PairedDifference
 
@@ -152,14 +153,23 @@ def summaries(runs: Sequence[RunResult]) -> list[Summary]:
 
 
 def differences(digests: Sequence[RunDigest]) -> list[Difference]:
-    """Return how each policy's waits differ from those of the first, by variant and seed."""
+    """Return how each policy's waits differ from those of the first, by variant and seed.
+
+    Of a single policy, variants are compared that have the same jobs.
+    """
+    is_one = len({digest.policy for digest in digests}) == 1
     grouped: dict[tuple[str, int], list[RunDigest]] = {}
     for digest in digests:
-        grouped.setdefault((digest.variant, digest.seed), []).append(digest)
+        grouped.setdefault(("" if is_one else digest.variant, digest.seed), []).append(digest)
     found = []
     for (variant, seed), (first, *others) in grouped.items():
         for other in others:
-            waits = paired(first.policy, first.waits, other.policy, other.waits)
+            if [job.submit_seconds for job in first.report.job_list] != [
+                job.submit_seconds for job in other.report.job_list
+            ]:
+                continue  # variants with traces of their own
+            names = [one.variant if is_one else one.policy for one in (first, other)]
+            waits = paired(names[0], first.waits, names[1], other.waits)
             if waits is not None:
                 found.append(Difference(variant, seed, waits))
     return found

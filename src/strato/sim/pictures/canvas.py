@@ -27,6 +27,11 @@ INK, FAINT, GRID = "#010203", "#040506", "#070809"
 """Placeholders of the colours that depend on the page."""
 _ON_PAPER: Final = {INK: "#1f2328", FAINT: "#59636e", GRID: "#d1d9e0"}
 _ON_PAGE: Final = {INK: "var(--ink)", FAINT: "var(--faint)", GRID: "var(--grid)"}
+_THEME: Final = (
+    ":root { --paper: #ffffff; --ink: #1f2328; --faint: #59636e; --grid: #d1d9e0; } "
+    "@media (prefers-color-scheme: dark) { "
+    ":root { --paper: #0d1117; --ink: #e6edf3; --faint: #9198a1; --grid: #3d444d; } }"
+)
 _LONGEST_NAME: Final = 32
 _ROUND_SECONDS: Final = (
     0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 10800.0,
@@ -85,6 +90,13 @@ class Picture:
         """Return it as an element of a page that gives the colours ``--ink``, ``--faint`` and ``--grid``."""
         drawn = self._drawn("none")
         return _coloured(drawn[drawn.index("<svg") :], _ON_PAGE)
+
+    def themed(self) -> str:
+        """Return it as a file of its own that is light or dark as its reader is."""
+        drawn = self.inline()
+        head = drawn.index(">") + 1
+        paper = "<rect width='100%' height='100%' fill='var(--paper)'/>"
+        return f"{drawn[:head]}\n<style>{_THEME}</style>{paper}{drawn[head:]}"
 
     def png(self) -> bytes:
         """Return it as PNG, on white."""

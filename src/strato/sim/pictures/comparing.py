@@ -36,9 +36,9 @@ def comparing_pictures(groups: Sequence[Group]) -> list[Picture]:
             Picture(
                 "job-by-job",
                 "Job by job: how waits differ",
-                "For each policy the cumulative distribution of its waits minus those of the same jobs under the first "
-                "policy, first seed: left of zero are the jobs that waited less. The scale is logarithmic away from "
-                "zero.",
+                "For each policy (or variant, of a single policy) the cumulative distribution of its waits minus those "
+                "of the same jobs under the first, first seed: left of zero are the jobs that waited less. The scale "
+                "is logarithmic away from zero.",
                 lambda figure: _differences(figure, pairs),
             )
         )
@@ -92,17 +92,25 @@ def _interval(axes: Axes, row: int, found: Estimate, tint: str) -> None:
 
 
 def _pairs(groups: Sequence[Group]) -> list[tuple[Group, np.ndarray[tuple[int], np.dtype[np.float64]]]]:
-    """Return each group beside the first policy of its variant and seed, with the differences of waits."""
+    """Return each group beside the first policy of its variant and seed, with the differences of waits.
+
+    Of a single policy, variants that have the same jobs are compared with the first.
+    """
+    is_one = len({group.first.policy for group in groups}) == 1
     first: dict[tuple[str, int], RunDigest] = {}
     found = []
     for group in groups:
         run = group.first
-        base = first.setdefault((run.variant, run.seed), run)
-        if base is not run and len(base.waits) == len(run.waits):
+        base = first.setdefault(("" if is_one else run.variant, run.seed), run)
+        if base is not run and _submissions(base) == _submissions(run):
             difference = run.waits - base.waits
             if not np.isnan(difference).all():
                 found.append((group, difference))
     return found
+
+
+def _submissions(run: RunDigest) -> list[float]:
+    return [job.submit_seconds for job in run.report.job_list]
 
 
 def _differences(figure: Figure, pairs: Sequence[tuple[Group, np.ndarray[tuple[int], np.dtype[np.float64]]]]) -> None:
