@@ -157,7 +157,12 @@ def _difference_json(difference: Difference) -> dict[str, Any]:
 def _tally_json(tally: Tally) -> dict[str, Any]:
     return {
         "cycles": tally.cycles,
-        "binds": {"recorded": tally.binds, "same": tally.same_binds, "more": tally.more_binds},
+        "binds": {
+            "recorded": tally.binds,
+            "same": tally.same_binds,
+            "elsewhere": tally.elsewhere,
+            "more": tally.more_binds,
+        },
         "evictions": {"recorded": tally.evictions, "same": tally.same_evictions, "more": tally.more_evictions},
         "differingCycles": tally.differing,
         "exact": tally.is_exact,
@@ -170,6 +175,8 @@ def _summary(tally: Tally, *, is_other: bool) -> str:
         f"{tally.cycles} cycles: {tally.same_binds} of {tally.binds} binds and {tally.same_evictions} of "
         f"{tally.evictions} evictions are the same"
     )
+    if tally.elsewhere:
+        text += f"; {tally.elsewhere} binds go to another node"
     if tally.more_binds or tally.more_evictions:
         text += f"; {tally.more_binds} binds and {tally.more_evictions} evictions more"
     if tally.differing:

@@ -34,7 +34,7 @@ def zstd() -> ModuleType | None:
 def compress(body: bytes) -> tuple[int, bytes]:
     """Return a method and the body compressed with it; as it is when that is no longer."""
     module = zstd()
-    method, packed = (ZSTD, module.compress(body)) if module is not None else (ZLIB, zlib.compress(body, 6))
+    method, packed = (ZSTD, module.compress(body)) if module is not None else (ZLIB, zlib.compress(body, 1))
     return (method, packed) if len(packed) < len(body) else (PLAIN, body)
 
 

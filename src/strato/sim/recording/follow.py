@@ -14,6 +14,7 @@ from typing import Any
 
 from strato.api import catalog
 from strato.api.core import Pod
+from strato.api.kinds import Kind
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.clock import Clock
@@ -58,8 +59,15 @@ class Follower:
         self.decisions = 0
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Follow until cancelled; ``ready`` is called once everything that is there has been written."""
+        """Follow until cancelled; ``ready`` is called once everything that is there has been written.
+
+        Raises:
+            ApiError: Something may not be read: informers would ask again for ever.
+        """
         absent = await absent_kinds(self._cluster, among_all=True)
+        followed = [known for known in kinds.KINDS if known.kind not in absent]
+        for known in followed:
+            await self._cluster.list(known.kind, limit=1)
         self._recorder.begin(
             Beginning(
                 names=sorted(self._names),
@@ -73,40 +81,58 @@ class Follower:
                 rng=(),
             )
         )
-        for known in kinds.KINDS:
-            if known.kind not in absent:
-                informer = self._informers.informer(known.kind.view)
-                informer.add_batch_handler(functools.partial(self._on_changes, known))
+        for known in followed:
+            informer = self._informers.informer(known.kind.view)
+            informer.add_batch_handler(functools.partial(self._on_changes, known))
         await self._informers.wait_synced()
         ready()
         await asyncio.get_running_loop().create_future()
 
     def _on_changes(self, known: kinds.WorldKind, changes: Sequence[Change[Any]]) -> None:
         if known.kind is catalog.POD:
-            self._note_decisions(changes)
+            self._note_decisions([change for change in changes if self._is_decision(change)])
         for change in changes:
-            self.changes += 1
-            if change.new is None:
-                self._recorder.drop(known.kind, change.key.namespace, change.key.name)
-            else:
-                self._recorder.take(known.kind, change.new)
+            self._write(known.kind, change)
+
+    def _write(self, kind: Kind, change: Change[Any]) -> None:
+        self.changes += 1
+        if change.new is None:
+            self._recorder.drop(kind, change.key.namespace, change.key.name)
+        else:
+            self._recorder.take(kind, change.new)
+
+    def _is_decision(self, change: Change[Pod]) -> bool:
+        """Whether a pod is bound or evicted by one of the schedulers."""
+        old, new = change
+        if old is None or new is None or new.spec.scheduler_name not in self._names:
+            return False
+        return _is_bound(old, new) or _is_evicted(old, new)
 
     def _note_decisions(self, changes: Sequence[Change[Pod]]) -> None:
+        if not changes:
+            return
         binds: list[tuple[str, str]] = []
         evictions: list[e.Evicted] = []
         uids: dict[str, str] = {}
         for old, new in changes:
-            if old is None or new is None or new.spec.scheduler_name not in self._names:
-                continue
+            assert old is not None
+            assert new is not None
             key = str(new.key)
-            if new.spec.node_name and not old.spec.node_name:
+            if _is_bound(old, new):
                 binds.append((key, new.spec.node_name))
-            if _is_victim(new) and not _is_victim(old):
+            if _is_evicted(old, new):
                 evictions.append(e.Evicted(key))
                 uids[key] = new.metadata.uid
-        if binds or evictions:
-            self.decisions += len(binds) + len(evictions)
-            self._recorder.decided(self._clock.now(), binds, evictions, uids, [], [], [])
+        self.decisions += len(binds) + len(evictions)
+        self._recorder.decided(self._clock.now(), binds, evictions, uids, [], [], [])
+
+
+def _is_bound(old: Pod, new: Pod) -> bool:
+    return bool(new.spec.node_name) and not old.spec.node_name
+
+
+def _is_evicted(old: Pod, new: Pod) -> bool:
+    return _is_victim(new) and not _is_victim(old)
 
 
 def _is_victim(pod: Pod) -> bool:

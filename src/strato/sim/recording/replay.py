@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from strato.scheduler.framework.options import Config
 from strato.scheduler.model.plan import Plan
@@ -12,6 +12,9 @@ from strato.sim.recording import entries as e
 from strato.sim.recording.log import Log
 from strato.sim.recording.replica import Replica
 from strato.sim.recording.state import in_order
+
+_MOMENT_SECONDS: Final = 2.0
+"""So long after a decision its binds may be seen, in several batches."""
 
 
 class Placing(NamedTuple):
@@ -54,10 +57,12 @@ class Tally:
         cycles: Cycles replayed.
         binds, evictions: Decisions recorded.
         same_binds, same_evictions: Of these, decisions made again in the same cycle.
+        elsewhere: Recorded binds that were made again in the same cycle, to another node.
         more_binds, more_evictions: Decisions that were not recorded.
         differing: Cycles that differ.
         first: The first of them.
         is_exact: Whether the world was the scheduler's own from its first object on, so that all must be the same.
+        is_seen: Whether cycles are those that an onlooker saw, of which several may have been one.
         notes: What a reader of the result should know.
     """
 
@@ -66,12 +71,16 @@ class Tally:
     evictions: int = 0
     same_binds: int = 0
     same_evictions: int = 0
+    elsewhere: int = 0
     more_binds: int = 0
     more_evictions: int = 0
     differing: int = 0
     first: Difference | None = None
     is_exact: bool = True
+    is_seen: bool = False
     notes: list[str] = field(default_factory=list)
+    early: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """Of an onlooker's log: pods that the replay bound before they were seen bound; when, and where."""
 
 
 def replay(
@@ -127,7 +136,7 @@ def _note_beginning(tally: Tally, began: e.Began | None) -> None:
         tally.is_exact = False
         _note(tally, "the replay begins at a snapshot: where nodes are equally good, another may be chosen")
     elif began.origin == e.CLUSTER:
-        tally.is_exact = False
+        tally.is_exact, tally.is_seen = False, True
         _note(tally, "the log was written by an onlooker: instants of cycles are those at which pods were seen bound")
     if began is not None and began.anonymised:
         tally.is_exact = False
@@ -156,11 +165,27 @@ def _cycle(replica: Replica, cycle: e.Cycle, tally: Tally) -> Difference | None:
         return None
     tally.same_binds -= sum(bool(one.recorded) for one in difference.binds)
     tally.same_evictions -= sum(one.recorded is not None for one in difference.evictions)
-    tally.more_binds += sum(bool(one.replayed) for one in difference.binds)
+    tally.elsewhere += sum(bool(one.recorded and one.replayed) for one in difference.binds)
+    tally.more_binds += sum(bool(one.replayed) and not one.recorded for one in difference.binds)
     tally.more_evictions += sum(one.replayed is not None for one in difference.evictions)
+    if tally.is_seen:
+        _reconcile(difference, tally)
     tally.differing += 1
     tally.first = tally.first or difference
     return difference
+
+
+def _reconcile(difference: Difference, tally: Tally) -> None:
+    """Count binds that were seen a moment after the replay had decided them, with a cycle of their own, as its."""
+    for pod, recorded, replayed in difference.binds:
+        if recorded and not replayed:
+            at, node = tally.early.pop(pod, (-_MOMENT_SECONDS, ""))
+            if difference.at - at <= _MOMENT_SECONDS:
+                tally.more_binds -= 1
+                tally.same_binds += node == recorded
+                tally.elsewhere += node != recorded
+        elif replayed and not recorded:
+            tally.early[pod] = difference.at, replayed
 
 
 def compare(cycle: e.Cycle, plan: Plan) -> Difference | None:
