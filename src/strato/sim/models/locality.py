@@ -20,7 +20,7 @@ _PROBLEMS: Final = 20
 
 
 class Spread(NamedTuple):
-    """A placement as far as it is told apart: GPUs, and nodes they are on."""
+    """A placement as far as it counts here: GPUs, and nodes they are on."""
 
     gpus: int
     nodes: int
