@@ -10,7 +10,6 @@ import pytest
 
 from strato.api.core import Pod
 from strato.client.informer import Informer
-from strato.client.statusqueue import StatusQueue
 from strato.controllers.kube.garbage import GarbageCollector
 from strato.node.hollow.pods import HollowPods
 from strato.scheduler.binding.binder import Binder
@@ -65,16 +64,6 @@ def binder_takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Binder, "_look_up", look_up)
 
 
-def informer_keeps_what_a_list_lacks(patch: pytest.MonkeyPatch) -> None:
-    """A new list after 410 does not take out what is gone."""
-    taken_over = Informer._taken_over
-
-    def keep(self: Informer[Any], fresh: dict[Any, Any]) -> Any:
-        return taken_over(self, {**self._objects, **fresh})
-
-    patch.setattr(Informer, "_taken_over", keep)
-
-
 def informer_forgets_what_a_list_brings(patch: pytest.MonkeyPatch) -> None:
     """A new list after 410 brings nothing that was not known."""
     taken_over = Informer._taken_over
@@ -83,11 +72,6 @@ def informer_forgets_what_a_list_brings(patch: pytest.MonkeyPatch) -> None:
         return taken_over(self, {key: item for key, item in fresh.items() if key in self._objects})
 
     patch.setattr(Informer, "_taken_over", drop)
-
-
-def statuses_are_written_once(patch: pytest.MonkeyPatch) -> None:
-    """A status that the API did not take is not written again."""
-    patch.setattr(StatusQueue, "_on_failure", lambda self, entry, *_: self._remove(entry))
 
 
 def garbage_of_others_stays(patch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from strato.testing.chaos.plan import Fault, FaultKind, Plan, Setting
 from strato.testing.chaos.run import draw_plan, play
 from tests.testing.chaos import mutations
 
@@ -13,6 +15,7 @@ FOUND: tuple[tuple[mutations.Mutation, range, str], ...] = (
     (mutations.nodes_forget_their_pods, range(3), "not settled"),
     (mutations.restarted_scheduler_sees_no_pods, range(1, 4), "node overcommitted"),
     (mutations.informer_forgets_what_a_list_brings, range(2, 5), "not settled"),
+    (mutations.answers_before_the_commit, range(2, 5), "acknowledged write lost"),
     (mutations.journal_forgets_its_last_row, range(2, 5), "acknowledged write lost"),
 )
 """The fault, the seeds of which one finds it, and the rule that it breaks."""
@@ -24,3 +27,17 @@ def test_a_mutation_is_found(
 ) -> None:
     mutation(monkeypatch)
     assert any(rule in play(draw_plan(seed)).rules for seed in seeds), f"none of {seeds} finds it"
+
+
+def refusing() -> Plan:
+    """Return a run in which a scheduler that does not compare its cache with the API is refused much for minutes."""
+    setting = Setting(nodes={"rack-a": 2, "rack-b": 2}, is_audited=False)
+    trouble = Fault(at=5, kind=FaultKind.ERRORS, part="scheduler-0", seconds=190, amount=0.5, seed=1)
+    return msgspec.structs.replace(draw_plan(2), setting=setting, faults=[trouble])
+
+
+def test_a_binder_that_takes_refusals_for_success_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = refusing()
+    assert play(plan).findings == []
+    mutations.binder_takes_failures_for_success(monkeypatch)
+    assert "not settled" in play(plan).rules
