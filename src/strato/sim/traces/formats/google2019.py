@@ -18,6 +18,7 @@ import msgspec
 
 from strato.sim.traces.cells import Line
 from strato.sim.traces.formats.borg import Event, Machines, Tasks
+from strato.sim.traces.formats.tables import cells_by_title
 from strato.sim.traces.input import InputFile, why
 from strato.sim.traces.reading import Format, Head, Reading
 
@@ -75,18 +76,10 @@ def _is_collections(file: InputFile) -> bool:
 
 
 def _entries(file: InputFile, reading: Reading) -> Iterator[tuple[Line, Mapping[str, Any]]]:
-    line = reading.line(file)
     if not file.head.lstrip().startswith(b"{"):
-        rows = file.rows(reading.odd)
-        _, header = next(rows, (1, []))
-        for number, row in rows:
-            line.at(number)
-            if len(row) != len(header):
-                line.note("", f"has {len(row)} fields, the header {len(header)}")
-                line.reject()
-                continue
-            yield line, dict(zip(header, row, strict=True))
+        yield from cells_by_title(file, reading)
         return
+    line = reading.line(file)
     decoder = msgspec.json.Decoder(dict[str, Any])
     for number, text in file.lines(reading.odd):
         if not text.strip():

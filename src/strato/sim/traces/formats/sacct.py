@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from strato.sim.traces.cells import MOST_SECONDS, Line, cores, instant_seconds, memory, shown
-from strato.sim.traces.formats.tables import gpu_requests
+from strato.sim.traces.formats.tables import cells_by_title, gpu_requests
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Format, Head, Reading
 from strato.sim.workloads.jobs import TraceJob
@@ -38,22 +38,8 @@ def _recognise(head: Head) -> int:
 
 def _read(files: Sequence[InputFile], reading: Reading) -> None:
     for file in files:
-        line = reading.line(file)
-        rows = file.rows(reading.odd, delimiter="|")
-        _, header = next(rows, (1, []))
-        titles = [title.strip().lower() for title in header]
-        for title in ("jobid", "submit"):
-            if title not in titles:
-                line.at(1).note(title, f"is missing in the header, which has {header[:30]}")
-        if line.reject():
-            reading.odd.raise_all()
-        for number, row in rows:
-            line.at(number)
-            if len(row) != len(titles):
-                line.note("", f"has {len(row)} fields, the header {len(titles)}")
-                line.reject()
-                continue
-            job = _job({title: cell.strip() for title, cell in zip(titles, row, strict=True)}, line, reading)
+        for line, cells in cells_by_title(file, reading, ("jobid", "submit"), delimiter="|"):
+            job = _job(cells, line, reading)
             if not line.reject() and job is not None:
                 reading.add(job)
 

@@ -38,24 +38,34 @@ def records(
     file: InputFile, reading: Reading, columns: Sequence[str], optional: Sequence[str] = ()
 ) -> Iterator[tuple[Line, list[str]]]:
     """Yield the cells of rows below a header, in the order asked for; "" for optional columns that are not there."""
+    for line, cells in cells_by_title(file, reading, columns):
+        yield line, [cells.get(column, "") for column in (*columns, *optional)]
+
+
+def cells_by_title(
+    file: InputFile, reading: Reading, required: Sequence[str] = (), *, delimiter: str = ","
+) -> Iterator[tuple[Line, dict[str, str]]]:
+    """Yield the cells of rows below a header, by their titles in lower case.
+
+    Raises:
+        InvalidInput: A column that is required is not there.
+    """
     line = reading.line(file)
-    rows = file.rows(reading.odd)
-    at, titles = next(rows, (1, []))
-    places = {title.strip().lower(): place for place, title in enumerate(titles)}
-    for column in columns:
-        if column not in places:
-            line.at(at).note(column, f"is missing in the header, which has {titles[:30]}")
+    rows = file.rows(reading.odd, delimiter=delimiter)
+    at, header = next(rows, (1, []))
+    titles = [title.strip().lower() for title in header]
+    for column in required:
+        if column not in titles:
+            line.at(at).note(column, f"is missing in the header, which has {header[:30]}")
     if line.reject():
         reading.odd.raise_all()
-    wanted = [places.get(column, -1) for column in (*columns, *optional)]
-    width = len(titles)
     for number, row in rows:
         line.at(number)
-        if len(row) != width:
-            line.note("", f"has {len(row)} fields, the header {width}")
+        if len(row) != len(titles):
+            line.note("", f"has {len(row)} fields, the header {len(titles)}")
             line.reject()
             continue
-        yield line, [row[place].strip() if place >= 0 else "" for place in wanted]
+        yield line, {title: cell.strip() for title, cell in zip(titles, row, strict=True)}
 
 
 def fixed(
