@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 from strato.api import catalog
 from strato.api.wire import User
@@ -85,5 +86,54 @@ def test_leases_of_an_earlier_start_are_taken_over() -> None:
         leases = [body for key, body in api.objects.items() if "/leases/" in key]
         assert len(leases) == 100
         assert all(parse_time(lease["spec"]["renewTime"]) >= began - 0.001 for lease in leases)
+
+    run_virtual(clock, main())
+
+
+def test_pods_that_run_as_written_are_not_written_again_and_end_in_time() -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        cluster = LocalCluster(in_memory_server(clock, random.Random(1)), User("admin", ("system:masters",)))
+
+        async def start() -> asyncio.Task[None]:
+            nodes = HollowNodes(cluster, None, clock, random.Random(1), nodes={"n": HollowOffer()})
+            task = asyncio.create_task(nodes.run())
+            await nodes.registered.wait()
+            await clock.sleep(1)
+            return task
+
+        async def stop(task: asyncio.Task[None]) -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        async def pods() -> dict[str, Any]:
+            page = await cluster.list(catalog.POD, "default")
+            return {pod["metadata"]["name"]: pod for pod in page.items}
+
+        first = await start()
+        for name, command in (("service", []), ("minute", ["sleep", "60"]), ("over", ["sleep", "15"])):
+            container = {"name": "c", "image": "i", "command": command}
+            spec = {"nodeName": "n", "restartPolicy": "Never", "containers": [container]}
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+            await cluster.create(catalog.POD, body, "default")
+        await clock.sleep(10)
+        before = await pods()
+        assert {pod["status"]["phase"] for pod in before.values()} == {"Running"}
+        await stop(first)
+        await clock.sleep(10)
+        second = await start()
+        after = await pods()
+        assert after["service"] == before["service"], "not even its resource version has changed"
+        assert after["minute"] == before["minute"]
+        assert after["over"]["status"]["phase"] == "Succeeded", "it ended while nobody looked"
+        await clock.sleep(37)
+        assert (await pods())["minute"]["status"]["phase"] == "Running"
+        await clock.sleep(3)
+        assert (await pods())["minute"]["status"]["phase"] == "Succeeded"
+        await cluster.delete(catalog.POD, "service", "default")
+        await clock.sleep(1)
+        assert "service" not in await pods()
+        await stop(second)
 
     run_virtual(clock, main())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from strato.api.core import Container, Pod
+from strato.node.hollow.runplan import has_run_annotations
 from strato.node.hollow.starttemplates import StartTemplate, started
 from strato.node.podstatus import PodRecord, pod_status
 from strato.node.records import record_of
@@ -14,10 +15,12 @@ from strato.node.records import record_of
 class HollowPod:
     """What is kept of one pod: its record, and which timers still count.
 
-    A pod that started from a template (``template``) gets its record only when something else happens to it.
+    A pod that started from a template (``template``) gets its record only when something else happens to it, and so
+    does one that runs as its status says (`runs_as_written`).
 
     Args:
         since: When the node took it, which is when a pod with a template started.
+        is_as_written: Whether it runs as its status says.
     """
 
     __slots__ = (
@@ -39,7 +42,14 @@ class HollowPod:
     )
 
     def __init__(
-        self, pod: Pod, host_ip: str, since: float, template: StartTemplate | None = None, pod_ip: str = ""
+        self,
+        pod: Pod,
+        host_ip: str,
+        since: float,
+        template: StartTemplate | None = None,
+        pod_ip: str = "",
+        *,
+        is_as_written: bool = False,
     ) -> None:
         metadata = pod.metadata
         self.namespace = metadata.namespace
@@ -54,7 +64,8 @@ class HollowPod:
         """Of a pod with a template; others have it in their record."""
         self.written_at: float | None = None
         """When the first status of a pod with a template was made."""
-        self._record = record_of(pod, host_ip=host_ip, now=since) if template is None else None
+        is_late = template is not None or is_as_written
+        self._record = None if is_late else record_of(pod, host_ip=host_ip, now=since)
         containers = len(pod.spec.init_containers) + len(pod.spec.containers)
         self.epochs = [0 if template is None else 1] * containers
         """Per container, the run its timers belong to; a timer of an earlier run is void."""
@@ -69,6 +80,8 @@ class HollowPod:
     def record(self) -> PodRecord:
         """Its record."""
         record = self._record
+        if record is None and self.template is None:
+            record = self._record = record_of(self.pod, host_ip=self.host_ip, now=self.since)
         if record is None:
             record = self._record = started(
                 self.pod, uid=self.uid, host_ip=self.host_ip, pod_ip=self.pod_ip, since=self.since
@@ -96,3 +109,35 @@ class HollowPod:
         return self.template.patch(
             self.pod, host_ip=self.host_ip, pod_ip=self.pod_ip, since=self.since, now=self.written_at
         )
+
+
+def runs_as_written(pod: Pod) -> bool:
+    """Return whether a pod runs, and its status says all there is to say: a node that starts again writes nothing.
+
+    Pods with anything out of the ordinary are not looked into; they get a record at once.
+    """
+    spec, status = pod.spec, pod.status
+    if (
+        status.phase != "Running"
+        or spec.init_containers
+        or spec.ephemeral_containers
+        or spec.active_deadline_seconds is not None
+        or spec.resources is not None
+        or not status.pod_ip
+        or status.observed_generation != pod.metadata.generation
+        or len(status.container_statuses) != len(spec.containers)
+        or has_run_annotations(pod.metadata.annotations)
+    ):
+        return False
+    ready = status.condition("Ready")
+    if ready is None or ready.status != "True":
+        return False
+    return all(
+        known.name == container.name
+        and known.ready
+        and known.restart_count == 0
+        and known.state.running is not None
+        and known.state.running.started_at
+        and (known.resources is None or known.resources == container.resources)
+        for known, container in zip(status.container_statuses, spec.containers, strict=True)
+    )

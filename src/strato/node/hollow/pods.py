@@ -17,7 +17,7 @@ from strato.client.events import WARNING, EventRecorder
 from strato.clock import Clock, parse_time
 from strato.node.hollow.cpu import HollowCpu
 from strato.node.hollow.distributions import Draws
-from strato.node.hollow.heldpod import HollowPod
+from strato.node.hollow.heldpod import HollowPod, runs_as_written
 from strato.node.hollow.images import ImagePulls, image_size_problem
 from strato.node.hollow.runplan import plan_run, problems, start_seconds, stop_seconds
 from strato.node.hollow.starttemplates import StartTemplate, StartTemplates, container_id
@@ -81,13 +81,13 @@ class HollowPods:
         elif pod.status.phase in _FINAL:
             self._pods.pop(uid, None)
             self._cpu.stop(uid)
-        elif held is None:
+        elif held is None and (is_lost or not self._go_on(pod, host_ip)):
             template = None if self._images.take_time else self._templates.of(pod, MIN_REPORTED_SECONDS)
             if template is None:
                 self._admit(self._take(pod, host_ip, is_lost=is_lost))
             else:
                 self._start_from_template(pod, host_ip, template)
-        elif pod.metadata.generation != held.pod.metadata.generation:
+        elif held is not None and pod.metadata.generation != held.pod.metadata.generation:
             self._change(held, pod)
 
     def concerns(self, pod: Pod) -> bool:
@@ -153,6 +153,28 @@ class HollowPods:
             if debugger.state == "waiting":
                 debugger.image_id = debugger.image
                 debugger.run(self._clock.now(), container_id(held.uid, debugger))
+
+    def _go_on(self, pod: Pod, host_ip: str) -> bool:
+        """Take up a pod that runs as an earlier start of this node has written; return whether it is one.
+
+        Nothing of it is written again: of a million pods that would take longer than everything else of a restart.
+        """
+        if not runs_as_written(pod):
+            return False
+        now, uid, spec, ends = self._clock.now(), pod.metadata.uid, pod.spec, []
+        slowness = self._slowness.get(spec.node_name, 1.0)
+        for index, (container, known) in enumerate(zip(spec.containers, pod.status.container_statuses, strict=True)):
+            plan = plan_run(None, (*container.command, *container.args), spec.restart_policy, Draws(uid, index, 0))
+            if plan.seconds < math.inf:
+                assert known.state.running is not None, "it runs as written"
+                left = parse_time(known.state.running.started_at or "") + plan.seconds * slowness - now
+                if left <= 0:
+                    return False
+                ends.append((left, index, plan.exit_code))
+        held = self._pods[uid] = HollowPod(pod, host_ip, now, is_as_written=True)
+        for left, index, exit_code in ends:
+            self._timers.after(left, self._end_and_write, held, index, held.epochs[index], exit_code)
+        return True
 
     def _start_from_template(self, pod: Pod, host_ip: str, template: StartTemplate) -> None:
         """Start a pod from its template; the result is that of `_admit`."""
