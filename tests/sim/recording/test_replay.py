@@ -107,3 +107,18 @@ def test_replay_of_a_log_in_many_files(tmp_path: Path) -> None:
     tally = Tally()
     assert list(replay(open_log(tmp_path / "log"), tally=tally)) == []
     assert tally.is_exact
+
+
+def test_a_scheduler_that_starts_again_goes_on_in_the_same_log(tmp_path: Path) -> None:
+    """Its view is empty then, and so is the replay's; the first process may have been killed within a frame."""
+    record(tmp_path / "log")
+    first = Tally()
+    list(replay(open_log(tmp_path / "log"), tally=first))
+    (tmp_path / "log").write_bytes((tmp_path / "log").read_bytes()[:-5])
+    record(tmp_path / "log", partial(busy_hour, seed=1), seed=1)
+    log = open_log(tmp_path / "log")
+    assert len(log.torn) == 1
+    tally = Tally()
+    assert list(replay(log, tally=tally)) == []
+    assert tally.is_exact
+    assert tally.binds > first.binds
