@@ -85,7 +85,7 @@ def test_five_schools_run_one_trace(written: Path, monkeypatch: pytest.MonkeyPat
     words = command[1].replace("\\\n", " ").split()
     done = run(*words, "--limit", "25", "--processes", "2", "-o", "json")
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)["policies"]
-    assert {name: report["finished"] for name, report in found.items()} == dict.fromkeys(
+    found = json.loads(done.stdout)["runs"]
+    assert {one["policy"]: one["report"]["finished"] for one in found} == dict.fromkeys(
         ("volcano", "yarn-fair", "mesos", "firmament", "easy"), 25
     )
