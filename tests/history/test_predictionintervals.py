@@ -76,3 +76,19 @@ def test_accuracy_is_against_the_mean_wait() -> None:
     assert accuracy.coverage == 0.5
     assert accuracy.mean_error_seconds == 310.0
     assert accuracy.naive_mean_error_seconds == 590.0
+
+
+def test_calibration_is_written_and_read_again() -> None:
+    rng, calibration = Random(6), Calibration()
+    for _ in range(50):
+        raw = Interval(3_000.0, 2_000.0, 4_000.0)
+        calibration.take(raw, 3_000.0 * rng.lognormvariate(0.0, 1.0))
+    again = Calibration.from_json(calibration.to_json())
+    raw = Interval(2_500.0, 1_000.0, 5_000.0)
+    assert again.calibrated(raw).high == pytest.approx(calibration.calibrated(raw).high, rel=0.01)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[[0.8,[1],[],[]]]", '[["x"]]'])
+def test_calibration_that_cannot_be_read_is_none(text: str) -> None:
+    raw = Interval(100.0, 50.0, 200.0)
+    assert Calibration.from_json(text).calibrated(raw) == raw

@@ -127,7 +127,8 @@ def _records(
         count = {"jobs": by_job} if count_jobs else {"runs": by_attempt}
         shared = {"allocated": statistics.allocated(replicas, data.hosts, period)}
         hosts = {} if queue else _hosts(asdict(statistics.of_hosts(data.hosts, period)))
-        yield {**named, **count, **found, **shared, **hosts}
+        predicted = _named(asdict(statistics.of_predictions(runs, period)))
+        yield {**named, **count, **found, **(predicted if predicted["predictions"] else {}), **shared, **hosts}
 
 
 _NAMES = {
@@ -139,6 +140,9 @@ _NAMES = {
     "mean_startup": "meanStartupSeconds",
     "waiting": "waitingNow",
     "oldest_wait": "oldestWaitSeconds",
+    "prediction_error": "predictionErrorSeconds",
+    "mean_wait_error": "meanWaitErrorSeconds",
+    "within_interval": "withinInterval",
 }
 
 
@@ -174,7 +178,7 @@ def _plain(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-_RATIOS = ("hostCpuMean", "hostCpuP90", "p90Hosts", "p90Time", "allocated", "efficiency", "coverage")
+_RATIOS = ("withinInterval", "hostCpuMean", "hostCpuP90", "p90Hosts", "p90Time", "allocated", "efficiency", "coverage")
 
 
 def _shown(name: str, value: Any) -> str:

@@ -22,6 +22,7 @@ from strato.client.informer import Change, Informer, Informers
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.history.jobs import KINDS, facts_of
+from strato.history.predictionannotations import prediction_of
 from strato.history.rows import COMPLETED, Host, Replica, Run
 from strato.history.statistics import GRID_SECONDS, is_ended
 from strato.history.store import HistoryError, HistoryStore
@@ -72,6 +73,7 @@ class Recorder:
         self._jobs: dict[str, Change[Any]] = {}
         self._changed_pods: dict[str, Change[Pod]] = {}
         self._let_in: dict[str, float] = {}
+        self._predicted: dict[str, tuple[float, float, float]] = {}
         self._hosts: dict[str, list[tuple[float, float]]] = {}
         self._busy: dict[str, float] = {}
         self._is_unmeasured = False
@@ -106,6 +108,10 @@ class Recorder:
         group = change.new
         if group is not None and group.status.phase not in _QUEUED and (owner := group.metadata.controller):
             self._let_in.setdefault(owner.uid, self._clock.now())
+        elif group is not None and (owner := group.metadata.controller):
+            predicted = prediction_of(group.metadata.annotations or {})
+            if predicted is not None:
+                self._predicted.setdefault(owner.uid, predicted)
 
     async def run(self) -> None:
         """Record until cancelled; what is known then is saved.
@@ -151,6 +157,9 @@ class Recorder:
             self._tracker.see_job(facts_of(change.object), now)
             if change.new is None:
                 self._tracker.forget_job(uid, now)
+        predicted, self._predicted = self._predicted, {}
+        for uid, (start, low, high) in predicted.items():
+            self._tracker.see_prediction(uid, start, low, high)
         let_in, self._let_in = self._let_in, {}
         for uid, at in let_in.items():
             self._tracker.see_group(uid, at)

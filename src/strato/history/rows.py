@@ -34,6 +34,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """When so many of them ran."""
     ended: float | None = None
     phase: str = PENDING
+    predicted: float = -1.0
+    """When it was expected to be ready, by the first prediction while it waited; -1 without one."""
+    predicted_low: float = -1.0
+    predicted_high: float = -1.0
+    """Between when, with a share of four in five; the later bound is -1 where none was foreseen."""
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):

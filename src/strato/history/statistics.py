@@ -128,6 +128,41 @@ def of_runs(runs: Iterable[Run], period: Period) -> RunStatistics:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionStatistics:
+    """How predicted starts fared, of the runs that were ready in a period; errors in seconds."""
+
+    predictions: int
+    prediction_error: float | None
+    """Mean absolute error of the predicted instants."""
+    mean_wait_error: float | None
+    """What that error would have been, had the mean of all earlier waits been predicted."""
+    within_interval: float | None
+    """Share that was ready within its interval."""
+
+
+def of_predictions(runs: Iterable[Run], period: Period) -> PredictionStatistics:
+    """Return how predicted starts fared."""
+    known = sorted(((run.ready, run) for run in runs if run.ready is not None), key=lambda item: item[0])
+    waits = [(ready, _between(run.submitted, ready)) for ready, run in known]
+    errors: list[float] = []
+    naive: list[float] = []
+    within = 0
+    for ready, run in known:
+        if run.predicted < 0 or not period.has(ready):
+            continue
+        earlier = [wait for at, wait in waits if at < run.submitted]
+        errors.append(abs(run.predicted - ready))
+        naive.append(abs((mean(earlier) or 0.0) - _between(run.submitted, ready)))
+        within += run.predicted_low - 1.0 <= ready and (run.predicted_high < 0 or ready <= run.predicted_high + 1.0)
+    return PredictionStatistics(
+        predictions=len(errors),
+        prediction_error=mean(errors),
+        mean_wait_error=mean(naive),
+        within_interval=within / len(errors) if errors else None,
+    )
+
+
 def _between(begin: float | None, end: float | None) -> float:
     assert begin is not None
     assert end is not None

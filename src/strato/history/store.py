@@ -20,8 +20,8 @@ from strato.history.rows import Host, Replica, Run
 R = TypeVar("R", Run, Replica, Host)
 Row = Run | Replica | Host
 
-_VERSION: Final = 2
-"""2: `Host.cpu_allocatable`."""
+_VERSION: Final = 3
+"""2: `Host.cpu_allocatable`. 3: `Run.predicted` and its bounds."""
 _TABLES: Final[dict[type[Any], tuple[str, tuple[str, ...]]]] = {
     Run: ("run", ("run_id",)),
     Replica: ("replica", ("run_id", "pod", "container")),

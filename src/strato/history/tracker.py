@@ -103,6 +103,12 @@ class Tracker:
         if run is not None and run.inqueue is None and not is_ended(run):
             self._set(msgspec.structs.replace(run, inqueue=max(at, run.submitted)))
 
+    def see_prediction(self, job_uid: str, start: float, low: float, high: float) -> None:
+        """Take when a waiting job is expected to start; the first prediction counts."""
+        run = self._runs.get(job_uid)
+        if run is not None and run.predicted < 0 and run.ready is None and not is_ended(run):
+            self._set(msgspec.structs.replace(run, predicted=start, predicted_low=low, predicted_high=high))
+
     def forget_job(self, uid: str, now: float) -> None:
         """Take that a job is gone; one that had not ended was aborted, and its replicas live no longer."""
         run = self._runs.pop(uid, None)

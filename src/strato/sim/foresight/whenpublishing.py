@@ -27,6 +27,7 @@ from strato.client.namespaces import ensure_namespace
 from strato.clock import Clock, VirtualClock, cpu_timer, format_time, parse_time
 from strato.errors import ApiError, NotFound
 from strato.history.prediction import RunTimePredictor, Submission
+from strato.history.predictionannotations import START, START_INTERVAL
 from strato.history.predictionintervals import Accuracy, Calibration, Interval
 from strato.metrics import Registry, Sample
 from strato.scheduler.cache import kinds
@@ -42,10 +43,6 @@ from strato.sim.foresight.whenjobs import ended_jobs, run_times
 
 _log = logging.getLogger(__name__)
 
-START: Final = "strato.dev/predicted-start"
-"""Annotation of a waiting pod group: the instant at which it is expected to start."""
-START_INTERVAL: Final = "strato.dev/predicted-start-interval"
-"""The instants between which it starts in four of five cases, with a slash between."""
 NAMESPACE: Final = "volcano-system"
 CONFIG_MAP: Final = "strato-when"
 _KEY: Final = "calibration.json"
