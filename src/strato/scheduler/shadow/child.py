@@ -19,13 +19,14 @@ import signal
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from strato.clock import cpu_timer, work_timer
 from strato.errors import StratoError
 
 _DONE, _RAISED = b"\0", b"\1"
 _READ_BYTES: Final = 1 << 16
+_REAP_SECONDS: Final = 0.02
 _MOST_BYTES: Final = 64 << 20
 """A longer answer is none of ours."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -70,6 +71,13 @@ class Answer:
 
     body: bytes
     cpu_seconds: float
+
+
+class _Ending(NamedTuple):
+    """Status of a process that has ended, and the CPU it took."""
+
+    status: int = 0
+    cpu_seconds: float = 0.0
 
 
 class Child:
@@ -126,9 +134,14 @@ class Child:
         except asyncio.CancelledError:
             loop.remove_reader(self._pipe)
             self._end()
+            self._reap(0)
             raise
         loop.remove_reader(self._pipe)
-        return self._settle(timeout_seconds, finished=finished)
+        self._end()
+        # it has closed its files, but on a busy machine it may be long before it gets the processor to end
+        while (ending := self._reap(os.WNOHANG)) is None:
+            await asyncio.sleep(_REAP_SECONDS)
+        return self._settle(timeout_seconds, ending, finished=finished)
 
     def answer_at_once(self, timeout_seconds: float) -> Answer:
         """Wait for the answer, and let nothing else go on meanwhile: for virtual time.
@@ -143,7 +156,8 @@ class Child:
             if not ready:
                 break
             finished = self._take()
-        return self._settle(timeout_seconds, finished=finished)
+        self._end()
+        return self._settle(timeout_seconds, self._reap(0) or _Ending(), finished=finished)
 
     def _take(self) -> bool:
         """Read what is there; whether that was the end."""
@@ -154,29 +168,33 @@ class Child:
         self._read += part
         return not part or len(self._read) > _MOST_BYTES
 
-    def _end(self) -> tuple[int, float]:
-        """End the process, if it has not ended, and return its status and the CPU it took."""
+    def _end(self) -> None:
+        """End the process, if it has not ended."""
         os.close(self._pipe)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            _, status, used = os.wait4(self._pid, 0)
-            return status, used.ru_utime + used.ru_stime
-        return 0, 0.0
 
-    def _settle(self, timeout_seconds: float, *, finished: bool) -> Answer:
-        status, seconds = self._end()
+    def _reap(self, flags: int) -> _Ending | None:
+        """Return how the process ended; None while it has not, where ``flags`` say not to wait for that."""
+        try:
+            pid, status, used = os.wait4(self._pid, flags)
+        except ChildProcessError:
+            return _Ending()
+        return _Ending(status, used.ru_utime + used.ru_stime) if pid else None
+
+    def _settle(self, timeout_seconds: float, ending: _Ending, *, finished: bool) -> Answer:
+        status, seconds = ending
         mark, body = bytes(self._read[:1]), bytes(self._read[1:])
         if not finished:
             raise ChildFailed("timeout", f"no answer in {timeout_seconds:g} s", seconds)
         if mark == _RAISED:
             raise ChildFailed("raised", body.decode("utf-8", "replace"), seconds)
         if mark != _DONE or len(self._read) > _MOST_BYTES:
-            raise ChildFailed("died", _ending(status), seconds)
+            raise ChildFailed("died", _described(status), seconds)
         return Answer(body, seconds)
 
 
-def _ending(status: int) -> str:
+def _described(status: int) -> str:
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         return "it took more CPU than it may"
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGKILL:
