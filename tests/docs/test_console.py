@@ -22,6 +22,7 @@ from strato.api import catalog
 from strato.cli.main import cli
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.overcommit.policy import parse_policy
+from strato.node.hollow.stages import parse_stages
 from strato.scheduler.config import parse_config
 from strato.server.audit.policy import load as load_audit_policy
 from strato.server.embedded import in_memory_server
@@ -124,6 +125,9 @@ def test_a_manifest_of_the_pages_is_taken(text: str, tmp_path: Path) -> None:
         return
     if documents[0].keys() <= {"factor", "nodes", "models"}:
         parse_policy(text)
+        return
+    if documents[0].get("kind") == "Stage":
+        assert parse_stages(("the page", document) for document in documents)
         return
     if documents[0].get("kind") == "LoadTest":
         (tmp_path / "test.yaml").write_text(text)
