@@ -6,6 +6,7 @@
 - `agent`: random hosts for handlers of the node agent, and the rules that they keep (`check()`).
 - `faults`: an API server that refuses, throttles, is slow, hangs and loses answers.
 - `harness`: an API server with controllers, scheduler and hollow nodes in this process, under either clock.
+- `chaos`: a cluster of processes in virtual time under a seeded adversary (`python -m strato.testing.chaos`).
 """
 
 from typing import TYPE_CHECKING, Any
