@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from strato.scheduler.cache.accounts import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER
-from strato.scheduler.cache.journal import Journal
+from strato.scheduler.cache.journal import NO_JOURNAL, Journal
 from strato.scheduler.cache.replicas import Replicas
 from strato.scheduler.cache.shards import NONE
 from strato.scheduler.model.tasks import AGENT_SCHEDULER
@@ -36,7 +36,7 @@ class SchedulerOptions:
     """Only nodes with one of these labels are used; empty is all nodes."""
     replicas: Replicas | None = None
     """The other active schedulers; None when there is one."""
-    journal: Journal | None = None
+    journal: Journal = NO_JOURNAL
     """Notes what the scheduler knows and decides; None without one."""
     shadow: ShadowOptions | None = None
     """A second policy that decides too, and of which nothing is applied; None without one."""

@@ -102,8 +102,7 @@ class Scheduler:
         self.world.shards = Shards(self.world.nodes, options.shard_mode, options.shard_name, _agents(names))
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self.world.journal = options.journal
-        if options.journal is not None:
-            options.journal.begin(self._beginning())
+        self.world.journal.begin(self._beginning())
         self._series = Series(self.world, registry)
         self._placer_seed = 0
         self._placer = self._new_placer()
@@ -196,8 +195,7 @@ class Scheduler:
         self.world.when_closed(self._decide_anew)
 
     def _decide_anew(self) -> None:
-        if self.world.journal is not None:
-            self.world.journal.reopen()
+        self.world.journal.reopen()
         self.world.schedulable_generation += 1
         self.world.version += 1
         self.wake()
@@ -209,8 +207,7 @@ class Scheduler:
             _log.exception("kernels of the action flow cannot be loaded; allocate goes on placing")
         else:
             self.world.flow_loaded = True
-            if self.world.journal is not None:
-                self.world.journal.load_flow()
+            self.world.journal.load_flow()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -292,8 +289,7 @@ class Scheduler:
     def _act(self, plan: Plan, started: float, now: float) -> None:
         """Hand over a plan that was decided at ``now`` to those who carry it out and those who report it."""
         world = self.world
-        if world.journal is not None:
-            world.journal.cycle(now, plan)
+        world.journal.cycle(now, plan)
         if world.flow_wanted:
             self._flow_wanted.set()
         self._measures.cycle(plan, world, self._clock.monotonic() - started)
@@ -339,8 +335,7 @@ class Scheduler:
     def _reconfigure(self, config: Config) -> None:
         """Decide by another configuration from now on."""
         self._source.config = config
-        if self.world.journal is not None:
-            self.world.journal.configure(config.text, config.base)
+        self.world.journal.configure(config.text, config.base)
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._placer = self._new_placer()
         self.world.schedulable_generation += 1
@@ -397,8 +392,7 @@ class Scheduler:
 
     def _take_usage(self, found: Callable[[], None]) -> None:
         found()
-        if self.world.journal is not None:
-            self.world.journal.measure(self.world.usages)
+        self.world.journal.measure(self.world.usages)
         self.world.version += 1
         if self.world.with_pending:
             self.world.schedulable_generation += 1

@@ -24,7 +24,7 @@ from strato.controllers.manager import DEFAULT, ControllerManager
 from strato.errors import AlreadyExists, InvariantError, StratoError
 from strato.node.hollow import HollowNodes, HollowOffer, offers
 from strato.node.hollow.cpu import HollowCpu
-from strato.scheduler.cache.journal import Journal
+from strato.scheduler.cache.journal import NO_JOURNAL, Journal
 from strato.scheduler.cache.shards import NONE
 from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions
@@ -55,7 +55,7 @@ class ClusterOptions:
     scheduler_period_seconds: float = 1.0
     shard_mode: str = NONE
     """How NodeShards are used; the sharding controller is one of the controllers to name."""
-    journal: Journal | None = None
+    journal: Journal = NO_JOURNAL
     """Notes what the scheduler knows and decides."""
     controllers: tuple[str, ...] = DEFAULT
     """Names of the controllers to run."""

@@ -110,6 +110,7 @@ def build(
     from strato.node.images.store import HOST_IMAGE
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
+    from strato.scheduler.cache.journal import NO_JOURNAL
     from strato.scheduler.config import embedded_config
     from strato.scheduler.optimal.loading import load
     from strato.scheduler.options import SchedulerOptions
@@ -129,7 +130,7 @@ def build(
             shard_mode=options.shard_mode,
             shadow=ShadowOptions(config=Path(options.shadow)) if options.shadow else None,
             audit_seconds=AUDIT_SECONDS,
-            journal=recorder,
+            journal=recorder or NO_JOURNAL,
         ),
         metrics=metrics,
         load_flow=partial(asyncio.to_thread, load),

@@ -122,6 +122,7 @@ def scheduler_member(
     """
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
+    from strato.scheduler.cache.journal import NO_JOURNAL
     from strato.scheduler.cache.replicas import from_environment
     from strato.scheduler.config import agent_config
     from strato.scheduler.model.tasks import AGENT_SCHEDULER
@@ -154,7 +155,7 @@ def scheduler_member(
             replicas=replicas,
             shadow=ShadowOptions(config=flags.shadow) if flags.shadow is not None else None,
             audit_seconds=AUDIT_SECONDS,
-            journal=recorder,
+            journal=recorder or NO_JOURNAL,
         ),
         metrics=metrics,
         load_flow=functools.partial(asyncio.to_thread, load),

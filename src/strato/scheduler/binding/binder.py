@@ -268,13 +268,11 @@ class Binder:
         self._attempts.pop(task.key, None)
         if self._is_binding(task):
             journal = self._world.journal
-            if journal is not None:
-                journal.unbind(task.key)
+            journal.unbind(task.key)
             self._world.move(task, PENDING)
             if fresh is None:
                 self._failures.pop(task.key, None)
-                if journal is not None:
-                    journal.drop(catalog.POD, task.namespace, task.name)
+                journal.drop(catalog.POD, task.namespace, task.name)
                 self._world.remove_pod(task.key)
             else:
                 self._take(fresh)
@@ -286,8 +284,7 @@ class Binder:
         _log.info("bind failed: pod=%s node=%s: %s", task.key, bind.node, error)
 
     def _take(self, fresh: Pod) -> None:
-        if self._world.journal is not None:
-            self._world.journal.take(catalog.POD, fresh)
+        self._world.journal.take(catalog.POD, fresh)
         self._world.set_pod(fresh)
 
     def _back_off(self, failed: _Failed) -> None:
@@ -302,8 +299,7 @@ class Binder:
             self._failures = {key: count for key, count in self._failures.items() if key in self._world.tasks}
         failures = self._failures.get(task.key, 0)
         self._failures[task.key] = failures + 1
-        if self._world.journal is not None:
-            self._world.journal.hold(task.key)
+        self._world.journal.hold(task.key)
         self._world.hold(task)
         backoff = min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(failures, 30), _LONGEST_BACKOFF_SECONDS)
         self._backoffs.add_after(task, backoff)
@@ -311,7 +307,7 @@ class Binder:
     async def _back_in(self, tasks: Sequence[Task]) -> None:
         def release() -> None:
             for task in tasks:
-                if self._world.journal is not None and self._world.held.get(task.key) is task:
+                if self._world.held.get(task.key) is task:
                     self._world.journal.release(task.key)
                 self._world.release(task)
             self._wake()
@@ -341,8 +337,7 @@ class Binder:
 
     async def _reconsider(self, seconds: float) -> None:
         def reopen() -> None:
-            if self._world.journal is not None:
-                self._world.journal.reopen()
+            self._world.journal.reopen()
             self._world.version += 1
             self._world.schedulable_generation += 1
             self._wake()

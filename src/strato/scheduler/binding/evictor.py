@@ -138,8 +138,7 @@ class PodEvictor:
     def _give_back(self, eviction: Eviction) -> None:
         def give_back() -> None:
             now = self._clock.now()
-            if self._world.journal is not None:
-                self._world.journal.refuse_eviction(eviction.task.key, eviction.task.uid, now)
+            self._world.journal.refuse_eviction(eviction.task.key, eviction.task.uid, now)
             self._world.refuse_eviction(eviction.task.key, eviction.task.uid, now)
             if self._refused is not None:
                 self._refused(eviction)

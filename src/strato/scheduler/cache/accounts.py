@@ -19,7 +19,7 @@ from strato.api.volcano.scheduling import PodGroupSpec
 from strato.scheduler.cache import ingest, repair
 from strato.scheduler.cache.affinity import AffinityIndex
 from strato.scheduler.cache.evictions import Evictions
-from strato.scheduler.cache.journal import Journal
+from strato.scheduler.cache.journal import NO_JOURNAL
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
 from strato.scheduler.cache.runtimes import RunTimes
@@ -91,7 +91,7 @@ class Accounts:
         dirty_for: Who follows those two: the job classes of one placer.
         held: By key, pending tasks left out of decisions for a while: their binds failed.
         waiting_changes: Changes that wait for the end of the session that is under way; None while none is.
-        journal: Notes what enters from outside a cycle; None without one.
+        journal: Notes what enters from outside a cycle; the one of this class notes nothing.
         version: Grows with every change.
         schedulable_generation: Grows with every change that may let something be placed; a pod that merely goes on
             (Binding to Bound to Running) does not count, nor one whose gang is still incomplete.
@@ -129,7 +129,7 @@ class Accounts:
         self.dirty_for: object = None
         self.held: dict[str, Task] = {}
         self.waiting_changes: list[Callable[[], None]] | None = None
-        self.journal: Journal | None = None
+        self.journal = NO_JOURNAL
         self.version = 0
         self.schedulable_generation = 0
         self.gangs_are_whole = False

@@ -155,12 +155,10 @@ class Audit:
         task = self._world.tasks.get(key)
         subject = pod if pod is not None else task.pod if task is not None else None
         journal = self._world.journal
-        if journal is not None:
-            journal.drop(catalog.POD, *key.split("/", 1))
+        journal.drop(catalog.POD, *key.split("/", 1))
         self._world.remove_pod(key)
         if pod is not None:
-            if journal is not None:
-                journal.take(catalog.POD, pod)
+            journal.take(catalog.POD, pod)
             self._world.set_pod(pod)
         self._report(now, f"{now}: {key}; the scheduler's view was repaired (first seen as {kind})", subject)
 
@@ -222,6 +220,5 @@ class Audit:
     def _mend(self, kind: str, name: str, regarding: Object | None) -> None:
         """Report sums that were wrong and have been computed anew."""
         self._world.version += 1
-        if self._world.journal is not None:
-            self._world.journal.repair()
+        self._world.journal.repair()
         self._report(kind, f"{kind}: {name}; they were computed anew", regarding)

@@ -103,8 +103,7 @@ class Feed:
         elif self._replicas is not None and not self._replicas.owns(new):
             self._drop(_POD, new.metadata.namespace, new.metadata.name)
         else:
-            if world.journal is not None:
-                world.journal.take(catalog.POD, new)
+            world.journal.take(catalog.POD, new)
             try:
                 world.set_pod(new)
             except _UNREADABLE as error:
@@ -117,8 +116,7 @@ class Feed:
             if change.new is None or not self._uses(change.new):
                 self._drop(_NODE, "", change.key.name)
                 continue
-            if self._world.journal is not None:
-                self._world.journal.take(catalog.NODE, change.new)
+            self._world.journal.take(catalog.NODE, change.new)
             try:
                 self._world.set_node(change.new)
             except _UNREADABLE as error:
@@ -139,8 +137,7 @@ class Feed:
             if change.new is None or (self._replicas is not None and not self._replicas.owns(change.new)):
                 self._drop(known, change.key.namespace, change.key.name)
                 continue
-            if self._world.journal is not None:
-                self._world.journal.take(known.kind, change.new)
+            self._world.journal.take(known.kind, change.new)
             try:
                 known.take(self._world, change.new)
             except _UNREADABLE as error:
@@ -149,8 +146,7 @@ class Feed:
             self._wake()
 
     def _drop(self, known: WorldKind, namespace: str, name: str) -> None:
-        if self._world.journal is not None:
-            self._world.journal.drop(known.kind, namespace, name)
+        self._world.journal.drop(known.kind, namespace, name)
         known.drop(self._world, namespace, name)
 
     def _refuse(self, view: Object, error: Exception) -> None:

@@ -2,7 +2,7 @@
 
 A cycle depends on the world, the configuration, the instant and the generator alone. So whoever makes the same calls on
 an equal world, in the same order, gets the same decisions: `strato.sim.recording` writes the calls into a log and
-replays them. A scheduler has no journal unless it was asked for one (`SchedulerOptions.journal`).
+replays them. A scheduler notes nothing unless it was asked for one (`SchedulerOptions.journal`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final
 
 from strato.api.kinds import Kind
 from strato.api.meta import Object
@@ -43,8 +43,8 @@ class Beginning:
     rng: tuple[Any, ...]
 
 
-class Journal(Protocol):
-    """Receives a world's inputs in the order in which they take effect; no method may fail or wait."""
+class Journal:
+    """Receives a world's inputs in the order in which they take effect; this one forgets. No method may fail or wait."""
 
     def begin(self, beginning: Beginning) -> None:
         """Begin with an empty world."""
@@ -84,3 +84,7 @@ class Journal(Protocol):
 
     def cycle(self, now: float, plan: Plan) -> None:
         """Note a cycle that was decided at ``now``; called before its plan is carried out."""
+
+
+NO_JOURNAL: Final = Journal()
+"""That of a scheduler that nobody records."""

@@ -17,6 +17,7 @@ from strato.client.namespaces import ensure_namespace
 from strato.clock import Clock, VirtualClock, cpu_timer
 from strato.errors import ApiError, Forbidden, InvalidInput, Problem
 from strato.metrics import Registry
+from strato.scheduler.cache.journal import NO_JOURNAL
 from strato.scheduler.cache.world import World
 from strato.scheduler.configfile import ConfigFile
 from strato.scheduler.framework.options import Config
@@ -241,7 +242,7 @@ class Shadow:
     def _work(self, config: Config, plan: Plan, now: float) -> bytes:
         """Run in the child, on its copy."""
         world, asked = self._world, self._decisions
-        world.journal = None  # the scheduler's own notes only what it decided
+        world.journal = NO_JOURNAL  # the scheduler's own notes only what it decided
         found = evaluate(world, plan, config, now=now, seed=asked.seed(), verdicts=asked.verdicts())
         return msgspec.msgpack.encode(found)
 

@@ -19,7 +19,7 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.clock import Clock
-from strato.scheduler.cache.journal import Beginning
+from strato.scheduler.cache.journal import Beginning, Journal
 from strato.scheduler.cache.usage import Usages
 from strato.scheduler.model.plan import Plan
 from strato.sim.recording import entries as e
@@ -65,7 +65,7 @@ class Plain:
         return text
 
 
-class Recorder:
+class Recorder(Journal):
     """See the module; a `strato.scheduler.cache.journal.Journal`.
 
     Args:
