@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_LEAST_SAVED_SECONDS: Final = 0.2
+_LEAST_SAVED_SECONDS: Final = 0.05
 """So much CPU may be saved up at least, so that a costly turn is possible now and then."""
 
 
