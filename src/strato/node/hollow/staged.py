@@ -15,7 +15,7 @@ from strato.clock import Clock
 from strato.errors import AlreadyExists
 from strato.node.hollow.behaviour import HollowBehaviour
 from strato.node.hollow.stages.model import Stage
-from strato.node.hollow.stages.player import StagePlayer
+from strato.node.hollow.stages.player import Scope, StagePlayer
 from strato.node.hollow.stages.served import ServedStages
 from strato.node.registration import NodeFacts, node_body
 
@@ -53,9 +53,11 @@ class StagedLives:
                 kind=catalog.POD,
                 stages=behaviour.stages,
                 around=self,
-                concerns=lambda pod: _node_of(pod) in facts,
-                pauses=lambda pod: is_stopped(_node_of(pod)),
-                on_gone=lambda uid: self._addresses.pop(uid, None),
+                scope=Scope(
+                    concerns=lambda pod: _node_of(pod) in facts,
+                    pauses=lambda pod: is_stopped(_node_of(pod)),
+                    on_gone=lambda uid: self._addresses.pop(uid, None),
+                ),
             )
         if behaviour.stages_nodes:
             self.nodes = StagePlayer(
@@ -65,8 +67,10 @@ class StagedLives:
                 kind=catalog.NODE,
                 stages=behaviour.stages,
                 around=self,
-                concerns=lambda node: node["metadata"]["name"] in facts,
-                pauses=lambda node: is_stopped(node["metadata"]["name"]),
+                scope=Scope(
+                    concerns=lambda node: node["metadata"]["name"] in facts,
+                    pauses=lambda node: is_stopped(node["metadata"]["name"]),
+                ),
             )
         self._served = ServedStages(cluster, clock, self._take) if behaviour.served_stages else None
 

@@ -44,7 +44,7 @@ class Beginning:
 
 
 class Journal:
-    """Receives a world's inputs in the order in which they take effect; this one forgets. No method may fail or wait."""
+    """Receives a world's inputs in the order in which they take effect; this one drops them. None may fail or wait."""
 
     def begin(self, beginning: Beginning) -> None:
         """Begin with an empty world."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter, itemgetter
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from strato.scheduler.cache.shards import HARD, SOFT
 from strato.scheduler.cache.world import World
+from strato.scheduler.framework.answering import Answering, Flat, Fn, Opened, Tiers
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.guard import Guard
 from strato.scheduler.framework.options import Config, PluginOption
@@ -27,62 +28,9 @@ from strato.scheduler.model.reasons import FitErrors
 from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.topology.proximity import Proximity
 
-Fn = Callable[..., Any]
 _BY_DEFAULT, _BY_KEY = attrgetter("order"), itemgetter(0)
 _BY_PODS = ("filter_task", "score", "score_task", "batch_score")
 """Extension points that may look at what runs on a node."""
-
-
-_Answering = tuple[Plugin, Fn]
-"""A plugin, and its answer to an extension point. A plain tuple: there are dozens in every cycle."""
-
-
-class _Opened(NamedTuple):
-    """A plugin that takes part, and the extension points that it does not answer in this cycle."""
-
-    plugin: Plugin
-    off: Collection[str]
-
-
-class _Tiers(dict[str, list[list[_Answering]]]):
-    """By extension point and tier who answers there, worked out when it is asked for: most points never are.
-
-    Args:
-        guard: Calls the plugins.
-        config: Says who may answer.
-        opened: The plugins that take part, as they stand in the configuration: by tier and place there.
-    """
-
-    def __init__(self, guard: Guard, config: Config, opened: Mapping[tuple[int, int], _Opened]) -> None:
-        super().__init__()
-        self._guard = guard
-        self._config = config
-        self._opened = opened
-
-    def __missing__(self, point: str) -> list[list[_Answering]]:
-        found = self[point] = []
-        last = -1
-        for place in self._config.answering(point):
-            opened = self._opened.get(place)
-            if opened is None or point in opened.off:
-                continue
-            if place[0] != last:
-                last = place[0]
-                found.append([])
-            found[-1].append((opened.plugin, self._guard.wrap(opened.plugin, point)))
-        return found
-
-
-class _Flat(dict[str, list[Fn]]):
-    """By extension point the answers there, whatever the tier."""
-
-    def __init__(self, tiers: Mapping[str, list[list[_Answering]]]) -> None:
-        super().__init__()
-        self._tiers = tiers
-
-    def __missing__(self, point: str) -> list[Fn]:
-        found = self[point] = [fn for tier in self._tiers[point] for _, fn in tier]
-        return found
 
 
 class PluginAnswers(CycleContext):
@@ -123,10 +71,10 @@ class PluginAnswers(CycleContext):
                 for name in guard.call(plugin, "resources", otherwise=()):
                     self.world.column(name)
         opened = {
-            where: _Opened(plugin, plugin.off_points()) for where, option, plugin in made if self._open(option, plugin)
+            where: Opened(plugin, plugin.off_points()) for where, option, plugin in made if self._open(option, plugin)
         }
-        self.tiers: Mapping[str, list[list[_Answering]]] = _Tiers(guard, config, opened)
-        self.answers = _Flat(self.tiers)
+        self.tiers: Mapping[str, list[list[Answering]]] = Tiers(guard, config, opened)
+        self.answers = Flat(self.tiers)
         shards = self.world.shards
         if shards.mode == HARD:
             self.answers["filter"].insert(0, shards.filter)

@@ -79,11 +79,11 @@ def ended_jobs(world: World) -> list[tuple[Job, Submission, float]]:
 def run_times(predictor: RunTimePredictor) -> Callable[[Job, Task], RunTimes | float]:
     """Return what knows how long a job's pods run: exactly where they say so, else by what was seen."""
 
-    def known(job: Job, task: Task) -> RunTimes | float:
-        said = known_seconds(task)
-        return said if said is not None else predictor.predict(submission_of(job, task))
+    def seconds(job: Job, task: Task) -> RunTimes | float:
+        known = known_seconds(task)
+        return known if known is not None else predictor.predict(submission_of(job, task))
 
-    return known
+    return seconds
 
 
 def _annotation(name: str, pod: Pod, group: PodGroup | None) -> str:

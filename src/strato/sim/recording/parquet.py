@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any, Final
 
-from strato.errors import UsageError
+from strato.errors import UsageError, one_line
 from strato.sim.recording import entries as e
 from strato.sim.recording.log import Log
 
@@ -49,7 +49,7 @@ def write_decisions(log: Log, path: Path) -> int:
             written += len(rows)
             flush(writer)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}") from error
+        raise UsageError(f"{path} cannot be written: {one_line(error)}") from error
     return written
 
 

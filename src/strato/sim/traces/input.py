@@ -209,7 +209,7 @@ class InputFile:
             yield
         except OSError as error:
             if isinstance(error, gzip.BadGzipFile):
-                raise UsageError(f"the trace {self.label} is not whole gzip: {error}") from error
+                raise UsageError(f"the trace {self.label} is not whole gzip: {one_line(error)}") from error
             raise UsageError(f"the trace {self.label} cannot be read: {error.strerror or error}") from error
         except _BROKEN as error:
             kind = "a whole archive" if isinstance(error, tarfile.TarError) else "whole gzip"

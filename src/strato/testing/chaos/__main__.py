@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from strato.clock import work_timer
-from strato.errors import InvalidInput
+from strato.errors import InvalidInput, one_line
 from strato.scheduler.config import parse_config
 from strato.testing.chaos.campaign import Result, be_quiet, read_results, run_seeds, try_seed
 from strato.testing.chaos.plan import Plan, from_json, to_json
@@ -97,7 +97,7 @@ def _read_plan(path: Path) -> Plan:
     try:
         return from_json(path.read_bytes())
     except (OSError, msgspec.DecodeError) as error:
-        raise click.ClickException(f"{path} holds no plan: {error}") from error
+        raise click.ClickException(f"{path} holds no plan: {one_line(error)}") from error
 
 
 def _show(plan: Plan) -> int:

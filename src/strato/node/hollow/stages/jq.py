@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, NoReturn
 
-from strato.errors import UsageError
+from strato.errors import UsageError, called
 from strato.lru import memoised
 
 _LONGEST: Final = 2048
@@ -232,7 +232,7 @@ def _member(name: str) -> Filter:
         elif isinstance(value, dict):
             yield value.get(name)
         else:
-            raise QueryError(f"{type(value).__name__} has no member {name}")
+            raise QueryError(f"{called(value)} has no member {name}")
 
     return member
 
@@ -242,7 +242,7 @@ def _each(value: Any) -> Iterator[Any]:
         return iter(value.values())
     if isinstance(value, list):
         return iter(value)
-    raise QueryError(f"cannot go over {type(value).__name__}")
+    raise QueryError(f"cannot go over {called(value)}")
 
 
 def _indexed(index: Filter) -> Filter:
@@ -255,7 +255,7 @@ def _indexed(index: Filter) -> Filter:
             elif isinstance(value, list) and isinstance(key, int) and not isinstance(key, bool):
                 yield value[key] if -len(value) <= key < len(value) else None
             else:
-                raise QueryError(f"cannot index {type(value).__name__}")
+                raise QueryError(f"cannot index {called(value)}")
 
     return indexed
 
@@ -309,7 +309,7 @@ def _order(value: Any) -> tuple[int, Any]:
         return 2, value
     if isinstance(value, str):
         return 3, value
-    raise QueryError(f"cannot order {type(value).__name__}")
+    raise QueryError(f"cannot order {called(value)}")
 
 
 def _equal(one: object, other: object) -> bool:
@@ -376,7 +376,7 @@ def _has(argument: Filter) -> Filter:
             elif isinstance(value, list) and isinstance(key, int):
                 yield 0 <= key < len(value)
             else:
-                raise QueryError(f"{type(value).__name__} has no keys")
+                raise QueryError(f"{called(value)} has no keys")
 
     return has
 
@@ -394,7 +394,7 @@ def _keys(value: Any) -> Any:
         return sorted(value)
     if isinstance(value, list):
         return list(range(len(value)))
-    raise QueryError(f"{type(value).__name__} has no keys")
+    raise QueryError(f"{called(value)} has no keys")
 
 
 def _number(value: Any) -> Any:

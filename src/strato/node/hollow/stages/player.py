@@ -45,6 +45,18 @@ class _Turn:
     """Next of its steps."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which objects are played."""
+
+    concerns: Callable[[Json], bool]
+    """Whether an object is."""
+    pauses: Callable[[Json], bool]
+    """Whether one stands still now; `StagePlayer.resume` goes on with it."""
+    on_gone: Callable[[str], object] = lambda _uid: None
+    """Called with the uid of an object that is gone."""
+
+
 class StagePlayer:
     """Plays the stages of one kind.
 
@@ -52,9 +64,7 @@ class StagePlayer:
         kind: Of the objects.
         stages: Of all kinds; those of this one are played.
         around: What templates ask of the nodes.
-        concerns: Says which objects are played.
-        pauses: Says which of these stand still now; `resume` goes on with them.
-        on_gone: Called with the uid of an object that is gone.
+        scope: Which objects are played.
     """
 
     def __init__(
@@ -66,12 +76,10 @@ class StagePlayer:
         kind: Kind,
         stages: Sequence[Stage],
         around: Surroundings,
-        concerns: Callable[[Json], bool],
-        pauses: Callable[[Json], bool],
-        on_gone: Callable[[str], object] = lambda _uid: None,
+        scope: Scope,
     ) -> None:
         self._cluster, self._clock, self._kind, self._around = cluster, clock, kind, around
-        self._concerns, self._pauses, self._on_gone = concerns, pauses, on_gone
+        self._scope = scope
         self._paused: dict[Key, Json] = {}
         self._stages: tuple[Stage, ...] = ()
         self.set_stages(stages)
@@ -141,7 +149,7 @@ class StagePlayer:
     def observe(self, value: Json) -> None:
         """Take note of an object as it is now."""
         key = _key(value)
-        if not self._concerns(value):
+        if not self._scope.concerns(value):
             return
         waiting = self._turns.get(key)
         version = value["metadata"]["resourceVersion"]
@@ -152,7 +160,7 @@ class StagePlayer:
             count = self._known[key][1]
         self._known[key] = uid, count
         draws = Draws(uid, "stage", count)
-        stage = None if self._pauses(value) else next_stage(self._stages, value, draws)
+        stage = None if self._scope.pauses(value) else next_stage(self._stages, value, draws)
         if stage is None:
             self._turns.pop(key, None)
             self._paused[key] = value  # other stages, or a node that runs again, may have something for it
@@ -170,7 +178,7 @@ class StagePlayer:
         self._paused.pop(key, None)
         uid, _ = self._known.pop(key, ("", 0))
         if uid:
-            self._on_gone(uid)
+            self._scope.on_gone(uid)
 
     async def _play(self, key: Key) -> float | None:
         turn = self._turns.get(key)
@@ -179,7 +187,7 @@ class StagePlayer:
         wait = turn.due - self._clock.monotonic()
         if wait > 0:
             return wait
-        if self._pauses(turn.value):
+        if self._scope.pauses(turn.value):
             self._paused[key] = self._turns.pop(key).value
             return None
         uid, count = self._known.get(key, ("", 0))

@@ -169,18 +169,18 @@ def _take_pods(
         )
         queue = group_of.spec.queue if group_of is not None else first.metadata.annotation(_QUEUE)
         least = group_of.spec.min_member if group_of is not None else 0
-        for number, alike in enumerate(_by_requests(some).values()):
+        for number, equal in enumerate(_by_requests(some).values()):
             reading.add(
                 TraceJob(
                     name=reading.names.new(name if not number else f"{name}-{number}"),
                     submit_seconds=submit,
                     run_seconds=max(end - begun for begun, end in times),
-                    replicas=min(len(alike), MOST_REPLICAS),
-                    min_replicas=least if 0 < least < len(alike) == len(some) else None,
-                    requests=_requests(alike[0].spec),
+                    replicas=min(len(equal), MOST_REPLICAS),
+                    min_replicas=least if 0 < least < len(equal) == len(some) else None,
+                    requests=_requests(equal[0].spec),
                     queue=reading.queue(queue=queue, group=namespace),
-                    priority=alike[0].spec.priority or 0,
-                    node_selector=dict(alike[0].spec.node_selector),
+                    priority=equal[0].spec.priority or 0,
+                    node_selector=dict(equal[0].spec.node_selector),
                     user=namespace,
                     waited_seconds=max(0.0, min(begun for begun, _ in times) - submit),
                 )
@@ -189,10 +189,10 @@ def _take_pods(
 
 
 def _by_requests(pods: Sequence[Pod]) -> dict[tuple[tuple[str, str], ...], list[Pod]]:
-    alike: dict[tuple[tuple[str, str], ...], list[Pod]] = defaultdict(list)
+    found: dict[tuple[tuple[str, str], ...], list[Pod]] = defaultdict(list)
     for pod in pods:
-        alike[tuple(sorted(_requests(pod.spec).items()))].append(pod)
-    return alike
+        found[tuple(sorted(_requests(pod.spec).items()))].append(pod)
+    return found
 
 
 def _requests(spec: PodSpec) -> dict[str, str]:
