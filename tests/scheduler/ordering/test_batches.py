@@ -20,7 +20,7 @@ from strato.scheduler.model.plan import Plan
 from strato.scheduler.ordering.jobclasses import JobClasses
 from tests.profiles import examples
 from tests.scheduler import worlds
-from tests.scheduler.ordering.test_job_classes import CAPACITY, Changes, Side, decided, evicting
+from tests.scheduler.ordering.test_job_classes import CAPACITY, EASY, Changes, Side, decided, evicting
 
 PACKED = DEFAULT_TEXT.replace("nodeorder", "binpack")
 SELECTIVE = DEFAULT_TEXT.replace("- name: drf", "- name: nodegroup\n  - name: drf")
@@ -86,6 +86,7 @@ class Burst(Changes):
         pytest.param(parse_config(CAPACITY), id="capacity and quotas"),
         pytest.param(parse_config(PACKED), id="nodes are filled"),
         pytest.param(parse_config(SELECTIVE), id="queues prefer nodes"),
+        pytest.param(parse_config(EASY.format(actions="allocate")), id="room is kept for who is blocked"),
         pytest.param(evicting("enqueue, allocate, preempt, reclaim, backfill"), id="whoever is refused evicts"),
     ],
 )

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from strato.clock import format_time
+from strato.scheduler.cache.runtimes import EXPECTED
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import DEFAULT_TEXT, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
@@ -42,6 +44,12 @@ tiers:
 - plugins: [{{name: nodeorder}}]
 """
 UNEQUAL = DEFAULT_TEXT.replace("- name: overcommit", "- name: sla\n  - name: overcommit")
+EASY = """
+actions: "{actions}"
+tiers:
+- plugins: [{{name: priority}}, {{name: gang}}, {{name: conformance}}]
+- plugins: [{{name: easy}}, {{name: predicates}}, {{name: nodeorder}}]
+"""
 
 
 def evicting(actions: str, shares: str = "proportion", *, drf: bool = False) -> Config:
@@ -304,6 +312,26 @@ class Fragments(Changes):
         return [made, *(self.pods[f"{name}-w-{p}"] for p in range(len(tasks)))]
 
 
+class Foreseeable(Fragments):
+    """Gangs that say how long they run, mostly; those that run do since the first cycle."""
+
+    def job(self) -> list[dict[str, Any]]:
+        rng, made = self.rng, super().job()
+        seconds = [str(rng.choice([2, 50, 200]))]
+        if rng.random() < 0.1:
+            seconds.append("7")
+        for pod in made[1:] if rng.random() < 0.9 else []:
+            notes = pod["metadata"].get("annotations", {})
+            pod["metadata"]["annotations"] = {**notes, EXPECTED: rng.choice(seconds)}
+        return made
+
+    def _moved_on(self, world: World, what: str) -> list[dict[str, Any]]:
+        moved = super()._moved_on(world, what)
+        for pod in moved:
+            pod["status"]["startTime"] = format_time(1e9)
+        return moved
+
+
 def _apart() -> dict[str, Any]:
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -361,6 +389,14 @@ def test_visiting_one_of_a_class_evicts_whom_visiting_all_does(config: Config, s
 @given(seed=st.integers(0, 1 << 30))
 def test_one_gang_of_a_class_is_told_for_all_what_part_of_it_fits(config: Config, seed: int) -> None:
     _compare(config, Fragments(seed), cycles=7)
+
+
+@pytest.mark.parametrize("actions", ["allocate", "enqueue, allocate, backfill"])
+@settings(max_examples=examples(20), deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_room_kept_for_one_of_a_class_bears_on_the_others(actions: str, seed: int) -> None:
+    """The first blocked gang has room kept for it, which those equal to it may not take."""
+    _compare(parse_config(EASY.format(actions=actions)), Foreseeable(seed), cycles=7)
 
 
 def _compare(config: Config, changes: Changes, cycles: int) -> None:
@@ -548,6 +584,8 @@ def _with(plugin: type[Plugin]) -> Config:
         pytest.param(parse_config(CAPACITY), True, id="capacity, quotas, binpack"),
         pytest.param(parse_config(UNEQUAL), False, id="sla looks at ages"),
         pytest.param(evicting("enqueue, allocate, preempt, reclaim"), True, id="actions that evict"),
+        pytest.param(parse_config(EASY.format(actions="allocate")), True, id="room is kept for blocked jobs"),
+        pytest.param(parse_config(EASY.format(actions="allocate, preempt")), False, id="and others evict for theirs"),
         pytest.param(parse_config(DEFAULT_TEXT.replace("backfill", "flow")), False, id="an action that plans for all"),
         pytest.param(
             parse_config(

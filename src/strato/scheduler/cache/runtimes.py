@@ -6,10 +6,10 @@ from typing import Final
 
 from strato.clock import parse_time
 from strato.lru import LruCache
+from strato.scheduler.model.estimates import EXPECTED, stated_seconds
 from strato.scheduler.model.jobs import Task
 
-EXPECTED: Final = "strato.dev/expected-seconds"
-"""Annotation of pods or PodGroups: how long a pod will run, in seconds."""
+__all__ = ["EXPECTED", "RunTimes"]
 
 _FRESH: Final = 0.3
 """Weight of the newest run in the average."""
@@ -42,19 +42,6 @@ class RunTimes:
         self._averages.put(key, before + _FRESH * (seconds - before))
 
     def expected_seconds(self, task: Task) -> float | None:
-        """Return how long a pod will run, None when nothing is known.
-
-        In this order: annotation of the pod, of its group, ``activeDeadlineSeconds``, what its like took.
-        """
-        group = task.job.group if task.job is not None else None
-        for meta in (task.pod.metadata, group.metadata if group is not None else None):
-            text = meta.annotation(EXPECTED) if meta is not None else ""
-            if text:
-                try:
-                    return max(0.0, float(text))
-                except ValueError:
-                    continue
-        deadline = task.pod.spec.active_deadline_seconds
-        if deadline is not None:
-            return float(deadline)
-        return self._averages.get((task.namespace, task.cls.number))
+        """Return how long a pod will run: what is stated, else what its like took; None when nothing is known."""
+        stated = stated_seconds(task.pod, task.job.group if task.job is not None else None)
+        return stated if stated is not None else self._averages.get((task.namespace, task.cls.number))

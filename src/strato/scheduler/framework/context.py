@@ -34,6 +34,7 @@ class CycleContext(ABC):
         notes: By job key what is remembered of the jobs that were tried.
         temporary: Tasks that got or were promised a place in this cycle.
         transactions: By task key what discarded statements had in mind.
+        rejudged: How often plugins came to judge tasks otherwise although nothing moved.
         undone: Changes of the world that statements made and took back, as if there had been none.
         nominated: By task key the row that an eviction makes room on.
         queue_facts: By queue what plugins found out about its share; for its status and metrics.
@@ -54,6 +55,7 @@ class CycleContext(ABC):
         self._share_numbers: tuple[tuple[int, str, int], Mapping[str, float]] = (-1, "", -1), {}
         self.temporary: list[Task] = []
         self.transactions: dict[str, Transaction] = {}
+        self.rejudged = 0
         self.undone = 0
         self.nominated: dict[str, int] = {}
         self.queue_facts: dict[str, Any] = {}

@@ -74,7 +74,18 @@ TOGGLES: Final[dict[str, bool]] = {
 
 
 JOB_FACTS: Final = frozenset(
-    ("created", "min_available", "minimum", "name", "namespace", "priority", "roles", "uid", "waiting_seconds")
+    (
+        "created",
+        "min_available",
+        "minimum",
+        "name",
+        "namespace",
+        "priority",
+        "roles",
+        "stated_seconds",
+        "uid",
+        "waiting_seconds",
+    )
 )
 """Attributes of a job that a plugin may say it looks at (`Plugin.job_facts`)."""
 EVICTOR_FACTS: Final = frozenset(("job.priority", "preemptable", "priority"))

@@ -176,6 +176,13 @@ class PluginAnswers(CycleContext):
                 return True
         return False
 
+    def judges_anew(self, task: Task) -> bool:
+        """Whether plugins judge others otherwise since this task was refused, so that its verdict holds for none."""
+        before = self.rejudged
+        for watches in self._watchers:
+            watches(task)
+        return self.rejudged != before
+
     def fire_placed(self, tasks: Sequence[Task]) -> None:
         """Tell plugins that tasks of one job got or were promised places."""
         for fn in self.answers["on_place"]:

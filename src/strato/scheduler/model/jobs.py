@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from strato.api.core import Pod
 from strato.api.volcano.scheduling import NetworkTopologySpec, PodGroup
 from strato.scheduler.model.counts import Counts, Growth, RoleCounts, TaskCounts
+from strato.scheduler.model.estimates import stated_seconds
 from strato.scheduler.model.ledger import ABSENT, JOB_MOVES, UNCHARGED
 from strato.scheduler.model.policies import SubGroupPolicy
 from strato.scheduler.model.queues import Queue
@@ -432,6 +433,12 @@ class Job(RoleCounts):
         """What the group asks for in all before it may begin, as written; None when not given."""
         asked = self.group.spec.min_resources if self.group is not None else None
         return None if asked is None else tuple(asked.items())
+
+    @property
+    def stated_seconds(self) -> Hashable:
+        """How long its pending pods say that they run; its key when these are not equal."""
+        stated = {(task.cls, task.role, stated_seconds(task.pod, self.group)) for task in self.pending.values()}
+        return self.key if len(stated) > 1 else next((seconds for _, _, seconds in stated), None)
 
     def shift(self, tasks: Sequence[Task], old: int, status: int) -> None:
         """Count equal tasks under another status, here and in the queue; `ABSENT` for those that come or go."""

@@ -40,6 +40,7 @@ PENDING: Final = 1
 
 _ACTIONS: Final = frozenset(("enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim"))
 """Actions that look at nothing of a job but what its class key holds."""
+_EVICTING: Final = frozenset(("preempt", "reclaim", "gangpreempt", "gangreclaim"))
 _CORE_FACTS: Final = ("min_available", "priority", "queue_name", "roles")
 _TASK_FACTS: Final = attrgetter("cls", "role", "priority", "preemption_policy", "nominated")
 _BY_ORDER: Final = attrgetter("order")
@@ -357,7 +358,12 @@ def facts_of(config: Config) -> Sequence[str] | None:
     if config.topology_aware:
         return None  # a random number for every job that is visited
     named = [vars(option.plugin).get("job_facts") for tier in config.tiers for option in tier]
-    return None if None in named else sorted({*_CORE_FACTS, *(name for names in named for name in names or ())})
+    if None in named:
+        return None
+    facts = {*_CORE_FACTS, *(name for names in named for name in names or ())}
+    if "stated_seconds" in facts and not _EVICTING.isdisjoint(config.actions):
+        return None  # nodes kept for one job are not tried for others: who is refused there may be promised another
+    return sorted(facts)
 
 
 def waiting_facts(job: Job) -> Hashable:

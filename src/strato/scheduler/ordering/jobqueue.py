@@ -99,7 +99,7 @@ class JobQueue:
         done = self._passes[cls] if cls is not None else None
         if done is not None and entry.job.pending:
             done.visited.add(entry.job.key)
-        if moved:
+        if moved or self._is_judged_anew(entry):
             for refused, at in self._refused:
                 self._push_from(refused, at)
             self._refused = []
@@ -112,6 +112,12 @@ class JobQueue:
             if done is not None:
                 self._judge(done, cls.members[entry.at])
         return moved
+
+    def _is_judged_anew(self, entry: Entry) -> bool:
+        """Whether a refusal changed how plugins judge those who were not visited on account of another's verdict."""
+        waits = self._refused or (entry.cls is not None and entry.at + 1 < len(entry.cls.members))
+        tasks = entry.job.pending
+        return bool(waits and tasks) and self._ssn.judges_anew(next(iter(tasks.values())))
 
     def visits(self) -> Iterator[Job]:
         """Yield the jobs to visit; who asks for the next one is done with the last."""

@@ -69,6 +69,7 @@ class Easy(Plugin):
 
     name = "easy"
     args_type = EasyArgs
+    job_facts = ("namespace", "stated_seconds")
 
     def open(self, ssn: CycleContext) -> None:
         """Nothing is kept yet."""
@@ -186,6 +187,7 @@ class Easy(Plugin):
         better = self._take(tasks, then, leave=nodes.idle[: nodes.size])
         taken = taken if better is None else better  # tasks of several classes may not fit in every order
         self._kept.append(Kept(job, shadow, taken, then - taken))
+        self._ssn.rejudged += 1  # equal jobs that come after it are judged otherwise than it was
         return True
 
     def _ends(self) -> list[tuple[float, int, Vector]]:

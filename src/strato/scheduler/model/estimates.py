@@ -1,0 +1,24 @@
+"""How long pods say that they will run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strato.api.core import Pod
+from strato.api.volcano.scheduling import PodGroup
+
+EXPECTED: Final = "strato.dev/expected-seconds"
+"""Annotation of pods or PodGroups: how long a pod will run, in seconds."""
+
+
+def stated_seconds(pod: Pod, group: PodGroup | None) -> float | None:
+    """Return what the first of these says: annotation of the pod, of its group, ``activeDeadlineSeconds``."""
+    for meta in (pod.metadata, group.metadata if group is not None else None):
+        text = meta.annotation(EXPECTED) if meta is not None else ""
+        if text:
+            try:
+                return max(0.0, float(text))
+            except ValueError:
+                continue
+    deadline = pod.spec.active_deadline_seconds
+    return None if deadline is None else float(deadline)
