@@ -28,7 +28,7 @@ WORDS: list[Any] = [
     (["explain"], "target", {"pod/": "Pod", "job/": "Job", "podgroup/": "PodGroup", "queue/": "Queue"}),
     (["install"], "namespace", {}),
     (["image", "rm"], "names", {}),
-    (["sim", "run"], "trace", {}),
+    (["sim", "run"], "experiment", {}),
 ]
 
 
