@@ -5,10 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from strato.scheduler.config import parse_config
 from strato.sim.decisions.run import simulate_decisions
@@ -17,8 +15,6 @@ from strato.sim.results.record import RunRecord
 from strato.sim.traces import Trace, TraceJob
 from tests.profiles import examples
 from tests.sim.decisions.traces import POLICIES
-
-Free = NDArray[np.int64]
 
 
 def crowd(rng: Random, cpus: list[int]) -> Trace:
@@ -35,14 +31,14 @@ def crowd(rng: Random, cpus: list[int]) -> Trace:
             submit_seconds=float(at),
             run_seconds=float(seconds if rng.random() < 0.6 else rng.randint(1, seconds)),
             estimate_seconds=float(seconds),
-            replicas=rng.choice([1, 1, 2, rng.randint(1, most), most]),
+            replicas=rng.choice([1, 1, min(2, most), rng.randint(1, most), most]),
             requests={"cpu": str(cpu)},
         )
         jobs.append(job)
     return Trace(tuple(jobs))
 
 
-def late(record: RunRecord, cpus: list[int]) -> list[str]:
+def late(record: RunRecord) -> list[str]:
     """Return the jobs that started later than was foreseeable when they came to be the first that waits.
 
     Then only those that ran already, or were first before, may be in the way, and those no longer than they said.
@@ -50,15 +46,15 @@ def late(record: RunRecord, cpus: list[int]) -> list[str]:
     found = []
     for row, job in enumerate(record.jobs):
         first_at = max([job.submit_seconds, *record.start_seconds[:row]])
-        if record.start_seconds[row] > foreseen(record, row, first_at, cpus):
+        if record.start_seconds[row] > foreseen(record, row, first_at):
             found.append(job.name)
     return found
 
 
-def foreseen(record: RunRecord, row: int, at: float, cpus: list[int]) -> float:
+def foreseen(record: RunRecord, row: int, at: float) -> float:
     """Return when a job fits, if from an instant on nobody starts and all end when they said."""
     cpu, pods = int(record.jobs[row].requests["cpu"]), record.jobs[row].replicas
-    free, ends = np.array(cpus), list[tuple[float, int, int]]()
+    free, ends = record.nodes.capacity["cpu"] // 1000, list[tuple[float, int, int]]()
     columns = (record.interval_job, record.interval_node, record.interval_begin, record.interval_end)
     for other, node, begin, end in zip(*columns, strict=True):
         runs = begin <= at < end and (begin < at or other < row)
@@ -74,11 +70,20 @@ def foreseen(record: RunRecord, row: int, at: float, cpus: list[int]) -> float:
     raise AssertionError("it fits alone")
 
 
-def run(policy: str, seed: int) -> list[str]:
+def late_under(policy: str, seed: int) -> list[str]:
     rng = Random(seed)
     cpus = [rng.randint(2, 6) for _ in range(rng.randint(1, 4))]
-    shapes = parse_nodes(",".join(f"1x{cpu}cpu" for cpu in cpus)) if False else None
-    del shapes
-    record = simulate_decisions(crowd(rng, cpus), nodes_of(cpus), parse_config(POLICIES[policy]), seed=seed)
+    shapes = parse_nodes("+".join(f"1x{cpu}cpu,8Gi" for cpu in cpus))
+    record = simulate_decisions(crowd(rng, cpus), shapes, parse_config(POLICIES[policy]), seed=seed)
     assert not np.isnan(record.finish_seconds).any()
-    return late(record, cpus)
+    return late(record)
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_nobody_starts_later_than_foreseen_when_it_was_the_first_that_waited(seed: int) -> None:
+    assert late_under("easy", seed) == []
+
+
+def test_without_room_kept_for_them_large_jobs_start_late() -> None:
+    assert any(late_under("fifo", seed) for seed in range(5))
