@@ -27,9 +27,11 @@ _OF_OTHERS = (
     "pytorch-elastic/",
     "training-policy/",
     "utilisation/",
+    "twenty-nodes/",
+    "load-test.yaml",
 )
 """What other tests run: tests/cli/test_examples.py, tests/e2e/test_manifests.py, tests/clients/test_training.py,
-tests/scheduler for the policy and tests/sim for experiments."""
+tests/scheduler for the policy, tests/sim for experiments, and tests/e2e/test_docs.py as it types the pages."""
 MANIFESTS = sorted(
     name
     for path in EXAMPLES.rglob("*.yaml")
