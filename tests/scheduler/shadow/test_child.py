@@ -115,3 +115,14 @@ def test_child_is_waited_for_when_cancelled() -> None:
     asyncio.run(main())
     with pytest.raises(ChildProcessError):
         os.waitpid(child.pid, os.WNOHANG)
+
+
+def test_child_answers_a_process_with_a_thousand_open_files(ask: Ask) -> None:
+    opened = [os.dup(0)]
+    try:
+        while opened[-1] < 1100:  # select() takes none above 1023
+            opened.append(os.dup(0))
+        assert ask(Child(lambda: b"x", LONG_SECONDS), LONG_SECONDS).body == b"x"
+    finally:
+        for number in opened:
+            os.close(number)

@@ -150,10 +150,11 @@ class Child:
             ChildFailed: There is none.
         """
         deadline = work_timer() + timeout_seconds
+        waiting = select.poll()  # select() takes no descriptor above 1023
+        waiting.register(self._pipe, select.POLLIN)
         finished = False
         while not finished:
-            ready, _, _ = select.select([self._pipe], [], [], max(0.0, deadline - work_timer()))
-            if not ready:
+            if not waiting.poll(1000 * max(0.0, deadline - work_timer())):
                 break
             finished = self._take()
         self._end()
