@@ -65,13 +65,16 @@ def run_cycle(
     return ssn.plan
 
 
-def decides_nothing(world: World, config: Config) -> bool:
-    """Whether a cycle can only alter statuses: nobody waits, and all that the configuration does is for who waits."""
-    return not (world.with_pending or world.waiting_for_queue or world.memories) and config.serves_waiting
+def nobody_waits(world: World) -> bool:
+    """Whether a cycle can only alter statuses, if all that its configuration does is for who waits.
+
+    Of a configuration, `Config.serves_waiting` says that.
+    """
+    return not (world.with_pending or world.waiting_for_queue or world.memories)
 
 
 def settle(world: World, placer: Placer) -> Plan:
-    """Decide a cycle that `decides_nothing`; of statuses, only those of groups are in the plan."""
+    """Decide a cycle that only alters statuses (see `nobody_waits`); only those of groups are in the plan."""
     plan = Plan()
     settle_groups(world, placer.job_classes, plan)
     return plan

@@ -71,7 +71,10 @@ ASKED += ["job_ready", "job_enqueueable", "job_enqueued", "on_place"]
 @pytest.mark.parametrize("point", ASKED)
 def test_a_plugin_that_raises_is_left_out_and_told(point: str) -> None:
     bad = type("Bad", (Plugin,), {"name": "bad", point: boom})
-    plan = cycle(small(), with_plugin(bad))
+    world = small()  # and a second queue, for nobody asks where the only one stands
+    second = [worlds.queue("second"), worlds.group("h", 1, queue="second"), worlds.pod("c", "h", cpu="99")]
+    worlds.feed(world, *second)
+    plan = cycle(world, with_plugin(bad))
     assert worlds.binds(plan) == {"ns/a": "n", "ns/b": "n"}
     (failure,) = plan.failures
     assert (failure.plugin, failure.point) == ("bad", point)

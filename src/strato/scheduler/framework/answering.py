@@ -37,6 +37,11 @@ class Tiers(dict[str, list[list[Answering]]]):
         self._config = config
         self._opened = opened
 
+    def plugins(self, point: str) -> list[Plugin]:
+        """Return who answers an extension point."""
+        opened = [self._opened.get(place) for place in self._config.answering(point)]
+        return [one.plugin for one in opened if one is not None and point not in one.off]
+
     def __missing__(self, point: str) -> list[list[Answering]]:
         found = self[point] = []
         last = -1

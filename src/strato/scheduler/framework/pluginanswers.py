@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter, itemgetter
@@ -15,7 +15,7 @@ import numpy as np
 
 from strato.scheduler.cache.shards import HARD, SOFT
 from strato.scheduler.cache.world import World
-from strato.scheduler.framework.answering import Answering, Flat, Fn, Opened, Tiers
+from strato.scheduler.framework.answering import Flat, Fn, Opened, Tiers
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.guard import Guard
 from strato.scheduler.framework.options import Config, PluginOption
@@ -73,7 +73,7 @@ class PluginAnswers(CycleContext):
         opened = {
             where: Opened(plugin, plugin.off_points()) for where, option, plugin in made if self._open(option, plugin)
         }
-        self.tiers: Mapping[str, list[list[Answering]]] = Tiers(guard, config, opened)
+        self.tiers = Tiers(guard, config, opened)
         self.answers = Flat(self.tiers)
         shards = self.world.shards
         if shards.mode == HARD:
@@ -105,7 +105,7 @@ class PluginAnswers(CycleContext):
 
     def _asked(self, point: str) -> list[Plugin]:
         """Return the plugins that answer an extension point."""
-        return [plugin for tier in self.tiers[point] for plugin, _ in tier]
+        return self.tiers.plugins(point)
 
     @cached_property
     def _missing(self) -> list[Fn]:

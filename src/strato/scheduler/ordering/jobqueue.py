@@ -210,8 +210,7 @@ class JobQueues:
                 self._queues[cls.queue_name] = found
             found.add(cls, key)
         self._ordered_at = self._stamp() if self._queues else 0
-        self._heap = [self._entry(name) for name in self._queues]
-        heapify(self._heap)
+        self._heap = self._entries(list(self._queues))
 
     def __bool__(self) -> bool:
         return bool(self._heap)
@@ -223,8 +222,7 @@ class JobQueues:
         stamp = self._stamp()
         if stamp != self._ordered_at:
             self._ordered_at = stamp
-            self._heap = [self._entry(name) for _, name in self._heap]
-            heapify(self._heap)
+            self._heap = self._entries([name for _, name in self._heap])
         while self._heap:
             found = self._queues[heappop(self._heap)[1]]
             if found:
@@ -234,7 +232,16 @@ class JobQueues:
     def push(self, queue: JobQueue) -> None:
         """Put a queue back."""
         name = queue.queue.name
-        heappush(self._heap, self._entry(name) if self._heap else ((), name))  # the only one needs no key
+        if self._heap:
+            heappush(self._heap, self._entry(name))
+        else:
+            self._heap = self._entries([name])
+
+    def _entries(self, names: list[str]) -> list[tuple[Any, str]]:
+        """Return a heap of queues; the only one needs no key."""
+        heap = [((), name) for name in names] if len(names) == 1 else [self._entry(name) for name in names]
+        heapify(heap)
+        return heap
 
     def _entry(self, name: str) -> tuple[Any, str]:
         return self._ssn.queue_key(self._queues[name].queue), name

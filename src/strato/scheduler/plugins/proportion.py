@@ -48,7 +48,8 @@ class Proportion(Plugin):
         for queue in world.queues.values():
             for column, amount in queue.guarantee.items():
                 guaranteed[column] += amount
-        self._queues = {q.name: attributes_of(q, total, guaranteed, world.dims) for q in queues}
+        left, nothing = np.maximum(total - guaranteed, 0.0), np.zeros(world.dims.width)
+        self._queues = {q.name: attributes_of(q, left, nothing) for q in queues}
         if self.args.half_life_seconds:
             self._weigh_by_memory(total)
         self._total = total

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from strato.scheduler.model.queues import Queue
-from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, FloatArray, Vector, share
+from strato.scheduler.model.resources import CPU, MEMORY, PODS, FloatArray, Vector, share
 
 _ROUNDS: Final = 8
 """Of sharing out what pools have left; each serves demand that the one before could not, and most need two."""
@@ -48,17 +48,25 @@ class Attributes:
         return max([share(int(used[column]), amount) for column, amount in self._wanted], default=0.0)
 
 
-def attributes_of(queue: Queue, total: FloatArray, guaranteed: FloatArray, dims: Dimensions) -> Attributes:
-    """Return a queue's attributes before water-filling (spec volcano-plugins 5.1)."""
-    guarantee = np.zeros(dims.width)
-    for column, amount in queue.guarantee.items():
-        guarantee[column] = amount
-    real = np.maximum(total - guaranteed, 0.0)
+def attributes_of(queue: Queue, left: FloatArray, nothing: FloatArray) -> Attributes:
+    """Return a queue's attributes before water-filling (spec volcano-plugins 5.1).
+
+    Args:
+        queue: The queue.
+        left: What is there beside all guarantees; queues without limits share it.
+        nothing: Zeros, for all queues without a guarantee.
+    """
+    guarantee, real = nothing, left
     if queue.guarantee:
-        real += guarantee
-    for column, amount in queue.capability.items():
-        if amount > 0 or column not in (CPU, MEMORY):
-            real[column] = min(real[column], amount)
+        guarantee = nothing.copy()
+        for column, amount in queue.guarantee.items():
+            guarantee[column] = amount
+        real = left + guarantee
+    if queue.capability:
+        real = real.copy()
+        for column, amount in queue.capability.items():
+            if amount > 0 or column not in (CPU, MEMORY):
+                real[column] = min(real[column], amount)
     request = (queue.used + queue.pending_request).astype(np.float64)
     return Attributes(queue, float(queue.weight), guarantee, real, request, queue.inqueue.copy(), queue.elastic.copy())
 
@@ -97,6 +105,9 @@ def _fill(queues: Sequence[Attributes], remaining: FloatArray, deserved: FloatAr
         change = new - deserved
         met_now = (asked <= new + 0.1).all(axis=1) | ~change.any(axis=1)
         met = [done or now for done, now in zip(met, met_now.tolist(), strict=True)]
+        if all(met):
+            deserved[:] = new
+            return
         grown = np.add.reduce(np.maximum(change, 0.0), axis=0)
         shrunk = np.add.reduce(np.maximum(-change, 0.0), axis=0)
         deserved[:] = new

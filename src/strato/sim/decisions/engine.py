@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.cycle import decides_nothing, run_cycle, settle
+from strato.scheduler.cycle import nobody_waits, run_cycle, settle
 from strato.scheduler.framework.options import Config
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.throttle import Throttle
@@ -38,6 +38,7 @@ class Engine:
         self._world = world
         self._config = config
         self._serves_waiting = config.serves_waiting
+        self._is_time_based = config.time_based
         self._jobs = jobs
         self._recorder = recorder
         self._timeline = timeline
@@ -68,7 +69,7 @@ class Engine:
             self._happen()
             if self._world.version != version:
                 self._is_woken = True
-            if self._config.time_based:
+            if self._is_time_based:
                 self._tick()
             while self._is_cycle_due():
                 self._cycle()
@@ -139,7 +140,7 @@ class Engine:
         self._decided_generation = world.schedulable_generation
         self._status_due = None
         self.cycles += 1
-        if self._serves_waiting and decides_nothing(world, self._config):
+        if self._serves_waiting and nobody_waits(world):
             plan = settle(world, self._placer)
         else:
             plan = run_cycle(

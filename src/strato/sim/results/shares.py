@@ -136,7 +136,8 @@ class _Cluster:
         for row, queue in enumerate(self._queues):
             queue.used = self._vector(used[row]).astype(np.int64)
             queue.pending_request = self._vector(demand[row] - used[row]).astype(np.int64)
-        parts = [attributes_of(queue, self._total, self._guaranteed, self._dims) for queue in self._queues]
+        left, nothing = np.maximum(self._total - self._guaranteed, 0.0), np.zeros(self._dims.width)
+        parts = [attributes_of(queue, left, nothing) for queue in self._queues]
         water_fill(parts, self._total)
         return np.array([part.deserved[self._columns] / self._factors for part in parts]).reshape(used.shape)
 
