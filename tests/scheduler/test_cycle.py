@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import random
+import weakref
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from strato.scheduler.config import default_config
+from strato.scheduler.cycle import run_cycle
+from strato.scheduler.framework.context import CycleContext
+from strato.scheduler.framework.options import Config, PluginOption
+from strato.scheduler.framework.plugin import Plugin
 from tests.scheduler import worlds
 
 SHARE = """
@@ -154,3 +162,26 @@ def test_a_gang_that_a_crash_left_half_placed_is_completed_before_its_equals() -
     objects += [worlds.pod(f"begun-{i}", "begun", phase="Running", nodeName="n") for i in range(2)]
     objects += [worlds.pod(f"begun-{i}", "begun") for i in (2, 3)]
     assert sorted(worlds.binds(worlds.cycle(worlds.world(*objects)))) == ["ns/begun-2", "ns/begun-3"]
+
+
+def test_a_cycle_leaves_no_session_to_the_garbage_collector() -> None:
+    opened: list[weakref.ref[CycleContext]] = []
+
+    class Seen(Plugin):
+        name = "seen"
+
+        def open(self, ssn: CycleContext) -> None:
+            self._ssn = ssn  # as most plugins do
+            opened.append(weakref.ref(ssn))
+
+    config = default_config()
+    option = PluginOption("seen", Seen, None, config.tiers[0][0].toggles)
+    world = worlds.world(worlds.queue(), worlds.node("n"), worlds.group("g", 1), worlds.pod("a", "g"))
+    gc.disable()
+    try:
+        policy = Config(config.actions, ((option,), *config.tiers))
+        plan = run_cycle(world, policy, now=0.0, rng=random.Random(0), uid="c")
+        assert worlds.binds(plan) == {"ns/a": "n"}
+        assert [ref() for ref in opened] == [None]
+    finally:
+        gc.enable()

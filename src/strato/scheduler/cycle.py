@@ -62,7 +62,9 @@ def run_cycle(
     if ssn.plan.failures:
         ssn.placer.known.forget()  # it may keep what a failing plugin did not say
         ssn.job_classes.forget()
-    return ssn.plan
+    plan = ssn.plan
+    ssn.release()
+    return plan
 
 
 def nobody_waits(world: World) -> bool:
