@@ -361,11 +361,24 @@ def play(seed: int, counts: Counter[str]) -> list[str]:
     return found
 
 
+def load_fgd() -> None:
+    """Load the kernels of the plugin ``fgd`` by placing a share of a card and a whole one."""
+    config = config_from({"actions": "allocate", "tiers": [{"plugins": [{"name": "fgd"}, {"name": "gang"}]}]})
+    card = {"volcano.sh/gpu-memory": "2000", "volcano.sh/gpu-number": "2"}
+    world = worlds.world(worlds.queue(), worlds.group("g", 0), worlds.node("n", cpu="4", memory="1Gi", **card))
+    for name, asked in (("p", {"volcano.sh/gpu-memory": "500"}), ("q", {"volcano.sh/gpu-number": "1"})):
+        pod = worlds.pod(name, "g", cpu="1", resources=asked)
+        pod["spec"]["containers"][0]["resources"]["limits"] = asked
+        worlds.feed(world, pod)
+    run_cycle(world, config, now=NOW, rng=random.Random(1), placer=Placer(world.nodes))
+
+
 def attack(count: int, seed: int, *, progress: bool = False) -> tuple[Counter[str], list[str]]:
     """Play rounds; return counts and findings."""
     counts, findings = Counter[str](), list[str]()
     warm_up()  # the first cycle ever on a machine would count what compiling takes
     load()
+    load_fgd()
     for number in range(count):
         findings += play(seed + number, counts)
         if progress and number % 200 == 199:

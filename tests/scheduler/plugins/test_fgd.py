@@ -264,3 +264,8 @@ def test_no_card_is_given_away_twice(shares: list[int], policy: str) -> None:
         least = min(share for i, share in enumerate(shares) if f"p{i}" not in got)
         every = {(n, str(c)) for n, cards in (("a", 2), ("b", 3)) for c in range(cards)}
         assert all(held.get(place, 0) + least > 1000 for place in every)
+
+
+@pytest.mark.parametrize("asked", [{"share": 10**40}, {"whole": 10**40}, {"cpu": "9e15", "share": 10}])
+def test_a_pod_that_asks_for_more_than_there_can_be_waits(asked: dict[str, Any]) -> None:
+    assert chosen(world_of(gpus("n", 2), pod("p", **asked), pod("q", share=500)), fgd()) == {"q": ("n", "0")}

@@ -22,15 +22,19 @@ from strato.scheduler.plugins.fgdworkload import NO_WORKLOAD, Typical, arranged
 MOST_CARDS: Final = 64
 """Of one node that are looked at one by one; more are beyond any machine, and every row has room for the most."""
 
+_MOST_ASKED: Final = 1 << 40
+"""More than any node has; kernels multiply by thousands, and nothing bounds what a pod asks for."""
+
 
 def asked_of(spec: PodSpec, cpu_millicores: int, resource: str) -> kernels.Ask:
     """Return what a pod asks for: memory of one card, or whole cards by Volcano's or the vendor's resource."""
+    cpu = min(cpu_millicores, _MOST_ASKED)
     want = gpushare.wanted(spec, memory=True, number=True)
     if want is not None and want.memory:
-        return kernels.Ask(cpu_millicores, want.memory, 0)
+        return kernels.Ask(cpu, min(want.memory, _MOST_ASKED), 0)
     whole = want.number if want is not None else 0
     named = sum(value(container.resources.limits.get(resource, 0)) for container in spec.containers)
-    return kernels.Ask(cpu_millicores, 0, whole + named)
+    return kernels.Ask(cpu, 0, min(whole + named, _MOST_ASKED))
 
 
 class CardTable:
