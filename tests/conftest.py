@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.profiles import LONG
 
-# gRPC, which the flow service's tests load, starts threads of its own in every forked process unless this says no; those
-# of a shadow policy's process would find its files closed and abort it.
+# gRPC, which the flow service's tests load, starts threads of its own in every forked process unless this says no.
+# Those of a shadow policy's process would find its files closed, and abort it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
