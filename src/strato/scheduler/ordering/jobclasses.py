@@ -246,8 +246,6 @@ class JobClasses:
         """Put every job that changed into the class it belongs to now."""
         world = self._world
         assert world is not None
-        if not world.dirty_jobs:
-            return
         waiting, pending, members = world.waiting_for_queue, world.with_pending, self.members
         for key in world.dirty_jobs:
             stage, job = WAITING, waiting.get(key)
