@@ -286,6 +286,10 @@ def test_succeeded_worker_is_not_run_again_when_its_pod_goes() -> None:
         await world.settle()
         assert set(await world.pods()) == {"j-worker-1"}
         assert (await get(world)).status.replica_statuses["Worker"].succeeded == 1
+        await world.cluster.delete(Pod, "j-worker-1", "default", grace_period_seconds=0)
+        await world.settle()
+        group = (await world.cluster.get(PodGroup, "j", "default")).spec  # one that still waits for two never starts
+        assert (group.min_member, dict(group.min_resources or {})) == (1, {"cpu": "1"})
 
     play(scenario, enabled=ENABLED)
 

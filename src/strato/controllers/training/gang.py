@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -19,26 +20,45 @@ DEFAULT_QUEUE: Final = "default"
 
 
 def desired(
-    shape: JobShape, job: TrainingJob, present: PodGroup | None, priority_of: Callable[[str], int]
+    shape: JobShape,
+    job: TrainingJob,
+    present: PodGroup | None,
+    priority_of: Callable[[str], int],
+    done: Mapping[str, int] = MappingProxyType({}),
 ) -> PodGroupSpec:
-    """Return what the group has to say; one that is there keeps its queue."""
+    """Return what the group has to say; one that is there keeps its queue.
+
+    Args:
+        shape: The job with its defaults.
+        job: The job as it is.
+        present: Its group, if it has one.
+        priority_of: The value of a priority class.
+        done: By role how many replicas have succeeded and have no pod any more: they never come back, and a group that
+            waited for them would keep the others from ever starting.
+    """
     policy = shape.spec.run_policy.scheduling_policy or SchedulingPolicy()
     members = shape.least if policy.min_available is None else policy.min_available
+    members = max(min(members, 1), members - sum(done.values()))
     own = policy.queue or job.metadata.annotation(QUEUE_ANNOTATION) or DEFAULT_QUEUE
     resources = policy.min_resources
     return PodGroupSpec(
         min_member=members,
         queue=(present.spec.queue if present is not None else "") or own,
         priority_class_name=policy.priority_class,
-        min_resources=_smallest(shape, members, priority_of) if resources is None else resources,
+        min_resources=_smallest(shape, members, priority_of, done) if resources is None else resources,
     )
 
 
-def _smallest(shape: JobShape, members: int, priority_of: Callable[[str], int]) -> Mapping[str, str]:
+def _smallest(
+    shape: JobShape, members: int, priority_of: Callable[[str], int], done: Mapping[str, int]
+) -> Mapping[str, str]:
     """Return what the first pods ask for, those of the highest priority first; of equal ones the leader's."""
     total: usage.Usage = {}
-    for spec in sorted(shape.roles.values(), key=lambda one: -priority_of(one.template.spec.priority_class_name)):
-        count = min(members, 1 if spec.replicas is None else spec.replicas)
+    for role, spec in sorted(
+        shape.roles.items(), key=lambda item: -priority_of(item[1].template.spec.priority_class_name)
+    ):
+        left = (1 if spec.replicas is None else spec.replicas) - done.get(role, 0)
+        count = min(members, left)
         usage.add(total, _asks(spec.template.spec), count)
         members -= count
     return usage.to_json(total)

@@ -63,7 +63,8 @@ def _advance(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) 
     """Bring the pods of a job that goes on up to date, and decide how it stands."""
     shape = record.shape
     if record.gang is not None:
-        planned.group = gang.desired(shape, record.job, record.group, record.gang.priority_of)
+        done = {role: len(_lost(record, draft, role)) for role in shape.roles}
+        planned.group = gang.desired(shape, record.job, record.group, record.gang.priority_of, done)
         if gang.is_waiting(record.group) and not record.pods:
             if draft.last_reconcile_time is None:
                 draft.last_reconcile_time = draft.now
@@ -84,6 +85,13 @@ def _advance(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) 
     planned.companions = record.companions_of(shape, record.pods)
     draft.start_time = draft.start_time or draft.now
     record.judge(Evidence(draft, record.pods, replaced))
+
+
+def _lost(record: TrainingRecord, draft: StatusDraft, role: str) -> list[int]:
+    """Return the indexes of a role that have succeeded and whose pods are gone."""
+    slots = replicas.slots_of(record.pods, record.shape, role)
+    done = replicas.remembered(draft.count(role), slots, record.shape.count(role))
+    return [index for index in done if index not in slots]
 
 
 def _role(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan, role: str) -> bool:
@@ -108,7 +116,7 @@ def _role(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan, rol
         if shape.framework.has_services and shape.object_name(role, index) not in named:
             planned.create_services.append(Replica(role, index))
     count = replicas.counted(slots, record.terminating)
-    lost = sum(1 for index in done if index not in slots)
+    lost = len(_lost(record, draft, role))
     selector = labels.selector_text(shape.framework, shape.name, role) if shape.framework.writes_selector else ""
     draft.replicas[role] = msgspec.structs.replace(
         count, succeeded=count.succeeded + lost, selector=selector, succeeded_indexes=done
