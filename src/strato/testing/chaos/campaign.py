@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from strato.node.sandbox.linux import die_with_parent
 from strato.testing.chaos.minimise import minimise
 from strato.testing.chaos.plan import Plan
 from strato.testing.chaos.run import Outcome, draw_plan, play
@@ -46,6 +47,11 @@ class _TooLongError(Exception):
 def be_quiet() -> None:
     """Keep the parts' warnings out of what a campaign prints: most of what they warn about is wanted."""
     logging.getLogger("strato").setLevel(logging.CRITICAL)
+
+
+def _begin_worker() -> None:
+    die_with_parent()  # a campaign that is killed leaves nobody behind who plays on
+    be_quiet()
 
 
 def try_seed(seed: int, *, config: str = "", minimises: bool = True) -> Result:
@@ -101,7 +107,7 @@ def run_seeds(seeds: Sequence[int], jobs: int, *, config: str = "", minimises: b
         return
     waiting = iter(seeds)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=be_quiet) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_worker) as pool:
         running = {pool.submit(work, seed) for seed in islice(waiting, 2 * jobs)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
