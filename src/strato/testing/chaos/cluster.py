@@ -85,8 +85,8 @@ class ProcessCluster:
         self.running: dict[str, Process] = {}
         """Parts that are there now, the server among them."""
         self.clocks = {part: PartClock(clock) for part in ("server", "users", *parts_of(setting))}
-        self.nodes: dict[str, HollowNodes] = {}
-        """By the group they are of; of the incarnation that runs now."""
+        self._nodes_of: dict[str, tuple[Process, HollowNodes]] = {}
+        """The nodes of a group, and the newest process that plays them; it may be dead."""
         self.stopped_nodes: set[str] = set()
         """Machines without power; they stay so while the process that plays them is started anew."""
         self.epoch = 0
@@ -173,6 +173,22 @@ class ProcessCluster:
         if process is not None:
             self.loop.kill(process)
 
+    def stop_node(self, name: str) -> None:
+        """Take a machine's power away, whether or not the process that plays it is there."""
+        self.stopped_nodes.add(name)
+        self._on_nodes(name, lambda nodes: nodes.stop_node(name))
+
+    def start_node(self, name: str) -> None:
+        """Give a machine power again."""
+        self.stopped_nodes.discard(name)
+        self._on_nodes(name, lambda nodes: nodes.start_node(name))
+
+    def _on_nodes(self, name: str, do: Callable[[HollowNodes], None]) -> None:
+        """Do something to a node as the process that plays it; one that is dead must not write anything any more."""
+        process, nodes = self._nodes_of.get(name.rpartition("-")[0], (None, None))
+        if process is not None and nodes is not None and process.is_alive:
+            process.context.run(do, nodes)
+
     def line(self, part: str, process: Process, name: str = "") -> Line:
         """Return a client of the API for a process."""
         user = User(f"strato:{name or part}", ("system:masters", "system:authenticated"))
@@ -192,7 +208,7 @@ class ProcessCluster:
         line, clock = self.line("components", process), self.clocks["components"]
         informers = Informers(line, clock, _child(random))
         manager = ControllerManager(line, informers, clock, _child(random), enabled=CONTROLLERS)
-        nodes = [self._hollow(group, line, informers, clock, random) for group in self.setting.nodes]
+        nodes = [self._hollow(group, process, line, informers, random) for group in self.setting.nodes]
         scheduler = self._new_scheduler(line, informers, clock, random)
         async with asyncio.TaskGroup() as group:
             group.create_task(manager.run())
@@ -218,12 +234,12 @@ class ProcessCluster:
 
     async def _nodes(self, process: Process, random: Random) -> None:
         part = process.name
-        line, clock = self.line(part, process), self.clocks[part]
-        await self._hollow(part, line, None, clock, random).run()
+        await self._hollow(part, process, self.line(part, process), None, random).run()
 
     def _hollow(
-        self, group: str, line: Cluster, informers: Informers | None, clock: PartClock, random: Random
+        self, group: str, process: Process, line: Cluster, informers: Informers | None, random: Random
     ) -> HollowNodes:
+        clock = self.clocks[process.name]
         offer = HollowOffer(capacity={"cpu": str(self.setting.node_cpus), "memory": "32Gi", "pods": "20"})
         names = [f"{group}-{number}" for number in range(self.setting.nodes[group])]
         nodes = HollowNodes(
@@ -232,7 +248,7 @@ class ProcessCluster:
         for name in names:
             if name in self.stopped_nodes:
                 nodes.stop_node(name)
-        self.nodes[group] = nodes
+        self._nodes_of[group] = process, nodes
         return nodes
 
     def _new_scheduler(self, line: Cluster, informers: Informers, clock: PartClock, random: Random) -> Scheduler:

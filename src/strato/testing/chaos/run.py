@@ -284,14 +284,11 @@ class _Run:
 
     async def _stop_node(self, fault: Fault) -> None:
         cluster, node = self._cluster, fault.part
-        group = node.rpartition("-")[0]
-        if node in cluster.stopped_nodes or group not in cluster.nodes:
+        if node in cluster.stopped_nodes:
             return
-        cluster.stopped_nodes.add(node)
-        cluster.nodes[group].stop_node(node)
+        cluster.stop_node(node)
         await self._clock.sleep(fault.seconds)
-        cluster.stopped_nodes.discard(node)
-        cluster.nodes[group].start_node(node)
+        cluster.start_node(node)
 
     # Users
 
