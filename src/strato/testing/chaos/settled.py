@@ -107,12 +107,31 @@ def _nodes(objects: Objects) -> Iterator[str]:
             yield f"node {_name(node)} has taints: {', '.join(taints)}"
 
 
-def _jobs(objects: Objects) -> Iterator[str]:
+def _waiting_for_ever(objects: Objects) -> set[str]:
+    """Return the uids of jobs that were resumed and can never start again.
+
+    A job that is aborted keeps its failed pods, also when it is resumed, as in Volcano; so many may have failed that
+    those it makes anew are no gang. It waits until its user deletes it.
+    """
     pods = _by_owner(objects.of(catalog.POD))
+    found = set()
+    for job in objects.of(catalog.VCJOB):
+        uid, status = job["metadata"]["uid"], _status(job)
+        phases = [one["status"] for one in status.get("conditions") or ()]
+        failed = sum(_status(pod).get("phase") == "Failed" for pod in pods[uid])
+        replicas = sum(task.get("replicas", 1) for task in job["spec"]["tasks"])
+        is_short = replicas - failed < job["spec"].get("minAvailable", replicas)
+        if phases[-1:] == ["Pending"] and "Aborting" in phases and is_short:
+            found.add(uid)
+    return found
+
+
+def _jobs(objects: Objects) -> Iterator[str]:
+    pods, waiting = _by_owner(objects.of(catalog.POD)), _waiting_for_ever(objects)
     for job in objects.of(catalog.VCJOB):
         status = _status(job)
         phase = (status.get("state") or {}).get("phase", "")
-        if phase not in _ENDED:
+        if phase not in _ENDED and job["metadata"]["uid"] not in waiting:
             yield f"job {_name(job)} is {phase or 'without a phase'}"
         have = Counter(_status(pod).get("phase", "Pending").lower() for pod in pods[job["metadata"]["uid"]])
         for name in ("pending", "running"):
@@ -143,10 +162,13 @@ def _deployments(objects: Objects) -> Iterator[str]:
 
 
 def _pods(objects: Objects) -> Iterator[str]:
+    waiting = _waiting_for_ever(objects)
     for pod in objects.of(catalog.POD):
         phase = _status(pod).get("phase", "Pending")
         if pod["metadata"].get("deletionTimestamp"):
             yield f"pod {_name(pod)} is being deleted"
+        elif phase == "Pending" and any(one["uid"] in waiting for one in pod["metadata"].get("ownerReferences") or ()):
+            continue
         elif phase == "Pending" or (phase == "Running" and _has_end(pod)):
             yield f"pod {_name(pod)} is {phase}"
 
