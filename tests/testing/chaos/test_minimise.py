@@ -38,6 +38,20 @@ def test_a_run_is_made_small_and_goes_on_breaking_the_same_rule() -> None:
     assert smaller.plan.setting == plan.setting
 
 
+def test_a_run_in_which_another_rule_is_broken_first_is_no_smaller_one() -> None:
+    plan = draw_plan(3)
+    step = plan.steps[5]
+
+    def run(tried: Plan) -> Outcome:
+        if step in tried.steps and plan.faults[7] in tried.faults:
+            return outcome(tried, "the rule", "another rule")
+        return outcome(tried, "another rule", "the rule")
+
+    smaller = minimise(outcome(plan, "the rule"), run=run)
+    assert smaller.findings[0].rule == "the rule"
+    assert (smaller.plan.steps, smaller.plan.faults) == ([step], [plan.faults[7]])
+
+
 def test_minimising_ends_when_its_runs_are_used_up() -> None:
     plan = draw_plan(3)
     runs: list[Plan] = []

@@ -1,4 +1,4 @@
-"""Make a failing run small: leave out what users do and what goes wrong as long as the same rule is broken.
+"""Make a failing run small: leave out what users do and what goes wrong as long as the same rule is broken first.
 
 Source: Zeller, Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), the algorithm ddmin, over the
 steps and faults of a plan together.
@@ -22,7 +22,7 @@ _Event = Step | Fault
 
 
 def minimise(outcome: Outcome, *, most_runs: int = MOST_RUNS, run: Callable[[Plan], Outcome] = play) -> Outcome:
-    """Return a smaller run that breaks one of the rules that this one breaks; itself when it breaks none."""
+    """Return a smaller run whose first finding is of the same rule as this one's; itself when it breaks none."""
     if not outcome.findings:
         return outcome
     rule, best = outcome.findings[0].rule, outcome
@@ -34,7 +34,7 @@ def minimise(outcome: Outcome, *, most_runs: int = MOST_RUNS, run: Callable[[Pla
             return False
         left -= 1
         tried = run(with_events(outcome.plan, events))
-        if rule in tried.rules:
+        if tried.findings and tried.findings[0].rule == rule:
             best = tried
             return True
         return False
