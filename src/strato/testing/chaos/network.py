@@ -287,6 +287,7 @@ class Channel:
         self._network = network
         self._arrived: deque[bytes] = deque()
         self._held: list[bytes] = []
+        self._under_way: deque[bytes] = deque()
         self._last_at = 0.0
         self._lag = network.random.random()
         """Its own part of how late watches are."""
@@ -307,7 +308,9 @@ class Channel:
         at = network.loop.time() + network.random.uniform(*_LATENCY_SECONDS)
         at += sum(self._lag * window.fault.amount for window in network.windows(part, FaultKind.LATE_WATCHES))
         self._last_at = max(at, self._last_at)
-        network.outside(self._last_at, lambda: self._arrive(chunk))
+        self._under_way.append(chunk)
+        # timers of one instant fire in any order: whichever does brings the oldest chunk
+        network.outside(self._last_at, lambda: self._arrive(self._under_way.popleft()))
 
     def _arrive(self, chunk: bytes) -> None:
         if self._network.is_cut(self.line.part):
