@@ -71,7 +71,7 @@ def programs() -> Iterator[Path]:
         subprocess.run([python(), "-m", "venv", f"{directory}/venv"], check=True)
         pip = [f"{directory}/venv/bin/python", "-m", "pip", "install", "--quiet"]
         subprocess.run([*pip, "pip>=25.1", "hatchling>=1.24", "pytest", "pipx"], check=True)
-        subprocess.run([*pip, str(copy)], check=True)
+        subprocess.run([*pip, f"{copy}[report]"], check=True)  # some pages draw, and say what that needs
         if os.geteuid() == 0:
             subprocess.run(["chown", "-hR", f"{ORDINARY}:{ORDINARY}", directory], check=True)
         yield Path(directory) / "venv" / "bin"
