@@ -7,6 +7,7 @@ Decoded by itself, a running pod takes 8.4 KB in 124 objects, most of which the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from sys import intern
 from typing import Any, Final, Generic, TypeVar
 
@@ -20,9 +21,11 @@ from strato.api.shapes import EMPTY, ResourceList
 from strato.lru import LONGEST
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 _MOST_PARTS: Final = 4096
 """Of one field that are remembered; then all are forgotten: an LRU's look-up takes as long as decoding."""
+_UNKNOWN: Final = object()
 _LONGEST_PART: Final = 2048
 """Bytes of a part that is remembered: together at most 40 MB of a hostile text, as a rule a tenth."""
 
@@ -51,19 +54,17 @@ class _Part(Generic[T]):
     def __init__(self, kind: Any, default: T, finish: Callable[[T], T] = lambda value: value) -> None:
         self._decode = msgspec.json.Decoder(kind).decode
         self._default, self._finish = default, finish
-        self._known: dict[bytes, T] = {b"": default}
+        self._known: dict[bytes, Any] = {b"": default}
 
-    def of(self, raw: msgspec.Raw) -> T:
+    def of(self, raw: msgspec.Raw) -> Any:
         """Return the value of what was left as bytes.
 
         Raises:
             msgspec.DecodeError: It does not fit.
         """
         text = bytes(raw)  # a copy: the raw one would keep all that was received with it
-        try:
-            return self._known[text]
-        except KeyError:
-            return self._fill(text)
+        known = self._known.get(text, _UNKNOWN)
+        return self._fill(text) if known is _UNKNOWN else known
 
     def _fill(self, text: bytes) -> T:
         value = self._finish(self._decode(text))
@@ -76,19 +77,38 @@ class _Part(Generic[T]):
 
 
 def _interned(texts: dict[str, str] | None) -> dict[str, str] | None:
-    if texts is None:
-        return None
-    return {key: intern(value) if len(value) <= LONGEST else value for key, value in texts.items()}
+    if not texts:
+        return texts
+    values = texts.values()
+    if max(map(len, values)) > LONGEST:
+        return {key: intern(value) if len(value) <= LONGEST else value for key, value in texts.items()}
+    return dict(zip(texts, map(intern, values), strict=True))
 
 
-_RARE_METADATA: Final = {
-    "generate_name": "",
-    "deletion_timestamp": None,
-    "deletion_grace_period_seconds": None,
-    "finalizers": None,
-}
-"""Fields that most pods do not have, and what they are then."""
-_RARE: Final = (
+class _RareFields:
+    """Fields that most objects do not have: all are looked at in one call.
+
+    Args:
+        frame: What is decoded into; it says what the fields are where there is nothing.
+        names: Of the fields.
+    """
+
+    __slots__ = ("_get", "_names", "_nothing")
+
+    def __init__(self, frame: type[Any], names: Sequence[str]) -> None:
+        self._names, self._get = names, attrgetter(*names)
+        self._nothing = self._get(frame())
+
+    def put_into(self, made: S, frame: Any) -> S:
+        """Return what was made of a frame with these fields of it."""
+        found = self._get(frame)
+        if found == self._nothing:
+            return made
+        return replace(made, **dict(zip(self._names, found, strict=True)))  # naming all would cost as much as decoding
+
+
+_RARE_METADATA: Final = ("generate_name", "deletion_timestamp", "deletion_grace_period_seconds", "finalizers")
+_RARE_STATUS: Final = (
     "message",
     "reason",
     "nominated_node_name",
@@ -98,7 +118,6 @@ _RARE: Final = (
     "allocated_resources",
     "resource_claim_statuses",
 )
-"""Fields of a status that most pods do not have."""
 
 
 class PodParts:
@@ -106,13 +125,14 @@ class PodParts:
 
     def __init__(self) -> None:
         raw = msgspec.Raw
-        self.metadata = frame_of(ObjectMeta, {"labels": raw, "annotations": raw, "owner_references": raw})
+        self.metadata = frame_of(ObjectMeta, {"annotations": raw, "owner_references": raw})
         container = frame_of(
             ContainerStatus, {"state": raw, "last_state": raw, "allocated_resources": raw, "resources": raw}
         )
         containers = tuple[container, ...]  # type: ignore[valid-type]
         self.status = frame_of(PodStatus, {"conditions": raw, "container_statuses": containers})
-        self._labels = _Part(dict[str, str] | None, None, _interned)
+        self._rare_metadata = _RareFields(self.metadata, _RARE_METADATA)
+        self._rare_status = _RareFields(self.status, _RARE_STATUS)
         self._annotations = _Part(dict[str, str] | None, None, _interned)
         owners: Any = list[OwnerReference] | None
         self._owners: _Part[list[OwnerReference] | None] = _Part(owners, None)
@@ -135,12 +155,11 @@ class PodParts:
             resource_version=frame.resource_version,
             generation=frame.generation,
             creation_timestamp=intern(created) if created is not None else None,
-            labels=self._labels.of(frame.labels),
+            labels=_interned(frame.labels),  # those of a job's pods have their index, and are not equal
             annotations=self._annotations.of(frame.annotations),
             owner_references=self._owners.of(frame.owner_references),
         )
-        rest = {name: value for name, default in _RARE_METADATA.items() if (value := getattr(frame, name)) != default}
-        return replace(meta, **rest) if rest else meta  # naming all fields would cost as much as decoding them
+        return self._rare_metadata.put_into(meta, frame)
 
     def status_of(self, frame: Any) -> PodStatus:
         """Return the status of a frame.
@@ -160,8 +179,7 @@ class PodParts:
             qos_class=intern(frame.qos_class),
             observed_generation=frame.observed_generation,
         )
-        rest = {name: value for name in _RARE if (value := getattr(frame, name))}
-        return replace(status, **rest) if rest else status
+        return self._rare_status.put_into(status, frame)
 
     def _containers(self, frames: Sequence[Any]) -> tuple[ContainerStatus, ...]:
         return tuple(

@@ -33,13 +33,14 @@ class Draws:
     __slots__ = ("_count", "_of")
 
     def __init__(self, *of: object) -> None:
-        self._of = "\0".join(map(str, of))
+        self._of = of
         self._count = 0
 
     def random(self) -> float:
         """Return the next number."""
         self._count += 1
-        digest = blake2b(f"{self._of}\0{self._count}".encode(errors="surrogatepass"), digest_size=8).digest()
+        text = "\0".join(map(str, (*self._of, self._count)))
+        digest = blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
         return ((int.from_bytes(digest) >> 11) + 0.5) * 2.0**-53
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -87,12 +87,12 @@ class ImagePulls:
         """Whether any image is not there at once."""
         return self._speed.bytes_per_second < math.inf
 
-    def pull(self, node: str, images: Sequence[str], annotations: Mapping[str, str] | None, now: float) -> float:
+    def pull(self, node: str, images: Iterable[str], annotations: Mapping[str, str] | None, now: float) -> float:
         """Begin to pull what a node does not have and return the seconds until all is there.
 
         Args:
             node: Its name.
-            images: Of a pod's containers.
+            images: Of a pod's containers; not looked at where pulls take no time.
             annotations: Of the pod.
             now: An instant of any one clock.
         """

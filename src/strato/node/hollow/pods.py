@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from functools import partial
+from itertools import chain
 
 from strato.api.core import Container, Pod
 from strato.client.cluster import Cluster
@@ -245,11 +246,11 @@ class HollowPods:
 
     def _preparation_seconds(self, pod: Pod) -> float:
         """Return how long a pod takes from its coming to a node to its containers' running."""
-        containers = (*pod.spec.init_containers, *pod.spec.containers)
-        images = [one.image for one in containers]
-        pulls = self._images.pull(pod.spec.node_name, images, pod.metadata.annotations, self._clock.now())
-        start = start_seconds(pod.metadata.annotations, pod.metadata.uid)
-        return (pulls + start) * self._slowness.get(pod.spec.node_name, 1.0)
+        annotations, node = pod.metadata.annotations, pod.spec.node_name
+        images = (one.image for one in chain(pod.spec.init_containers, pod.spec.containers))
+        pulls = self._images.pull(node, images, annotations, self._clock.now())
+        start = start_seconds(annotations, pod.metadata.uid)
+        return (pulls + start) * self._slowness.get(node, 1.0)
 
     def _start(self, held: HollowPod) -> None:
         """Run every container for the first time."""

@@ -63,8 +63,8 @@ def plan_run(annotations: Mapping[str, str] | None, argv: Sequence[str], restart
 
 def start_seconds(annotations: Mapping[str, str] | None, uid: str) -> float:
     """Return how long a pod's containers take from the bind to running, without what their images take."""
-    seconds = _seconds(annotations.get(START_SECONDS), Draws(uid, "start")) if annotations else None
-    return seconds or 0.0
+    text = annotations.get(START_SECONDS) if annotations else None
+    return _seconds(text, Draws(uid, "start")) or 0.0 if text is not None else 0.0
 
 
 def stop_seconds(annotations: Mapping[str, str] | None, container: Container, uid: str) -> float:
