@@ -9,13 +9,14 @@ from random import Random
 from typing import Final
 
 from strato.api import catalog
+from strato.api.kinds import Kind
 from strato.api.meta import Json
 from strato.client.cluster import Cluster
 from strato.clock import Clock
 from strato.errors import AlreadyExists
 from strato.node.hollow.behaviour import HollowBehaviour
 from strato.node.hollow.stages.model import Stage
-from strato.node.hollow.stages.player import Scope, StagePlayer
+from strato.node.hollow.stages.player import StagePlayer, StageScope
 from strato.node.hollow.stages.served import ServedStages
 from strato.node.registration import NodeFacts, node_body
 
@@ -45,33 +46,19 @@ class StagedLives:
         self._addresses: dict[str, str] = {}
         self._given = 0
         self.pods = self.nodes = None
+
+        def player(kind: Kind, node_of: Callable[[Json], str], on_gone: Callable[[str], object]) -> StagePlayer:
+            scope = StageScope(
+                concerns=lambda value: node_of(value) in facts,
+                pauses=lambda value: is_stopped(node_of(value)),
+                on_gone=on_gone,
+            )
+            return StagePlayer(cluster, clock, random, kind=kind, stages=behaviour.stages, around=self, scope=scope)
+
         if behaviour.stages_pods:
-            self.pods = StagePlayer(
-                cluster,
-                clock,
-                random,
-                kind=catalog.POD,
-                stages=behaviour.stages,
-                around=self,
-                scope=Scope(
-                    concerns=lambda pod: _node_of(pod) in facts,
-                    pauses=lambda pod: is_stopped(_node_of(pod)),
-                    on_gone=lambda uid: self._addresses.pop(uid, None),
-                ),
-            )
+            self.pods = player(catalog.POD, _node_of, lambda uid: self._addresses.pop(uid, None))
         if behaviour.stages_nodes:
-            self.nodes = StagePlayer(
-                cluster,
-                clock,
-                random,
-                kind=catalog.NODE,
-                stages=behaviour.stages,
-                around=self,
-                scope=Scope(
-                    concerns=lambda node: node["metadata"]["name"] in facts,
-                    pauses=lambda node: is_stopped(node["metadata"]["name"]),
-                ),
-            )
+            self.nodes = player(catalog.NODE, _name_of, lambda _uid: None)
         self._served = ServedStages(cluster, clock, self._take) if behaviour.served_stages else None
 
     @property
@@ -126,6 +113,10 @@ async def register_bare(cluster: Cluster, facts: NodeFacts, now: float) -> str:
     except AlreadyExists:
         created = await cluster.get(catalog.NODE, facts.name)
     return str(created["metadata"]["uid"])
+
+
+def _name_of(node: Json) -> str:
+    return str(node["metadata"]["name"])
 
 
 def _node_of(pod: Json) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from strato.errors import UsageError
+from strato.node.hollow.stages.tokens import tokens
 
 _LONGEST: Final = 256 << 10
 _DEEPEST: Final = 64
@@ -205,14 +206,9 @@ class _Parser:
         """Kind, text, and whether there is space before it."""
         self._at = 0
         self._depth = 0
-        place = 0
-        while text[place:].strip():
-            match = _TOKEN.match(text, place)
-            if match is None:
-                raise BadTemplate(f"{{{{ {text.strip()} }}}}: {text[place:].strip()[:20]!r} is not understood")
+        for match in tokens(_TOKEN, text, lambda rest: BadTemplate(f"{{{{ {text.strip()} }}}}: {rest}")):
             kind = str(match.lastgroup)
-            self._tokens.append((kind, match[kind], match.start(kind) > place or place == 0))
-            place = match.end()
+            self._tokens.append((kind, match[kind], match.start(kind) > match.start() or match.start() == 0))
 
     def pipeline(self) -> Pipeline:
         """Read a whole action."""

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from strato.errors import UsageError, called
 from strato.lru import memoised
+from strato.node.hollow.stages.tokens import tokens
 
 _LONGEST: Final = 2048
 _DEEPEST: Final = 64
@@ -66,12 +67,7 @@ class _Parser:
         self._tokens: list[_Token] = []
         self._at = 0
         self._depth = 0
-        place = 0
-        while text[place:].strip():
-            match = _TOKEN.match(text, place)
-            if match is None:
-                raise BadQuery(f"query {text!r}: {text[place:].strip()[:20]!r} is not understood")
-            place = match.end()
+        for match in tokens(_TOKEN, text, lambda rest: BadQuery(f"query {text!r}: {rest}")):
             self._tokens.append(_Token(str(match.lastgroup), match[str(match.lastgroup)]))
 
     def expect_end(self) -> None:

@@ -46,14 +46,14 @@ class _Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class StageScope:
     """Which objects are played."""
 
     concerns: Callable[[Json], bool]
     """Whether an object is."""
     pauses: Callable[[Json], bool]
     """Whether one stands still now; `StagePlayer.resume` goes on with it."""
-    on_gone: Callable[[str], object] = lambda _uid: None
+    on_gone: Callable[[str], object]
     """Called with the uid of an object that is gone."""
 
 
@@ -76,7 +76,7 @@ class StagePlayer:
         kind: Kind,
         stages: Sequence[Stage],
         around: Surroundings,
-        scope: Scope,
+        scope: StageScope,
     ) -> None:
         self._cluster, self._clock, self._kind, self._around = cluster, clock, kind, around
         self._scope = scope
