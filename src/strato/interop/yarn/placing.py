@@ -102,12 +102,16 @@ class FairPlacement:
         return names[path]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CapacityPlacement:
     """Mapping rules of the Capacity Scheduler."""
 
     rules: MappingRules
     catalogue: QueueCatalogue
+    """Of the file."""
+    _paths: tuple[str, ...] = ()
+    _with_queues: QueueCatalogue | None = None
+    """With the queues of these paths; each that is created reads the whole configuration again."""
 
     def place(self, submission: Submission, queues: Sequence[Json]) -> str:
         """See `QueuePlacement.place`; what no rule matches stays where it is."""
@@ -119,7 +123,7 @@ class CapacityPlacement:
             name=submission.name,
         )
         try:
-            path = capacityplacement.place(asked, self.rules, with_queues(self.catalogue, sorted(names)))
+            path = capacityplacement.place(asked, self.rules, self._catalogue_with(tuple(sorted(names))))
         except capacityplacement.PlacementRejected as problem:
             raise NotPlaced(str(problem)) from None
         if path is None:
@@ -127,6 +131,12 @@ class CapacityPlacement:
         if path not in names:
             raise NotPlaced(f"there is no Queue object of {path}; create one, with the annotation {PATH}: {path}")
         return names[path]
+
+    def _catalogue_with(self, paths: tuple[str, ...]) -> QueueCatalogue:
+        """Return the catalogue with the queues that there are; kept until there are others."""
+        if self._with_queues is None or paths != self._paths:
+            self._paths, self._with_queues = paths, with_queues(self.catalogue, paths)
+        return self._with_queues
 
 
 @dataclass(frozen=True, slots=True)
