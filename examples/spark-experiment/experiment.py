@@ -31,8 +31,8 @@ from strato.api.core import Pod
 from strato.client.informer import Change
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.manager import DEFAULT
+from strato.node.shapes import parse_nodes
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
-from strato.sim.nodes import parse_nodes
 
 EXECUTORS = 5
 POD = {"cpu": "1", "memory": "4Gi"}

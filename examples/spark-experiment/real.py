@@ -34,29 +34,6 @@ EXECUTORS = 2
 STALL_SECONDS = 300.0
 """So long without a pod that begins or ends, and nothing will ever end."""
 WAYS = ("pods", "reserved")
-ENTRY_POINT = """
-import os, sys
-from pathlib import Path
-import pyspark
-HOME = Path(pyspark.__file__).parent
-FLAGS = {"--driver-url": "SPARK_DRIVER_URL", "--executor-id": "SPARK_EXECUTOR_ID", "--cores": "SPARK_EXECUTOR_CORES",
-         "--app-id": "SPARK_APPLICATION_ID", "--hostname": "SPARK_EXECUTOR_POD_IP",
-         "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID", "--podName": "SPARK_EXECUTOR_POD_NAME"}
-os.environ |= {"SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable}
-if sys.argv[1] == "driver":
-    address = os.environ["SPARK_DRIVER_BIND_ADDRESS"]
-    words = [str(HOME / "bin/spark-submit"), "--conf", f"spark.driver.bindAddress={address}",
-             "--conf", f"spark.executorEnv.SPARK_DRIVER_POD_IP={address}", "--deploy-mode", "client", *sys.argv[2:]]
-else:
-    memory = os.environ["SPARK_EXECUTOR_MEMORY"]
-    options = [value for name, value in sorted(os.environ.items()) if name.startswith("SPARK_JAVA_OPT_")]
-    words = ["java", *options, f"-Xms{memory}", f"-Xmx{memory}", "-cp",
-             os.environ.get("SPARK_CONF_DIR", "") + f":{HOME}/jars/*",
-             "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
-             *(word for flag, name in FLAGS.items() for word in (flag, os.environ[name]))]
-os.execvp(words[0], words)
-"""
-"""What Spark's image does at its start, on this machine's own programs."""
 
 
 @dataclass
@@ -229,8 +206,8 @@ def _follow(way: str, queries: int, cluster: Cluster, began: float) -> Result:
 def _template(scratch: Path, spark: Path, data: Path) -> Path:
     root = Path(sys.prefix)
     entry = scratch / "entrypoint.py"
-    entry.write_text(ENTRY_POINT)
-    shutil.copy(HERE / "query.py", scratch / "query.py")
+    for program in (entry.name, "query.py"):
+        shutil.copy(HERE / program, scratch)
     folders = {"python": root, "spark": spark, "scratch": scratch, "data": data}
     mounts = [{"name": name, "mountPath": str(path), "readOnly": True} for name, path in folders.items()]
     container = {"name": "main", "command": [str(root / "bin" / "python"), str(entry)], "volumeMounts": mounts}

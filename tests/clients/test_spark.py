@@ -20,7 +20,7 @@ from tests.clients.environments import PROGRAMS, environment
 from tests.clients.foreign import FOLDERS
 from tests.e2e.worlds import EmbeddedWorld, eventually
 
-EXPERIMENT = Path(__file__).parents[2] / "examples" / "spark-experiment" / "real.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "spark-experiment"
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -34,12 +34,12 @@ class Spark:
         self.root = environment("pyspark")
         self.home = next(self.root.glob("lib/python*/site-packages/pyspark"))
         self.world = world
-        shutil.copy(PROGRAMS / "spark_entrypoint.py", scratch)
+        shutil.copy(EXAMPLE / "entrypoint.py", scratch)
         self.template = scratch / "template.yaml"
         mounts = {"spark": self.root, "entry": scratch}
         container = {
             "name": "main",
-            "command": [str(self.root / "bin" / "python"), str(scratch / "spark_entrypoint.py")],
+            "command": [str(self.root / "bin" / "python"), str(scratch / "entrypoint.py")],
             "volumeMounts": [{"name": name, "mountPath": str(path), "readOnly": True} for name, path in mounts.items()],
         }
         volumes = [{"name": name, "hostPath": {"path": str(path)}} for name, path in mounts.items()]
@@ -149,7 +149,7 @@ def test_the_experiment_runs_for_real(sandbox: EmbeddedWorld, tmp_path: Path) ->
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java; on Debian: apt-get install openjdk-17-jre-headless")
     python = environment("spark-experiment") / "bin" / "python"
-    command = [str(python), str(EXPERIMENT), "--queries", "2", "--rows", "50000", "--way", "reserved"]
+    command = [str(python), str(EXAMPLE / "real.py"), "--queries", "2", "--rows", "50000", "--way", "reserved"]
     strato = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         [*command, "--json", str(tmp_path / "real.json")],
