@@ -28,9 +28,9 @@ from strato.cli.serving import run_loop
 from strato.clock import SystemClock
 from strato.controllers import EMBEDDED
 from strato.controllers.job.terms import FINISHED_PHASES
+from strato.node.shapes import parse_nodes
 from strato.server.path import parse_path
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
-from strato.sim.nodes import parse_nodes
 from strato.testing import pod, vcjob
 
 CREATORS = 64

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.report import check_writable, publish
-from strato.sim.nodes import parse_nodes
+from strato.node.shapes import parse_nodes
 from strato.sim.run import DECISIONS, FIDELITIES, OBJECTS
 from strato.sim.traces import Trace, TraceJob, read_trace
 

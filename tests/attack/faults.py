@@ -26,8 +26,8 @@ from strato.api.wire import User
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError
+from strato.node.shapes import parse_nodes
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
-from strato.sim.nodes import parse_nodes
 from strato.testing.faults import WORLDS, Faults, FaultyCluster
 from strato.testing.manifests import kind_of_manifest, pod, vcjob
 

@@ -22,9 +22,9 @@ from strato.clock import VirtualClock, run_virtual
 from strato.node.hollow.cpu import HollowCpu
 from strato.node.hollow.cpuruns import CpuRun
 from strato.node.hollow.runplan import RUN_SECONDS
+from strato.node.shapes import parse_nodes
 from strato.sim.agents import AgentCounts, SimulatedAgents, SimulatedSampler
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
-from strato.sim.nodes import parse_nodes
 
 Story = Callable[["World"], Awaitable[None]]
 HANDLERS = "handlers: {hotspots: {enabled: false}, burst: {enabled: true}}"

@@ -9,8 +9,8 @@ from strato.api.core import Pod
 from strato.api.volcano.shard import NodeShard
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.manager import DEFAULT
+from strato.node.shapes import NodeShape
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
-from strato.sim.nodes import NodeShape
 from strato.testing import manifests
 
 AGENT = "agent-scheduler"

@@ -24,6 +24,7 @@ from strato.controllers.manager import DEFAULT, ControllerManager
 from strato.errors import AlreadyExists, InvariantError, StratoError
 from strato.node.hollow import HollowNodes, HollowOffer, offers
 from strato.node.hollow.cpu import HollowCpu
+from strato.node.shapes import NodeShape
 from strato.scheduler.cache.journal import NO_JOURNAL, Journal
 from strato.scheduler.cache.shards import NONE
 from strato.scheduler.framework.options import Config
@@ -31,7 +32,6 @@ from strato.scheduler.options import SchedulerOptions
 from strato.scheduler.service import Scheduler
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
-from strato.sim.nodes import NodeShape
 from strato.sim.rest import RestingClock
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from strato.api import quantity
 from strato.api.core import Node
 from strato.node.hollow.nodes import facts_of
 from strato.node.registration import node_body
+from strato.node.shapes import NodeShape
 from strato.sim.cluster import named_offers
-from strato.sim.nodes import NodeShape
 from strato.sim.results.record import NodeColumns
 
 

@@ -16,12 +16,12 @@ from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.clock import run_virtual
 from strato.controllers.manager import DEFAULT
 from strato.errors import ApiError
+from strato.node.shapes import NodeShape
 from strato.scheduler.framework.options import Config
 from strato.sim.arrivals import Arrivals
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
 from strato.sim.machines import columns_of, node_objects
 from strato.sim.measure import JOB_LABEL, PodFollower
-from strato.sim.nodes import NodeShape
 from strato.sim.progress import Progress
 from strato.sim.rest import STALL_SECONDS, START, RestingClock, RestingLoop, instant
 from strato.sim.results.record import RunRecord, RunRecorder

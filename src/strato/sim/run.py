@@ -14,10 +14,10 @@ from typing import Any
 from strato.api import catalog, yamltext
 from strato.api.meta import Json
 from strato.errors import InvalidInput, Problem, UsageError, one_line
+from strato.node.shapes import NodeShape, parse_nodes
 from strato.scheduler.config import parse_config
 from strato.scheduler.framework.options import Config
 from strato.sim.decisions.run import simulate_decisions
-from strato.sim.nodes import NodeShape, parse_nodes
 from strato.sim.objects import simulate_objects
 from strato.sim.progress import Progress as Progress
 from strato.sim.report import Report, report_of
@@ -39,7 +39,7 @@ class SimulationOptions:
     trace: Path
     """CSV or SWF; see `strato.sim.traces`."""
     nodes: str = ""
-    """See `strato.sim.nodes.parse_nodes`; empty takes those of the trace, or else `DEFAULT_NODES`."""
+    """See `strato.node.shapes.parse_nodes`; empty takes those of the trace, or else `DEFAULT_NODES`."""
     fidelity: str = OBJECTS
     """``objects`` or ``decisions``."""
     config: Path | None = None

@@ -27,10 +27,10 @@ from strato.client.informer import Informer
 from strato.clock import Clock, SystemClock, VirtualClock, run_virtual
 from strato.controllers.manager import DEFAULT
 from strato.errors import AlreadyExists, StratoError
+from strato.node.shapes import parse_nodes
 from strato.scheduler.config import parse_config
 from strato.scheduler.framework.options import Config
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
-from strato.sim.nodes import parse_nodes
 from strato.testing.manifests import kind_of_manifest
 from strato.testing.scenes import Scene, create_with_status
 
@@ -49,7 +49,7 @@ class Harness:
 
     Args:
         scene: Objects to create before anything runs.
-        nodes: Hollow nodes, as `strato.sim.nodes.parse_nodes` reads them; empty for none.
+        nodes: Hollow nodes, as `strato.node.shapes.parse_nodes` reads them; empty for none.
         clock: The machine's clock unless given.
         seed: Of all chance.
         scheduler: Whether the scheduler runs.

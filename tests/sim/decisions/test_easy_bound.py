@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strato.node.shapes import parse_nodes
 from strato.scheduler.config import parse_config
 from strato.sim.decisions.run import simulate_decisions
-from strato.sim.nodes import parse_nodes
 from strato.sim.results.record import RunRecord
 from strato.sim.traces import Trace, TraceJob
 from tests.profiles import examples

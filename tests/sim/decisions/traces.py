@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from strato.node.shapes import GPU, NodeShape, parse_nodes
 from strato.scheduler.config import parse_config
 from strato.scheduler.framework.options import Config
-from strato.sim.nodes import GPU, NodeShape, parse_nodes
 from strato.sim.results.record import RunRecord
 from strato.sim.traces import Trace, TraceJob
 

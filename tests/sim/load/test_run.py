@@ -14,13 +14,13 @@ from strato.client.cluster import Cluster
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.manager import DEFAULT
 from strato.errors import InvalidInput, NotFound
+from strato.node.shapes import parse_nodes
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
 from strato.sim.load.experiment import Fault, is_test, read_test
 from strato.sim.load.faults import apply_faults, heal
 from strato.sim.load.plan import LoadOptions
 from strato.sim.load.result import LoadResult
 from strato.sim.load.run import Load
-from strato.sim.nodes import parse_nodes
 from strato.sim.workloads.jobs import TraceJob
 
 JOBS = [

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strato.node.shapes import parse_nodes
 from strato.scheduler.config import parse_config
 from strato.scheduler.plugins.throughputs import parse_throughputs
 from strato.sim.decisions.run import simulate_decisions
@@ -18,7 +19,6 @@ from strato.sim.models.elastic import Checkpoints, Elastic
 from strato.sim.models.gpus import CoLocation
 from strato.sim.models.progress import WorkClock
 from strato.sim.models.startcost import StartCost
-from strato.sim.nodes import parse_nodes
 from strato.sim.results.record import Ending, RunRecord
 from strato.sim.traces import Trace, TraceJob
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from strato.cli.sim.traces import traces
-from strato.sim.nodes import parse_nodes
+from strato.node.shapes import parse_nodes
 from strato.sim.traces import read_trace
 from strato.sim.traces.describe import describe
 from tests.sim.traces import samples

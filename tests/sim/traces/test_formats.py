@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from strato.errors import InvalidInput, UsageError
-from strato.sim.nodes import GPU
+from strato.node.shapes import GPU
 from strato.sim.traces import ReadOptions, Trace, TraceJob, read_files, read_trace
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.registry import FORMATS, recognised

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from strato.errors import InvalidInput, UsageError
-from strato.sim.nodes import GPU, parse_nodes, total_capacity
+from strato.node.shapes import GPU, parse_nodes, total_capacity
 from strato.sim.traces import parse_csv, parse_swf, read_trace
 
 SWF = "1 10 5 100 4 -1 -1 4 200 -1 1 7 3 1 2 -1 -1 -1"

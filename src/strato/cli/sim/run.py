@@ -216,9 +216,9 @@ def _texts(policies: Sequence[tuple[str, Path]], problems: list[Problem]) -> tup
 
 
 def _variant(source: TraceSource, on: TraceOptions, problems: list[Problem]) -> Variant:
+    from strato.node.shapes import parse_nodes
     from strato.sim.experiments.plan import Variant
     from strato.sim.experiments.queues import read_queues
-    from strato.sim.nodes import parse_nodes
 
     shapes = _collect(problems, lambda: parse_nodes(on.nodes)) if on.nodes else ()
     queues = _collect(problems, lambda: read_queues(str(on.queues) if on.queues else None, "--queues", Path()))

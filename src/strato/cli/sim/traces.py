@@ -42,7 +42,7 @@ def traces(
 
     A MODEL makes a trace: lublin:jobs=10000,nodes=128,load=0.9 or fit:FILE,jobs=10000.
     """
-    from strato.sim.nodes import parse_nodes
+    from strato.node.shapes import parse_nodes
     from strato.sim.traces import ReadOptions, read_trace
     from strato.sim.traces.describe import describe, to_json, to_table
     from strato.sim.traces.read import SeveralTraces

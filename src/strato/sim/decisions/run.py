@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from strato.api.meta import Json
+from strato.node.shapes import NodeShape
 from strato.scheduler.config import default_config
 from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions
@@ -19,7 +20,6 @@ from strato.sim.decisions.templates import Templates
 from strato.sim.decisions.timeline import Timeline
 from strato.sim.machines import columns_of, node_objects
 from strato.sim.models import PerformanceModel
-from strato.sim.nodes import NodeShape
 from strato.sim.progress import Progress
 from strato.sim.rest import START
 from strato.sim.results.record import RunRecord, RunRecorder

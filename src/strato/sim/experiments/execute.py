@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from strato.node.shapes import NodeShape, parse_nodes
 from strato.scheduler.config import parse_config
 from strato.sim.experiments.plan import Run
 from strato.sim.models.reading import read_models
-from strato.sim.nodes import NodeShape, parse_nodes
 from strato.sim.progress import Progress
 from strato.sim.results.record import RunRecord
 from strato.sim.run import DEFAULT_NODES, FIDELITIES, nodes_text

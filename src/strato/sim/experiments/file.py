@@ -14,11 +14,11 @@ import yaml
 
 from strato.api.configtext import read_mapping
 from strato.errors import InvalidInput, Problem, UsageError, called, nearest
+from strato.node.shapes import NodeShape, parse_nodes
 from strato.scheduler.config import parse_config
 from strato.sim.experiments.plan import Experiment, PolicyText, TraceSource, Variant
 from strato.sim.experiments.queues import read_queues, text_of
 from strato.sim.models.reading import read_models, seen_from_here
-from strato.sim.nodes import NodeShape, parse_nodes
 from strato.sim.run import DECISIONS, FIDELITIES, OBJECTS
 from strato.sim.workloads.spec import is_model
 

@@ -13,7 +13,7 @@ import msgspec
 from strato import __version__
 from strato.client.cluster import Json
 from strato.errors import UsageError
-from strato.sim.nodes import NodeShape
+from strato.node.shapes import NodeShape
 from strato.sim.traces import ReadOptions, Trace, read_trace
 from strato.sim.workloads.spec import is_model
 

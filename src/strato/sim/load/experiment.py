@@ -29,10 +29,10 @@ from typing import Any, Final
 from strato.api import yamltext
 from strato.errors import InvalidInput, Problem, one_line
 from strato.node.hollow.failures import parse_failure
+from strato.node.shapes import parse_nodes
 from strato.sim.documents import Document
 from strato.sim.load.lives import PERCENTILES, STAGES
 from strato.sim.load.plan import JOBS, KINDS, LoadOptions, read_rate, read_speed
-from strato.sim.nodes import parse_nodes
 from strato.sim.traces import trace_text
 
 KIND: Final = "LoadTest"

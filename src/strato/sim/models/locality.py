@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from strato.errors import InvalidInput, Problem, UsageError
+from strato.node.shapes import GPU
 from strato.sim.models import PodStart, RunningJob
-from strato.sim.nodes import GPU
 from strato.sim.traces import TraceJob, trace_text
 
 _PROBLEMS: Final = 20

@@ -15,13 +15,13 @@ from strato.api.core import Node, Pod
 from strato.api.meta import Json
 from strato.api.volcano.scheduling import POD_GROUP_ANNOTATIONS, PodGroup, Queue
 from strato.errors import InvariantError
+from strato.node.shapes import NodeShape
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import config_from
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework.options import Config
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.placement.placer import Placer
-from strato.sim.nodes import NodeShape
 
 _NAMESPACE: Final = "default"
 _NOW: Final = 1_700_000_000.0

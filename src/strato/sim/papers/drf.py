@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from strato.sim.nodes import NodeShape
+from strato.node.shapes import NodeShape
 from strato.sim.papers.arrivals import Arrivals, ArrivingPod, config_of
 from strato.sim.papers.outcome import Cell, Reproduction
 from strato.sim.papers.work import Work

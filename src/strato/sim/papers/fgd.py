@@ -20,11 +20,11 @@ from typing import Any, Final
 
 from strato.api import quantity
 from strato.errors import UsageError
+from strato.node.shapes import NodeShape
 from strato.scheduler.plugins import gpushare
 from strato.scheduler.plugins.fgd import POPULARITY_PERCENT, USE_MODELS
 from strato.scheduler.plugins.fgdkernels import WHOLE
 from strato.scheduler.plugins.fgdworkload import Typical, most_frequent
-from strato.sim.nodes import NodeShape
 from strato.sim.papers.arrivals import Arrivals, ArrivingPod, config_of
 from strato.sim.papers.gorandom import GoRandom
 from strato.sim.papers.outcome import Cell, Reproduction

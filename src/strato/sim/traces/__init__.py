@@ -5,7 +5,7 @@ returns a `Trace`. What cannot be read is named with its line, skipped and count
 strict. Times of a trace are moved so that its first job is submitted at zero.
 """
 
-from strato.sim.nodes import GPU
+from strato.node.shapes import GPU
 from strato.sim.traces.formats.ours import parse_csv
 from strato.sim.traces.formats.swf import parse_swf
 from strato.sim.traces.input import trace_text

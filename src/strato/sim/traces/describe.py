@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strato.api import quantity
-from strato.sim.nodes import NodeShape, total_capacity
+from strato.node.shapes import NodeShape, total_capacity
 from strato.sim.workloads.jobs import Trace, TraceJob
 from strato.units import human_bytes, human_duration
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from strato.errors import UsageError
-from strato.sim.nodes import GPU, NodeShape
+from strato.node.shapes import GPU, NodeShape
 from strato.sim.traces.cells import Line, Names, QueueNames
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.oddities import Oddities

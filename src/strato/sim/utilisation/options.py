@@ -17,7 +17,7 @@ from strato.api import names, quantity
 from strato.api.configtext import read_mapping
 from strato.api.cpudemand import InvalidDemand, Traces, read_demand
 from strato.errors import InvalidInput, Problem, UsageError, called, nearest
-from strato.sim.nodes import NodeShape, parse_nodes
+from strato.node.shapes import NodeShape, parse_nodes
 from strato.sim.utilisation.usetraces import TraceOptions, read_use_trace
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Final
 
 from strato.errors import Problem
-from strato.sim.nodes import NodeShape
+from strato.node.shapes import NodeShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

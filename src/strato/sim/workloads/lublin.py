@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from strato.sim.nodes import NodeShape
+from strato.node.shapes import NodeShape
 from strato.sim.workloads.jobs import Trace, TraceJob, from_zero
 
 _BUCKETS: Final = 48

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from strato.sim.nodes import NodeShape
+from strato.node.shapes import NodeShape
 from strato.sim.traces.cells import MOST_SECONDS, Line, cores, label_value, memory, requests_of
 from strato.sim.traces.formats.tables import fixed, is_whole, most_fit
 from strato.sim.traces.input import InputFile

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from strato.sim.nodes import NodeShape
+from strato.node.shapes import NodeShape
 from strato.sim.traces.cells import MOST_REPLICAS, cores, memory, requests_of
 from strato.sim.traces.reading import Reading
 from strato.sim.workloads.jobs import TraceJob

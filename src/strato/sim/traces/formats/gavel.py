@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from strato.errors import InvalidInput, Problem, UsageError
-from strato.sim.nodes import GPU, NodeShape
+from strato.node.shapes import GPU, NodeShape
 from strato.sim.traces.cells import MOST_SECONDS, Line
 from strato.sim.traces.formats.tables import gpu_requests, is_number, most_fit
 from strato.sim.traces.input import InputFile, why

@@ -24,7 +24,7 @@ from strato.api.pods import effective_requests
 from strato.api.volcano.batch import Job as VolcanoJob
 from strato.api.volcano.scheduling import POD_GROUP_ANNOTATIONS, PodGroup
 from strato.errors import UsageError
-from strato.sim.nodes import NodeShape
+from strato.node.shapes import NodeShape
 from strato.sim.traces.cells import MOST_REPLICAS, Line, instant_seconds
 from strato.sim.traces.input import InputFile, why
 from strato.sim.traces.reading import Format, Head, Reading

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from strato.sim.nodes import NodeShape
+from strato.node.shapes import NodeShape
 from strato.sim.traces.cells import MOST_SECONDS, Line, cores, label_value, memory
 from strato.sim.traces.formats.tables import USE_MODELS, has_header, records, share_requests, shared_cards
 from strato.sim.traces.input import InputFile

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from strato.api import names, quantity
-from strato.sim.nodes import GPU
+from strato.node.shapes import GPU
 from strato.sim.traces.cells import MOST_REPLICAS, Line, shown
 from strato.sim.traces.input import InputFile, Rows, rows_of
 from strato.sim.traces.oddities import Oddities

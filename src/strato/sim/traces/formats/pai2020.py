@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from strato.sim.nodes import NodeShape
+from strato.node.shapes import NodeShape
 from strato.sim.traces.cells import MOST_SECONDS, Line, cores, label_value, memory
 from strato.sim.traces.formats.alibaba2018 import NOT_WHOLE
 from strato.sim.traces.formats.tables import fixed, is_number, most_fit, share_requests, shared_cards

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from strato.sim.nodes import GPU
+from strato.node.shapes import GPU
 from strato.sim.traces.cells import Line
 from strato.sim.traces.input import InputFile
 from strato.sim.traces.reading import Head, Reading
