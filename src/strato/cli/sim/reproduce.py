@@ -11,6 +11,7 @@ import click
 
 from strato.cli.outputs import OUTPUT_FILE, OutputFile
 from strato.cli.sim.progress import ProgressLine
+from strato.errors import UsageError
 
 _NAMES = ("fgd", "drf", "easy", "gavel", "quincy")
 """Known here too, so that help imports nothing; a test compares them."""
@@ -29,17 +30,33 @@ _NAMES = ("fgd", "drf", "easy", "gavel", "quincy")
 @click.option("--slice", "is_slice", is_flag=True, help="Only a small part, which takes seconds.")
 @click.option("--cores", type=click.IntRange(1), help="Processes that run at once; as many as there are CPUs.")
 @click.option(
+    "--out",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder that keeps each run as it ends.",
+)
+@click.option("--resume", is_flag=True, help="With --out: runs that ended before and are the same are not run again.")
+@click.option(
     "--json", "json_file", type=OUTPUT_FILE, default=None, help="Write the result here too; - is standard output."
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def reproduce(
-    name: str, data: Path, is_slice: bool, cores: int | None, json_file: OutputFile | None, output: str
+    name: str,
+    data: Path,
+    is_slice: bool,
+    cores: int | None,
+    folder: Path | None,
+    resume: bool,
+    json_file: OutputFile | None,
+    output: str,
 ) -> None:
     """Compute the table of paper NAME anew and print it beside the published one; status 1 when they differ.
 
     Papers: fgd (GPU fragmentation, ATC'23), drf (dominant resource fairness, NSDI'11), easy (backfilling on two logs),
     gavel (GPUs of different speed, OSDI'20), quincy (data locality by minimum cost, SOSP'09, as Firmament has it).
     """
+    if resume and folder is None:
+        raise UsageError("--resume needs --out: the folder in which the runs that ended are kept")
     from strato.sim.papers.registry import reproduce as compute
     from strato.sim.papers.work import Work
 
@@ -54,7 +71,7 @@ def reproduce(
         cores=cores or os.cpu_count() or 1,
         progress=show if sys.stderr.isatty() else None,
     )
-    found = compute(name, work)
+    found = compute(name, work, folder, resume=resume)
     text = json.dumps(found.to_json(), indent=2)
     if json_file is not None:
         json_file.write(f"{text}\n".encode())

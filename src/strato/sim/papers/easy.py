@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from strato.api import quantity
 from strato.scheduler.config import parse_config
@@ -36,7 +35,7 @@ tiers:
 - plugins: [{name: gang}, {name: easy}, {name: predicates}]
 """
 
-Waits = NDArray[np.float64]
+Waits = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,7 @@ class Found:
     """Waits of the jobs of a log, in seconds."""
 
     plugin: Waits
+    """NaN of those that never started."""
     easy: Waits
     fcfs: Waits
     recorded: Waits
@@ -90,10 +90,10 @@ def waits_of(log: Log) -> Found:
     processors = sum(quantity.milli(shape.resources["cpu"]) // 1000 * shape.count for shape in trace.nodes)
     submitted = [submitted_of(job, processors) for job in trace.jobs]
     return Found(
-        record.start_seconds - np.array([job.submit_seconds for job in trace.jobs]),
-        np.array(waits(submitted, processors, backfill=True)),
-        np.array(waits(submitted, processors, backfill=False)),
-        np.array([job.waited_seconds for job in trace.jobs], np.float64),
+        tuple((record.start_seconds - np.array([job.submit_seconds for job in trace.jobs])).tolist()),
+        tuple(waits(submitted, processors, backfill=True)),
+        tuple(waits(submitted, processors, backfill=False)),
+        tuple(float(job.waited_seconds or 0.0) for job in trace.jobs),
     )
 
 
@@ -107,27 +107,28 @@ def submitted_of(job: TraceJob, most: int) -> Submitted:
 
 def cells_of(name: str, waited: Found) -> list[Cell]:
     """Return the comparisons of one log."""
-    ours = waited.plugin[~np.isnan(waited.plugin)]
+    plugin, easy, fcfs, recorded = map(np.array, (waited.plugin, waited.easy, waited.fcfs, waited.recorded))
+    ours = plugin[~np.isnan(plugin)]
     ratio = _TOLERANCE_RATIO if name == _JUDGED else math.inf
     cells = [
-        _cell(f"{name}, the algorithm", "mean", ours.mean(), waited.easy.mean(), ratio),
+        _cell(f"{name}, the algorithm", "mean", ours.mean(), easy.mean(), ratio),
         Cell(
             row=f"{name}, FCFS",
             column="mean",
             ours=float(ours.mean()),
-            reference=float(waited.fcfs.mean()),
-            tolerance=math.inf if ours.mean() <= waited.fcfs.mean() else 0.0,
+            reference=float(fcfs.mean()),
+            tolerance=math.inf if ours.mean() <= fcfs.mean() else 0.0,
         ),
-        _cell(f"{name}, recorded", "mean", ours.mean(), waited.recorded.mean(), math.inf),
+        _cell(f"{name}, recorded", "mean", ours.mean(), recorded.mean(), math.inf),
         Cell(
             row=f"{name}, jobs",
             column="never started",
-            ours=float(np.isnan(waited.plugin).sum()),
+            ours=float(np.isnan(plugin).sum()),
             reference=0,
             tolerance=0,
         ),
     ]
-    for other, values in (("the algorithm", waited.easy), ("recorded", waited.recorded)):
+    for other, values in (("the algorithm", easy), ("recorded", recorded)):
         theirs: Sequence[float] = np.percentile(values, _PERCENTILES).tolist()
         mine: Sequence[float] = np.percentile(ours, _PERCENTILES).tolist()
         cells += [

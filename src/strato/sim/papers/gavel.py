@@ -25,7 +25,8 @@ from strato.scheduler.plugins.throughputs import JobKind, Throughputs, read_thro
 from strato.sim.papers.outcome import Cell, Reproduction
 from strato.sim.papers.work import Work, each
 
-FILE: Final = Path("gavel-throughputs") / "simulation_throughputs.json.gz"
+FOLDER: Final = "gavel-throughputs"
+FILE: Final = Path(FOLDER) / "simulation_throughputs.json.gz"
 KINDS: Final = ("v100", "p100", "k80")
 _MACHINES: Final = 36.0
 _ROUND_SECONDS: Final = 360.0

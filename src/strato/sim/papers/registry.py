@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from strato.errors import UsageError
+from strato.sim.papers.kept import kept_parts
 from strato.sim.papers.outcome import Reproduction
 from strato.sim.papers.work import Work
 
@@ -19,14 +22,26 @@ PAPERS: Final = {
 """Name, which is its module's too -> what is computed."""
 
 
-def reproduce(name: str, work: Work) -> Reproduction:
+def reproduce(name: str, work: Work, folder: Path | None = None, *, resume: bool = False) -> Reproduction:
     """Compute a paper's table anew.
+
+    Args:
+        name: Of the paper.
+        work: What to do.
+        folder: Keeps each part that has ended.
+        resume: Whether parts in the folder are taken from there that follow from the same.
 
     Raises:
         UsageError: There is no such paper, or its data is not where it should be.
         InvalidInput: The data has problems.
+        StateError: The folder cannot be written.
     """
     if name not in PAPERS:
         raise UsageError(f"there is no paper {name!r}; choose {', '.join(PAPERS)}")
-    found: Reproduction = importlib.import_module(f"strato.sim.papers.{name}").reproduce(work)
+    module = importlib.import_module(f"strato.sim.papers.{name}")
+    if folder is not None:
+        data_set = getattr(module, "FOLDER", None)  # of papers that have one
+        data = work.data / data_set if data_set is not None else None
+        work = replace(work, kept=kept_parts(folder, name, data, resume=resume))
+    found: Reproduction = module.reproduce(work)
     return found

@@ -6,8 +6,11 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+from strato.sim.papers.kept import KeptParts
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -26,6 +29,8 @@ class Work:
     """Whether only a small part is done, which takes seconds."""
     cores: int = 1
     progress: Progress | None = None
+    kept: KeptParts | None = None
+    """Where parts are kept that have ended; None keeps none."""
 
 
 def each(work: Work, function: Callable[[A], R], parts: Sequence[A]) -> list[R]:
@@ -33,9 +38,11 @@ def each(work: Work, function: Callable[[A], R], parts: Sequence[A]) -> list[R]:
 
     Args:
         work: How many cores there are, and who is notified.
-        function: Of a module, so that another process finds it.
+        function: Of a module, so that another process finds it, and as `KeptParts.of` takes it.
         parts: Its arguments.
     """
+    if work.kept is not None:
+        function = partial(work.kept.of, function)
     if work.cores <= 1 or len(parts) <= 1:
         return _counted(work, map(function, parts), len(parts))
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang

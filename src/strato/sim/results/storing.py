@@ -60,10 +60,19 @@ def write_run(path: Path, record: RunRecord, inputs: str) -> None:
     Raises:
         StateError: It cannot be written, for example because the disk is full.
     """
+    replace_file(path, encode_run(record, inputs))
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file; what is there stays until the new one is whole and on the disk.
+
+    Raises:
+        StateError: It cannot be written, for example because the disk is full.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with draft.open("wb") as file:
-            file.write(encode_run(record, inputs))
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
