@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from strato.api import quantity
 from strato.cli.connect import home_of
 from strato.cli.imageoptions import ImageOptions, registry_options
 from strato.cli.inputs import INPUT_FILE, seekable
 from strato.cli.output import NOTHING_FOUND, fitted_table
+from strato.cli.quantities import BYTES
 from strato.errors import UsageError
 from strato.units import human_bytes
 
@@ -34,20 +34,9 @@ def image() -> None:
     """Pull, import, build, list and remove images of this machine's node."""
 
 
-class _SizeType(click.ParamType[int]):
-    name = "quantity"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return bytes."""
-        try:
-            return quantity.value(value)
-        except quantity.InvalidQuantity as err:
-            self.fail(f"{value!r}: {err}", param, ctx)
-
-
 def _max_size(command: F) -> F:
     text = "Refuse an image that is larger, unpacked."
-    return click.option("--max-size", default="32Gi", type=_SizeType(), show_default=True, help=text)(command)
+    return click.option("--max-size", default="32Gi", type=BYTES, show_default=True, help=text)(command)
 
 
 def _store(ctx: click.Context) -> ImageStore:

@@ -26,3 +26,25 @@ class QuantityType(click.ParamType[str]):
 
 
 QUANTITY = QuantityType()
+
+
+class BytesType(click.ParamType[int]):
+    """A number of bytes above zero, written as a quantity: ``64Mi``, ``2G``, ``1e9``."""
+
+    name = "quantity"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return bytes."""
+        if isinstance(value, int):  # click converts what it has converted
+            return value
+        text = str(value)
+        try:
+            found = quantity.value(text)
+        except quantity.InvalidQuantity as error:
+            self.fail(f"{text!r} is not a quantity of bytes; write for example 64Mi or 2Gi: {error}", param, ctx)
+        if found <= 0:
+            self.fail(f"{text!r} is not above zero", param, ctx)
+        return found
+
+
+BYTES = BytesType()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import click
 import msgspec
 
 from strato.cli.optiongroups import option_group
+from strato.cli.quantities import BYTES
 from strato.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,22 +21,6 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE = "STRATO_RECORD_KEY"
 """Environment variable with the secret by which names are hashed."""
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-class SizeType(click.ParamType[int]):
-    """A number of bytes: ``64M``, ``2Gi``."""
-
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read the text."""
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"([1-9][0-9]{0,11})([KMGkmg]?)i?", str(value))
-        if found is None:
-            self.fail(f"{value!r} is no size; write for example 64M or 2Gi", param, ctx)
-        return int(found[1]) * _UNITS[found[2].lower()]
 
 
 class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,8 +61,8 @@ record_options = option_group(
         ),
         click.option(
             "--record-file-size",
-            type=SizeType(),
-            default="256M",
+            type=BYTES,
+            default="256Mi",
             show_default=True,
             help="After so much the log goes on in LOG.1, LOG.2 …",
         ),

@@ -11,7 +11,8 @@ import click
 
 from strato.cli.connect import with_cluster
 from strato.cli.inputs import INPUT_FILE
-from strato.cli.recordoptions import KEY_VARIABLE, SizeType, anonymiser, check_keep
+from strato.cli.quantities import BYTES
+from strato.cli.recordoptions import KEY_VARIABLE, anonymiser, check_keep
 
 if TYPE_CHECKING:
     from strato.client.http import HttpCluster
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--anonymise", is_flag=True, help=f"Hash names, by the secret in {KEY_VARIABLE} or one that is forgotten."
 )
-@click.option("--file-size", type=SizeType(), default="256M", show_default=True, help="Then it goes on in LOG.1 …")
+@click.option("--file-size", type=BYTES, default="256Mi", show_default=True, help="Then it goes on in LOG.1 …")
 @click.option("--keep", type=click.IntRange(0), default=0, metavar="N", help="Keep the N newest files.  [default: all]")
 @click.option("--for", "seconds", type=click.FloatRange(0), default=None, metavar="SECONDS", help="End after so long.")
 @click.pass_context
