@@ -12,10 +12,8 @@ from typing import Final
 import msgspec
 
 from strato.api.core import Node, Pod, PodSpec, Toleration
-from strato.api.core.affinity import NodeSelectorRequirement
-from strato.api.selectors import Requirement, Selector
+from strato.api.nodeselection import matches_node, tolerates
 from strato.controllers.kube.revisions import REVISION_LABEL
-from strato.controllers.kube.taints import tolerates
 
 NODE_FIELD: Final = "metadata.name"
 DAEMON_TOLERATIONS: Final = tuple(
@@ -41,13 +39,10 @@ def fits(spec: PodSpec, node: Node) -> tuple[bool, bool]:
     """Return whether a daemon should be made for a node, and whether one that runs there may go on."""
     if spec.node_name and spec.node_name != node.metadata.name:
         return False, False
-    labels = node.metadata.labels or {}
-    if any(labels.get(key) != value for key, value in spec.node_selector.items()):
-        return False, False
-    if not _affine(spec, node):
+    if not matches_node(spec, node):
         return False, False
     pod_tolerations = [*spec.tolerations, *msgspec.convert(daemon_tolerations(spec), list[Toleration])]
-    refused = [taint for taint in node.spec.taints if not any(tolerates(t, taint) for t in pod_tolerations)]
+    refused = [taint for taint in node.spec.taints if not tolerates(pod_tolerations, taint)]
     return (
         not any(taint.effect in ("NoSchedule", "NoExecute") for taint in refused),
         not any(taint.effect == "NoExecute" for taint in refused),
@@ -57,23 +52,6 @@ def fits(spec: PodSpec, node: Node) -> tuple[bool, bool]:
 def daemon_tolerations(spec: PodSpec) -> list[dict[str, str]]:
     """Return what daemons of a template bear on top of what it says."""
     return [*DAEMON_TOLERATIONS, *([_HOST_NETWORK_TOLERATION] if spec.host_network else [])]
-
-
-def _affine(spec: PodSpec, node: Node) -> bool:
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    if affinity is None or affinity.required is None:
-        return True
-    labels, fields = node.metadata.labels or {}, {NODE_FIELD: node.metadata.name}
-    return any(
-        (term.match_expressions or term.match_fields)
-        and _holds(term.match_expressions, labels)
-        and _holds(term.match_fields, fields)
-        for term in affinity.required.node_selector_terms
-    )
-
-
-def _holds(requirements: Sequence[NodeSelectorRequirement], values: Mapping[str, str]) -> bool:
-    return Selector([Requirement(r.key, r.operator, r.values) for r in requirements]).matches(values)
 
 
 @dataclass(slots=True)

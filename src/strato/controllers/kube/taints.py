@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from strato.api.core import Node, Taint, Toleration
+from strato.api.nodeselection import tolerates
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -47,24 +48,13 @@ def present_taints(node: Node) -> frozenset[tuple[str, str]]:
     return frozenset((taint.key, taint.effect) for taint in node.spec.taints if taint.key in MANAGED)
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether a toleration covers a taint."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.value == taint.value
-
-
 def seconds_to_stay(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> float:
     """Return how long a pod may stay under NoExecute taints: 0 is not at all, infinity for ever."""
     stay = math.inf
     for taint in taints:
         if taint.effect != NO_EXECUTE:
             continue
-        matching = [t for t in tolerations if tolerates(t, taint)]
+        matching = [t for t in tolerations if tolerates((t,), taint)]
         if not matching:
             return 0.0
         limits = [max(0, t.toleration_seconds) for t in matching if t.toleration_seconds is not None]

@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 
 from strato.api.core import Node, Taint, Toleration
+from strato.api.nodeselection import tolerates
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import ON_NODE
 from strato.scheduler.model.nodes import Mask, NodeTable
 from strato.scheduler.model.resources import Vector, fit_width
-from strato.scheduler.model.selection import tolerates
 
 GROUP_LABEL: Final = "volcano.sh/nodegroup-name"
 _KEEPING_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})

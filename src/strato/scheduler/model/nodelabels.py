@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 
 from strato.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration
+from strato.api.nodeselection import CORDON, HARD_EFFECTS, matches_term, tolerates
 from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.api.storage import TopologySelectorTerm
 from strato.lru import LruCache
 from strato.scheduler.model.nodes import Mask, NodeTable
-from strato.scheduler.model.selection import CORDON, HARD_EFFECTS, matches_term, tolerates
 
 _encode = msgspec.json.Encoder().encode
 _MASKS_BYTES = 64 << 20

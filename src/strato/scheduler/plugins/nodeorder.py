@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from strato.api.nodeselection import matches_term, tolerates
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
@@ -14,7 +15,6 @@ from strato.scheduler.model.answers import BALANCED, LEAST, MOST, ResourceTerm, 
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
-from strato.scheduler.model.selection import matches_term, tolerates
 from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.plugins import neighbourly
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from strato.api.core import Node
+from strato.api.nodeselection import CORDON, HARD_EFFECTS, matches_node, tolerates
 from strato.api.pods import host_ports, host_ports_clash
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
@@ -19,7 +20,6 @@ from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.reservation import Reservation
-from strato.scheduler.model.selection import CORDON, HARD_EFFECTS, matches_node, tolerates
 from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.plugins import devicebinding, neighbourly, volumebinding
 
@@ -92,7 +92,7 @@ class Predicates(Plugin):
         tolerations = cls.spec.tolerations
         if node.spec.unschedulable and not tolerates(tolerations, CORDON):
             return UNSCHEDULABLE
-        if selective and not matches_node(cls, node):
+        if selective and not matches_node(cls.spec, node):
             return AFFINITY
         if self.args.taint_toleration:
             for taint in node.spec.taints:

@@ -1,12 +1,11 @@
-"""Taints and node selection, as Kubernetes has them: pure functions that several plugins use."""
+"""Which nodes a pod may be on: taints, node selectors and node affinity, as Kubernetes has them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strato.api.core import Node, NodeSelectorTerm, Taint, Toleration
+from strato.api.core import Node, NodeSelectorTerm, PodSpec, Taint, Toleration
 from strato.api.shapes import LabelSelectorRequirement
-from strato.scheduler.model.tasks import TaskClass
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """What a cordon amounts to."""
@@ -28,13 +27,13 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
     return False
 
 
-def matches_node(cls: TaskClass, node: Node) -> bool:
-    """Whether a node has the labels a class's selector and required affinity ask for."""
+def matches_node(spec: PodSpec, node: Node) -> bool:
+    """Whether a node has the labels a pod's selector and required affinity ask for."""
     labels = node.metadata.labels or {}
-    for key, value in cls.spec.node_selector.items():
+    for key, value in spec.node_selector.items():
         if labels.get(key) != value:
             return False
-    affinity = cls.spec.affinity.node_affinity if cls.spec.affinity is not None else None
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is None or affinity.required is None:
         return True
     return any(matches_term(term, node) for term in affinity.required.node_selector_terms)
