@@ -208,6 +208,14 @@ class CandidateCache:
         found.head[kernels.BUILT] = 0
         return True
 
+    def normalise_over(self, found: Candidates, rows: Rows) -> bool:
+        """Compute ``base`` for candidate rows given by their numbers; return whether it changed."""
+        if not found.static or (not found.varies and found.extremes is not None):
+            return False
+        live = np.zeros(found.size, np.bool_)
+        live[rows] = True
+        return self.normalise(found, live)
+
     def rebuild_trees(self) -> None:
         """Have the kernels score every row anew, as the terms changed."""
         for found in self._classes.values():

@@ -1,8 +1,9 @@
 """Numba kernels: score nodes for a task class, keep the scores in a tournament tree, place a batch of equal tasks.
 
 Importing this module imports Numba (half a second), so nothing imports it before a scheduler starts.
-There are two public kernels with one signature each, so a first compilation takes seconds and a cached load
-milliseconds: `place_batch` looks at all rows through a tree, `place_near` scans some rows and knows network domains.
+The public kernels have one signature each, so a first compilation takes seconds and a cached load milliseconds:
+`place_batch` looks at all rows through a tree, `place_near` scans some rows and knows network domains; by what
+`mark_fitting` and `score_rows` say of rows, tasks are placed one by one.
 Arrays that belong together travel as the named tuples of `strato.scheduler.placement.arrays`.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from strato.scheduler.model.answers import BALANCED, LEAST, MOST
@@ -196,6 +198,15 @@ def score_rows(rows: Int64s, want: Want, nodes: Columns, terms: Terms, points: F
     parts = np.empty(terms.dims.shape[1])
     for row in rows:
         points[row] = _score(row, want, nodes, terms, parts)
+
+
+@_outer
+def mark_fitting(allowed: npt.NDArray[np.bool_], want: Want, nodes: Columns, flags: int) -> None:
+    """Clear ``allowed``, bool[n], at the rows that cannot take a task: now, or under FUTURE later. O(n · columns)."""
+    asked = _asked(want.request)
+    for row in range(allowed.size):
+        if allowed[row]:
+            allowed[row] = _fits(row, want, asked, nodes, flags)
 
 
 @_outer

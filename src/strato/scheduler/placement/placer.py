@@ -131,7 +131,8 @@ class Placer:
         if not found.varies:
             self.known.normalise(found, found.mask[: found.size])
             return Static(mask, found.base[rows], found.sensitive[rows])
-        return Static(mask, *found.normalised(rows, found.extremes_of(rows, mask & self._fits(cls, flags)[rows])))
+        fits = self._fits(cls, found.mask[: found.size], flags)
+        return Static(mask, *found.normalised(rows, found.extremes_of(rows, fits[rows])))
 
     def _run_near(
         self,
@@ -229,25 +230,24 @@ class Placer:
     def _choose(self, ssn: PluginAnswers, task: Task, future: bool) -> int:
         found = self.known.of(ssn, task)
         flags = (kernels.FUTURE if future else 0) | ssn.kernel_flags
-        rows = self.rows_for(ssn, task, flags)
+        rows = self._rows_for(ssn, task, found, flags)
         if not rows.size:
             return -1
-        live = np.zeros(found.size, np.bool_)
-        live[rows] = True
-        self.known.normalise(found, live)
-        scores = self.score_rows(ssn, task, rows)
+        scores = self._scored(ssn, task, found, rows)
         best = rows[scores == scores.max()]
         offset = int(found.head[kernels.OFFSET])
         return int(best[np.argmin((best - offset) % found.size)])
 
     def score_rows(self, ssn: PluginAnswers, task: Task, rows: Rows) -> FloatArray:
         """Return the total score of a task on candidate rows, all of which are the candidates."""
+        return self._scored(ssn, task, self.known.of(ssn, task), rows)
+
+    def _scored(self, ssn: PluginAnswers, task: Task, found: Candidates, rows: Rows) -> FloatArray:
         cls = task.cls
-        found = self.known.of(ssn, task)
-        live = np.zeros(found.size, np.bool_)
-        live[rows] = True
-        self.known.normalise(found, live)
-        total = found.base[rows] + self._resource_points(ssn, cls, found)[rows]
+        self.known.normalise_over(found, rows)
+        total = found.base[rows]
+        if ssn.terms:
+            total += self._resource_points(ssn, cls, found)[rows]
         for score in ssn.answers["score"]:
             points = score(cls, self._table, rows)
             if points is not None:
@@ -287,8 +287,10 @@ class Placer:
 
     def rows_for(self, ssn: PluginAnswers, task: Task, flags: int) -> Rows:
         """Return the rows that can take a task now (or, under FUTURE, later)."""
-        found = self.known.of(ssn, task)
-        fits = found.mask[: found.size] & self._fits(task.cls, flags)
+        return self._rows_for(ssn, task, self.known.of(ssn, task), flags)
+
+    def _rows_for(self, ssn: PluginAnswers, task: Task, found: Candidates, flags: int) -> Rows:
+        fits = self._fits(task.cls, found.mask[: found.size], flags)
         if ssn.search is not None:
             fits &= ssn.search.mask
         rows: Rows = np.nonzero(fits)[0]
@@ -329,19 +331,10 @@ class Placer:
         rows: Rows = np.nonzero(found.mask[: found.size])[0]
         return rows
 
-    def _fits(self, cls: TaskClass, flags: int) -> Mask:
-        table = self._table
-        size = table.size
-        fits = table.present[:size].copy()
-        for column, need in enumerate(cls.request.tolist()):
-            if need > 0 or column < 2:
-                idle = table.idle[:size, column]
-                future = idle + table.releasing[:size, column] - table.pipelined[:size, column]
-                fits &= need <= future
-                if not flags & kernels.FUTURE:
-                    fits &= need <= idle
-        if flags & kernels.LIMIT_PODS:
-            fits &= table.pods[:size] < table.pods_limit()
+    def _fits(self, cls: TaskClass, allowed: Mask, flags: int) -> Mask:
+        """Return which of the rows allowed have room for a task."""
+        fits = allowed.copy()
+        kernels.mark_fitting(fits, Want(cls.request, cls.scored_request), self._table.columns, flags)
         return fits
 
     def try_row(self, ssn: PluginAnswers, task: Task, row: int, *, future: bool) -> bool:
@@ -417,7 +410,7 @@ def _count(counts: dict[Reason, int], reason: Reason, by: int) -> None:
 
 def warm_up() -> None:
     """Load (or, the first time ever on a machine, compile) the kernels, so that the first pod need not wait."""
-    kernelcache.only_load(kernels.score_rows, kernels.place_batch, kernels.place_near)
+    kernelcache.only_load(kernels.score_rows, kernels.mark_fitting, kernels.place_batch, kernels.place_near)
     table = NodeTable(Dimensions())
     columns, out = table.columns, np.zeros(1, np.int32)
     want, terms = Want(table.dims.zeros(), np.zeros(2, np.int64)), term_arrays(())

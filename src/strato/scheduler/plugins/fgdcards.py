@@ -107,9 +107,12 @@ class CardTable:
         """Count the rows anew that changed since the last call."""
         if self._clock != nodes.object_clock or len(self.version) != nodes.capacity:
             self._read_nodes(nodes)
+        now = int(nodes.cursor[0])
+        if self._cursor == now:
+            return
         changed = nodes.written(self._cursor)
         rows = range(nodes.size) if changed is None else changed
-        self._cursor = int(nodes.cursor[0])
+        self._cursor = now
         if rows:
             self.count(nodes, rows)
 
@@ -149,37 +152,38 @@ class CardTable:
     def count(self, nodes: NodeTable, rows: Iterable[int]) -> None:
         """Count what is left of the cards of some rows, and their fragments."""
         counted: Rows = np.fromiter(rows, np.int64)
-        state = self.state
-        state.left[counted] = self._total[counted]
-        state.kinds[counted] = 0
-        for row in counted.tolist():
+        left, kinds = self._total[counted].tolist(), [[0] * self.state.kinds.shape[1] for _ in counted]
+        for row, cards, held in zip(counted.tolist(), left, kinds, strict=True):
             for task in nodes.tasks[row].values():
                 if ON_NODE[task.status] and task.status not in (PENDING, RELEASING):
-                    self._take(row, task)
+                    self._take(row, task, cards, held)
+        self.state.left[counted], self.state.kinds[counted] = left, kinds
         self._rescore(nodes, counted)
 
     def _rescore(self, nodes: NodeTable, rows: Rows) -> None:
         self.version[rows] += 1
-        kernels.refresh(rows, np.ascontiguousarray(nodes.idle[:, CPU]), self.state, self.workload)
+        kernels.refresh(rows, nodes.idle[rows, CPU], self.state, self.workload)
 
-    def _take(self, row: int, task: Task) -> None:
+    def _take(self, row: int, task: Task, left: list[int], held: list[int]) -> None:
+        """Take what a task has from the cards of its row, and count it among those there."""
         ask = self.ask(task.cls)
         if not ask.memory and not ask.cards:
             return
-        left, kinds = self.state.left[row], self.state.kinds
-        kinds[row, 0 if ask.memory else min(ask.cards, kinds.shape[1] - 1)] += 1
+        held[0 if ask.memory else min(ask.cards, len(held) - 1)] += 1
         if self._shared[row]:
-            given = [card for card in gpushare.ids_of(task.granted(self._plugin)) if card < len(left)]
+            self._charge(row, ask, gpushare.ids_of(task.granted(self._plugin)), left)
         else:
-            given = np.nonzero(left == kernels.WHOLE)[0][: ask.cards].tolist()  # any: nobody knows which
-        self._charge(row, ask, given)
+            given = [card for card, idle in enumerate(left) if idle == kernels.WHOLE][: ask.cards]
+            self._charge(row, ask, given, left)  # any: nobody knows which
 
-    def _charge(self, row: int, ask: kernels.Ask, cards: Iterable[int]) -> None:
-        left, unit = self.state.left, int(self.state.unit[row])
-        share = (ask.memory * kernels.WHOLE + unit - 1) // unit if ask.memory else kernels.WHOLE
+    def _charge(self, row: int, ask: kernels.Ask, cards: Iterable[int], left: list[int] | Int64s) -> None:
+        share = kernels.WHOLE
+        if ask.memory:
+            unit = int(self.state.unit[row])
+            share = (ask.memory * kernels.WHOLE + unit - 1) // unit
         for card in cards:
-            if left[row, card] > 0:
-                left[row, card] = max(0, left[row, card] - share)
+            if card < len(left) and left[card] > 0:
+                left[card] = max(0, left[card] - share)
 
     @property
     def usual_unit(self) -> int:
@@ -189,7 +193,7 @@ class CardTable:
 
     def judge(self, policy: int, rows: Rows, ask: kernels.Ask, nodes: NodeTable, out: Int64s) -> None:
         """Write the points of rows into ``out``; -1 where the cards do not suffice."""
-        cpu = np.ascontiguousarray(nodes.idle[:, CPU])
+        cpu = nodes.idle[rows, CPU]
         kernels.judge(policy, rows, ask, cpu, self.state, self.workload, self.most_cpu, self.most_cards, out)
 
     # -- giving --------------------------------------------------------------------------------------------------------
@@ -204,7 +208,7 @@ class CardTable:
 
     def give(self, nodes: NodeTable, row: int, ask: kernels.Ask, cards: Sequence[int]) -> None:
         """Charge cards of a row for a pod that was counted there without any."""
-        self._charge(row, ask, cards)
+        self._charge(row, ask, cards, self.state.left[row])
         self._rescore(nodes, np.array([row], np.int64))
 
     def cards_with_room(self, ask: kernels.Ask, row: int) -> list[int]:

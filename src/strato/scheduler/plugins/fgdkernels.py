@@ -141,10 +141,10 @@ def fragments_of(left: Int64s, cpu: int, model: int, workload: Workload) -> floa
 
 @_jit
 def refresh(rows: Int64s, cpu: Int64s, state: State, workload: Workload) -> None:
-    """Compute ``state.fragments`` of some rows anew."""
+    """Compute ``state.fragments`` of some rows anew; ``cpu`` is int64[rows], idle millicores of each of these."""
     for at in range(rows.size):
         row = rows[at]
-        state.fragments[row] = fragments_of(state.left[row], cpu[row], state.model[row], workload)
+        state.fragments[row] = fragments_of(state.left[row], cpu[at], state.model[row], workload)
 
 
 @_jit
@@ -244,7 +244,7 @@ def judge(
         policy: Which one.
         rows: int64[n], the rows to look at, all with the cpu that is asked for.
         ask: What the pod asks for.
-        cpu: int64[rows], idle millicores.
+        cpu: int64[n], idle millicores of each of these rows.
         state: The nodes. Not changed.
         workload: What typically comes; only for `FRAGMENTATION`.
         most_cpu: Millicores of the largest node, by which amounts are made comparable.
@@ -266,12 +266,12 @@ def judge(
         if cards > 0 and fitting < cards:
             out[row] = -1
         elif policy == FRAGMENTATION:
-            out[row] = _fragmentation(ask, row, cpu[row], state, workload, scratch)
+            out[row] = _fragmentation(ask, row, cpu[at], state, workload, scratch)
         elif policy == DOT_PRODUCT:
-            dot = (cpu[row] / most_cpu) * (ask.cpu / most_cpu) + (idle / most) * (share * cards / most)
+            dot = (cpu[at] / most_cpu) * (ask.cpu / most_cpu) + (idle / most) * (share * cards / most)
             out[row] = int(100.0 * (1.0 - dot / 2.0))
         elif policy == BEST_FIT:
-            rest = (cpu[row] - ask.cpu) / most_cpu * 0.5 + (idle - share * cards) / most * 0.5
+            rest = (cpu[at] - ask.cpu) / most_cpu * 0.5 + (idle - share * cards) / most * 0.5
             out[row] = int((1.0 - rest) * 100.0)
         elif cards == 0:
             out[row] = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from strato.api.core import Node, PodSpec
@@ -16,6 +17,8 @@ INDEX: Final = "volcano.sh/gpu-index"
 TIME: Final = "volcano.sh/predicate-time"
 MOST_CARDS: Final = 4096
 """Of one node; a node may say that it has any number."""
+_SHORT: Final = 64
+"""Letters of an annotation up to which what it says is kept; nothing bounds what a user writes there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,16 @@ def cards_of(node: Node) -> Cards | None:
 
 def ids_of(annotations: Mapping[str, str]) -> tuple[int, ...]:
     """Return the cards a pod was given."""
-    parts = annotations.get(INDEX, "").split(",")
+    text = annotations.get(INDEX, "")
+    return _known_numbers(text) if len(text) <= _SHORT else _numbers(text)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
     return tuple(int(part) for part in parts if part.strip().isdecimal())
+
+
+_known_numbers: Final = lru_cache(maxsize=4096)(_numbers)
 
 
 def annotations_for(cards: Iterable[int], now: float) -> dict[str, str]:

@@ -64,7 +64,7 @@ class Arrivals:
         """What the scheduler knows."""
         return self._world
 
-    def arrive(self, pods: Sequence[ArrivingPod], per_cycle: int = 500) -> list[str]:
+    def arrive(self, pods: Sequence[ArrivingPod], per_cycle: int = 4000) -> list[str]:
         """Have pods arrive one after the other; return for each the node it was bound to, empty when it has gone.
 
         Args:
