@@ -25,7 +25,6 @@ from strato.api.core.container import StateTerminated
 from strato.api.core.pod import PodStatus, PodTemplateSpec
 from strato.api.meta import Condition, ObjectMeta
 from strato.controllers.kube.jobplan import (
-    Lost,
     Tally,
     backoff_seconds,
     format_indexes,
@@ -356,7 +355,7 @@ def test_success_policy(rule: SuccessRule, done: set[int], want: bool) -> None:
 def test_limits_of_each_index(more: dict[str, Any], pods: list[Pod], want: str | None) -> None:
     limited = {"backoff_limit_per_index": 1, "backoff_limit": 2**31 - 1, "completion_mode": "Indexed", **more}
     one = job(**limited)
-    found = tally(one, pods, (), Lost())
+    found = tally(one, pods, ())
     ended = verdict(one, found, 0.0, 0.0)
     assert (ended and ended.reason) == want
     assert not set(steps(one, found, ()).create) & found.failures.indexes
@@ -365,10 +364,10 @@ def test_limits_of_each_index(more: dict[str, Any], pods: list[Pod], want: str |
 def test_a_pod_that_leaves_keeps_its_place() -> None:
     """With ``podReplacementPolicy: Failed`` no index runs twice at a time."""
     one = job(pod_replacement_policy="Failed", completion_mode="Indexed")
-    found = tally(one, [pod("a", 0), pod("b", 1)], ("b",), Lost())
+    found = tally(one, [pod("a", 0), pod("b", 1)], ("b",))
     assert steps(one, found, found.active).create == []
     other = job(pod_replacement_policy="TerminatingOrFailed", completion_mode="Indexed")
-    assert steps(other, tally(other, [pod("a", 0), pod("b", 1)], ("b",), Lost()), found.active).create == [1]
+    assert steps(other, tally(other, [pod("a", 0), pod("b", 1)], ("b",)), found.active).create == [1]
 
 
 def test_each_index_has_its_own_limit() -> None:

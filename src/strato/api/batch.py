@@ -70,6 +70,13 @@ class JobSpec(View, frozen=True, kw_only=True):
     template: PodTemplateSpec = PodTemplateSpec()
 
 
+class UncountedTerminatedPods(View, frozen=True, kw_only=True):
+    """Uids of pods that ended and still have the tracking finalizer; the counts beside do not contain them."""
+
+    succeeded: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
 class JobStatus(View, frozen=True, kw_only=True):
     """``status``."""
 
@@ -83,6 +90,8 @@ class JobStatus(View, frozen=True, kw_only=True):
     ready: int | None = None
     completed_indexes: str = ""
     failed_indexes: str | None = None
+    uncounted_terminated_pods: UncountedTerminatedPods | None = None
+    """None until the controller has looked at the job, and where it was one that did not track."""
 
 
 class Job(Object, frozen=True, kw_only=True):

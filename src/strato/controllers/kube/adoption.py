@@ -5,8 +5,8 @@ Source: the ownership rules of Kubernetes' controllers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from strato.api.kinds import Kind
 from strato.api.meta import Object, ObjectMeta
@@ -19,6 +19,7 @@ from strato.errors import Conflict, Invalid, NotFound
 
 V = TypeVar("V", bound=Object)
 _ORPHANS = "orphans"
+_WITHOUT_FINALIZERS: Final = "$deleteFromPrimitiveList/finalizers"
 
 
 def index_orphans(informer: Informer[V]) -> None:
@@ -63,26 +64,48 @@ def plan_ownership(owner: ObjectMeta, matcher: Selector, among: Iterable[V]) -> 
     return adopt, release
 
 
-async def adopt_all(cluster: Cluster, kind: Kind, owner: ObjectMeta, orphaned: Iterable[V]) -> list[V]:
-    """Make an owner the manager of objects; returns them as they are then, without those that others took."""
+async def adopt_all(
+    cluster: Cluster, kind: Kind, owner: ObjectMeta, orphaned: Iterable[V], finalizers: Sequence[str] = ()
+) -> list[V]:
+    """Make an owner the manager of objects; returns them as they are then, without those that others took.
+
+    Args:
+        cluster: Where they are.
+        kind: The owner's.
+        owner: The owner.
+        orphaned: The objects.
+        finalizers: Added to the objects' with the reference.
+    """
     waiting = list(orphaned)
     if waiting:  # an owner that is gone, or another of its name, must not adopt by what a cache shows
         fresh = await cluster.get(kind.view, owner.name, owner.namespace)
         if fresh.metadata.uid != owner.uid or fresh.metadata.deletion_timestamp is not None:
             return []
     reference = controller_reference(kind.api_version, kind.name, owner)
-    return [taken for one in waiting if (taken := await _refer(cluster, one, reference)) is not None]
+    more = {"finalizers": list(finalizers)} if finalizers else {}
+    return [taken for one in waiting if (taken := await _refer(cluster, one, reference, more)) is not None]
 
 
-async def release_all(cluster: Cluster, owner: ObjectMeta, held: Iterable[V]) -> None:
-    """Take an owner's reference off objects that it no longer selects."""
+async def release_all(cluster: Cluster, owner: ObjectMeta, held: Iterable[V], finalizers: Sequence[str] = ()) -> None:
+    """Take an owner's reference and finalizers off objects that it no longer selects."""
+    less = {_WITHOUT_FINALIZERS: list(finalizers)} if finalizers else {}
     for one in held:
-        await _refer(cluster, one, {"$patch": "delete", "uid": owner.uid})
+        await _refer(cluster, one, {"$patch": "delete", "uid": owner.uid}, less)
 
 
-async def _refer(cluster: Cluster, one: V, reference: dict[str, Any]) -> V | None:
+async def strip(cluster: Cluster, one: V, finalizers: Sequence[str]) -> V | None:
+    """Take finalizers off an object; returns it as it is then, None when it is gone."""
     meta = one.metadata
-    body = {"metadata": {"uid": meta.uid, "ownerReferences": [reference]}}
+    body = {"metadata": {"uid": meta.uid, _WITHOUT_FINALIZERS: list(finalizers)}}
+    try:
+        return await cluster.patch(type(one), meta.name, meta.namespace, body, patch_type=PatchType.STRATEGIC)
+    except (NotFound, Conflict):
+        return None  # gone, or another object of its name
+
+
+async def _refer(cluster: Cluster, one: V, reference: dict[str, Any], more: Mapping[str, Any]) -> V | None:
+    meta = one.metadata
+    body = {"metadata": {"uid": meta.uid, "ownerReferences": [reference], **more}}
     try:
         return await cluster.patch(type(one), meta.name, meta.namespace, body, patch_type=PatchType.STRATEGIC)
     except (NotFound, Conflict, Invalid):

@@ -6,26 +6,19 @@ Source: batch/v1 Job.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from strato.api.batch import Job, JobSpec, JobStatus
+from strato.api.batch import Job, JobSpec, JobStatus, UncountedTerminatedPods
 from strato.api.core import Pod
 from strato.api.meta import Condition
 from strato.controllers.kube.jobpolicies import Failures, index_of, parse_indexes, replaces_only_failed, succeeds_early
+from strato.controllers.kube.jobtracking import has_failed, is_tracked
 
 FIRST_BACKOFF_SECONDS: Final = 10.0
 LONGEST_BACKOFF_SECONDS: Final = 600.0
 _LONGEST_TEXT: Final = 10_000
 """Completed indexes are cut off at this many characters, as the field allows no more."""
-
-
-@dataclass(slots=True)
-class Lost:
-    """Pods of a job that ended and are gone, so that they cannot be counted any more."""
-
-    succeeded: int = 0
-    failures: Failures = field(default_factory=Failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +37,18 @@ class Tally:
     failures: Failures = field(default_factory=Failures)
     held: frozenset[int | None] = frozenset()
     """Indexes of pods that are being deleted and keep their places."""
+    tracked: tuple[Pod, ...] = ()
+    """Pods with the tracking finalizer, ended or not."""
+    terminating_uids: frozenset[str] = frozenset()
+
+    @property
+    def served_indexes(self) -> frozenset[int | None]:
+        """Indexes that have a pod at work, or need none any more."""
+        return frozenset((*map(index_of, self.active), *self.indexes, *self.failures.indexes))
+
+    def without_active(self) -> Tally:
+        """Return how the job stands once its active pods are being deleted."""
+        return replace(self, active=(), ready=0, terminating=self.terminating + len(self.active))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +69,42 @@ class Steps:
     delete: list[Pod] = field(default_factory=list)
 
 
-def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str], lost: Lost) -> Tally:
-    """Count a job's pods.
+def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str]) -> Tally:
+    """Count a job's pods; those that its status has counted have lost the tracking finalizer, or are listed there.
 
     Args:
         job: The job; its status remembers what was counted before.
         pods: Its pods.
         terminating_uids: Uids of terminating pods.
-        lost: Pods that ended and are gone.
     """
+    spec, old = job.spec, job.status
     terminating_pods = frozenset(terminating_uids)
+    listed = old.uncounted_terminated_pods or UncountedTerminatedPods()
+    listed_uids = frozenset((*listed.succeeded, *listed.failed))
     active: list[Pod] = []
     leaving: list[Pod] = []
+    tracked: list[Pod] = []
     ready = restarts = 0
-    succeeded, failures, limit = lost.succeeded, lost.failures.copy(), job.spec.completions or 0
-    done = set(parse_indexes(job.status.completed_indexes, limit))
-    failures.indexes.update(parse_indexes(job.status.failed_indexes or "", limit))
-    indexed = is_indexed(job.spec)
+    succeeded, limit = old.succeeded + len(listed.succeeded), spec.completions or 0
+    failures = Failures(counted=old.failed + len(listed.failed))
+    done = set(parse_indexes(old.completed_indexes, limit))
+    failures.indexes.update(parse_indexes(old.failed_indexes or "", limit))
+    indexed = is_indexed(spec)
     for pod in pods:
+        is_leaving = pod.metadata.uid in terminating_pods
+        is_new = False
+        if is_tracked(pod):
+            tracked.append(pod)
+            is_new = pod.metadata.uid not in listed_uids
         if pod.status.phase == "Succeeded":
-            succeeded += 1
-            if indexed and (index := index_of(pod)) is not None:
+            succeeded += is_new
+            if indexed and is_new and (index := index_of(pod)) is not None:
                 done.add(index)
-        elif pod.status.phase == "Failed":
-            failures.add(job.spec, pod)
-        elif pod.metadata.uid in terminating_pods:
+        elif has_failed(spec, pod, is_leaving):
+            failures.add(spec, pod, is_new=is_new)
+            if pod.status.phase != "Failed":
+                leaving.append(pod)
+        elif is_leaving:
             leaving.append(pod)
         else:
             active.append(pod)
@@ -101,13 +117,15 @@ def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str], lost: 
     return Tally(
         active=tuple(active),
         terminating=len(leaving),
-        succeeded=max(succeeded, job.status.succeeded),
-        failed=max(failures.counted, job.status.failed),
+        succeeded=succeeded,
+        failed=failures.counted,
         ready=ready,
         restarts=restarts,
         indexes=frozenset(done),
         failures=failures,
-        held=frozenset(map(index_of, leaving)) if replaces_only_failed(job.spec) else frozenset(),
+        held=frozenset(map(index_of, leaving)) if replaces_only_failed(spec) else frozenset(),
+        tracked=tuple(tracked),
+        terminating_uids=terminating_pods,
     )
 
 

@@ -68,10 +68,10 @@ class Failures:
     indexes: set[int] = field(default_factory=set)
     """Those that will not be tried again."""
 
-    def add(self, spec: JobSpec, pod: Pod) -> None:
-        """Count one more failed pod."""
+    def add(self, spec: JobSpec, pod: Pod, *, is_new: bool = True) -> None:
+        """Take in one failed pod; one that is not new has been counted before."""
         judged = judge(spec, pod)
-        self.counted += judged.counts
+        self.counted += judged.counts and is_new
         self.message = self.message or judged.message
         index = index_of(pod)
         if index is None:
@@ -82,10 +82,6 @@ class Failures:
         limit = spec.backoff_limit_per_index
         if limit is not None and (judged.fails_index or (judged.counts and count > limit)):
             self.indexes.add(index)
-
-    def copy(self) -> Failures:
-        """Return an equal one that can be added to."""
-        return Failures(self.counted, self.message, dict(self.by_index), set(self.indexes))
 
 
 def succeeds_early(spec: JobSpec, done: Collection[int]) -> str:

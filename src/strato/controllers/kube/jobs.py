@@ -1,13 +1,13 @@
 """batch/v1 Jobs on the embedded cluster: completions, indexes, backoff, deadlines, suspension, and their removal.
 
-Pods in the cache are counted; finished pods that were removed are remembered while this process runs, and counts in the
-status never decrease. What failures mean is in `jobpolicies`.
+How pods are counted is in `jobtracking`, what failures mean in `jobpolicies`.
 
 Source: batch/v1 Job.
 """
 
 from __future__ import annotations
 
+import asyncio
 import string
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,11 @@ from strato.api.meta import Key
 from strato.client.informer import Change
 from strato.clock import format_time, parse_time
 from strato.controllers.context import ControllerContext
-from strato.controllers.kube import jobplan
-from strato.controllers.kube.jobplan import JobVerdict, Lost, Tally
+from strato.controllers.kube import jobplan, jobtracking
+from strato.controllers.kube.joborphans import JobOrphans
+from strato.controllers.kube.jobplan import JobVerdict, Tally
 from strato.controllers.kube.jobpolicies import INDEX_KEY, failure_annotations, index_of
+from strato.controllers.kube.jobtracking import FINALIZER, Tracking, is_tracked
 from strato.controllers.kube.ownedpods import OwnedPods, deletion_order, pod_body
 from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
@@ -47,11 +49,10 @@ class KubeJobController(KeyedController):
         self._random = context.random
         self._jobs = context.informers.informer(Job)
         self._written: OwnWrites[Job] = OwnWrites()
-        self._lost: defaultdict[str, Lost] = defaultdict(Lost)
-        """Ended pods that are gone, by uid of the job."""
         self._failures: defaultdict[str, dict[str, float]] = defaultdict(dict)
         """When each failed pod was first seen as failed, by uid of the job."""
-        self._owned = OwnedPods(context, catalog.JOB, self.queue.add_after, self._on_gone)
+        self._owned = OwnedPods(context, catalog.JOB, self.queue.add_after, finalizer=FINALIZER)
+        self._orphans = JobOrphans(context)
         self._jobs.add_handler(self._on_job)
 
     def _on_job(self, change: Change[Job]) -> None:
@@ -60,40 +61,40 @@ class KubeJobController(KeyedController):
             return
         uid = change.object.metadata.uid
         self._written.forget(change.key)
-        self._lost.pop(uid, None)
         self._failures.pop(uid, None)
+        for pod in self._tracked(uid):
+            self._orphans.queue.add(pod.key)
 
-    def _on_gone(self, pod: Pod, ours: bool) -> None:
-        owner = pod.metadata.controller
-        job = self._jobs.get((pod.metadata.namespace, owner.name)) if owner is not None else None
-        if owner is None or job is None:
-            return
-        if pod.status.phase == "Succeeded":
-            self._lost[owner.uid].succeeded += 1
-        elif not ours or pod.status.phase == "Failed":
-            self._lost[owner.uid].failures.add(job.spec, pod)
+    def _tracked(self, uid: str) -> list[Pod]:
+        return [pod for pod in self._owned.all_of(uid) if is_tracked(pod)]
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().run())
+            group.create_task(self._orphans.run())
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring the job's pods and status up to date; returns when time alone will change something."""
         job = self._written.newest(key, self._jobs.get(key))
-        if job is None or job.metadata.deletion_timestamp is not None:
-            return None
-        if job.spec.managed_by not in (None, CONTROLLER):
-            return None  # somebody else's
-        if jobplan.condition_true(job.status.conditions, *_OVER):
-            return await self._remove_when_due(job)
+        if job is None or job.spec.managed_by not in (None, CONTROLLER):
+            return None  # gone, or somebody else's
         now, uid = self.clock.now(), job.metadata.uid
-        await self._owned.claim(job)
+        is_over = jobplan.condition_true(job.status.conditions, *_OVER)
+        if is_over or job.metadata.deletion_timestamp is not None:
+            await self._owned.strip(uid, self._tracked(uid))
+            return await self._remove_when_due(job) if is_over else None
+        await self._owned.claim(job, lacks_finalizer=lambda pod: self._is_of_old(job, pod))
         counted = self._tally(job)
         started = self._started(job, now)
         ended = jobplan.decided(job.status) or jobplan.verdict(job, counted, now, started)
         if ended is not None:
             await self._owned.delete(uid, counted.active)
-            await self._write_status(job, self._tally(job), started, ended)
+            await self._count(job, counted.without_active(), started, ended)
             return None
         wait = await self._work(job, counted, now)
         counted = self._tally(job)
-        await self._write_status(job, counted, started, jobplan.verdict(job, counted, now, started))
+        await self._count(job, counted, started, jobplan.verdict(job, counted, now, started))
         deadline = job.spec.active_deadline_seconds
         if deadline is not None and started is not None and not job.spec.suspend:
             left = started + deadline - now
@@ -103,7 +104,12 @@ class KubeJobController(KeyedController):
     def _tally(self, job: Job) -> Tally:
         pods = self._owned.all_of(job.metadata.uid)
         terminating_uids = [pod.metadata.uid for pod in pods if self._owned.is_terminating(pod)]
-        return jobplan.tally(job, pods, terminating_uids, self._lost[job.metadata.uid])
+        return jobplan.tally(job, pods, terminating_uids)
+
+    @staticmethod
+    def _is_of_old(job: Job, pod: Pod) -> bool:
+        """Return whether a pod was made by a controller that did not track it, and may still end."""
+        return job.status.uncounted_terminated_pods is None and not pod.is_finished and not is_tracked(pod)
 
     def _started(self, job: Job, now: float) -> float | None:
         if job.spec.suspend:
@@ -115,6 +121,7 @@ class KubeJobController(KeyedController):
         uid = job.metadata.uid
         planned = jobplan.steps(job, counted, sorted(counted.active, key=deletion_order))
         if planned.delete:
+            await self._owned.strip(uid, [pod for pod in planned.delete if is_tracked(pod)])  # they do not count
             await self._owned.delete(uid, planned.delete)
         if not planned.create:
             return None
@@ -149,12 +156,15 @@ class KubeJobController(KeyedController):
             "job-name": meta.name,
         }
         if index is None:
-            return pod_body(catalog.JOB, meta, template, labels=labels, generateName=f"{meta.name}-")
+            name = f"{meta.name}-"
+            return pod_body(catalog.JOB, meta, template, labels=labels, generateName=name, finalizers=[FINALIZER])
         text = str(index)
         labels[INDEX_KEY] = text
         name = f"{meta.name}-{text}-{''.join(self._random.choices(_LETTERS, k=5))}"
         annotations = {INDEX_KEY: text, **failure_annotations(job.spec, counted.failures.by_index, index)}
-        body = pod_body(catalog.JOB, meta, template, labels=labels, annotations=annotations, name=name)
+        body = pod_body(
+            catalog.JOB, meta, template, labels=labels, annotations=annotations, name=name, finalizers=[FINALIZER]
+        )
         spec = body["spec"]
         spec.setdefault("hostname", f"{meta.name}-{text}")
         variable = {"name": "JOB_COMPLETION_INDEX", "value": text}
@@ -165,27 +175,45 @@ class KubeJobController(KeyedController):
 
     # Status
 
-    async def _write_status(self, job: Job, counted: Tally, started: float | None, ended: JobVerdict | None) -> None:
+    async def _count(self, job: Job, counted: Tally, started: float | None, ended: JobVerdict | None) -> None:
+        """Write the status, then take the finalizers off the pods that it has taken in."""
+        tracking = jobtracking.track(
+            job,
+            counted.tracked,
+            counted.terminating_uids,
+            jobtracking.carriers(job.spec, counted.tracked, counted.terminating_uids, counted.served_indexes),
+            ends=ended is not None,
+            fails=ended is not None and not ended.complete,
+        )
+        await self._write_status(job, counted, tracking, started, ended)
+        await self._owned.strip(job.metadata.uid, tracking.strip)
+
+    async def _write_status(
+        self, job: Job, counted: Tally, tracking: Tracking, started: float | None, ended: JobVerdict | None
+    ) -> None:
         now = format_time(self.clock.now())
         old = job.status
+        is_over = ended is not None and not counted.active and not counted.terminating and tracking.is_settled
         status: dict[str, Any] = {
             "active": len(counted.active) or None,
             "ready": counted.ready,
             "terminating": counted.terminating,
-            "succeeded": counted.succeeded or None,
-            "failed": counted.failed or None,
+            "succeeded": (counted.succeeded if jobplan.is_indexed(job.spec) else tracking.succeeded) or None,
+            "failed": tracking.failed or None,
+            "uncountedTerminatedPods": tracking.listed,
             "startTime": format_time(started) if started is not None else None,
             "completedIndexes": jobplan.format_indexes(counted.indexes) or None,
             "failedIndexes": self._failed_indexes(job, counted),
-            "conditions": self._conditions(job, counted, ended, now),
+            "conditions": self._conditions(job, ended, is_over, now),
         }
-        if ended is not None and ended.complete:
+        if is_over and ended is not None and ended.complete:
             status["completionTime"] = now
         before = {
             **dict.fromkeys(status),
             **msgspec.to_builtins(old),
             "ready": old.ready,
             "terminating": old.terminating,
+            "uncountedTerminatedPods": jobtracking.listed_in(old),
         }
         if (
             all((before.get(name) or None) == (value or None) for name, value in status.items())
@@ -213,7 +241,7 @@ class KubeJobController(KeyedController):
             return None
         return jobplan.format_indexes(counted.failures.indexes - counted.indexes)
 
-    def _conditions(self, job: Job, counted: Tally, ended: JobVerdict | None, now: str) -> Sequence[dict[str, Any]]:
+    def _conditions(self, job: Job, ended: JobVerdict | None, is_over: bool, now: str) -> Sequence[dict[str, Any]]:
         conditions: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in job.status.conditions]
 
         def put(type_: str, status: str, reason: str, message: str) -> None:
@@ -232,7 +260,7 @@ class KubeJobController(KeyedController):
             put("Suspended", "False", "JobResumed", "Job resumed")
         if ended is not None:
             put("SuccessCriteriaMet" if ended.complete else "FailureTarget", "True", ended.reason, ended.message)
-            if not counted.active and not counted.terminating:
+            if is_over:
                 put("Complete" if ended.complete else "Failed", "True", ended.reason, ended.message)
         return conditions
 

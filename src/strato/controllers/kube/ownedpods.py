@@ -18,9 +18,18 @@ from strato.client.informer import Change, Informer
 from strato.clock import parse_time
 from strato.controllers.context import ControllerContext
 from strato.controllers.job.pods import revision_of
-from strato.controllers.kube.adoption import adopt_all, index_orphans, orphans, plan_ownership, release_all, selector_of
+from strato.controllers.kube.adoption import (
+    adopt_all,
+    index_orphans,
+    orphans,
+    plan_ownership,
+    release_all,
+    selector_of,
+    strip,
+)
 from strato.controllers.ownedcreates import create_owned
 from strato.controllers.owners import controller_reference
+from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.parallel import for_each
 from strato.errors import NotFound
 
@@ -38,8 +47,8 @@ class OwnedPods:
     Args:
         on_change: Told the key of the owner whenever one of its pods changed, and how many seconds to wait for more:
             a pass reads all pods of an owner, so that an owner of thousands must not have one per pod.
-        on_gone: Told of a pod that is gone, and whether we had deleted it.
         adopts: Whether owners take over pods that they select and nobody manages.
+        finalizer: Of the owners' pods; those that are adopted get it, those that are released lose it.
     """
 
     def __init__(
@@ -47,12 +56,12 @@ class OwnedPods:
         context: ControllerContext,
         kind: Kind,
         on_change: Callable[[Key, float], None],
-        on_gone: Callable[[Pod, bool], None] | None = None,
         *,
         adopts: bool = True,
+        finalizer: str = "",
     ) -> None:
         self._cluster, self._recorder, self._kind = context.cluster, context.recorder, kind
-        self._on_change, self._on_gone = on_change, on_gone
+        self._on_change, self._finalizers = on_change, (finalizer,) if finalizer else ()
         self._pods = context.informers.informer(Pod)
         self._owned: defaultdict[str, dict[Key, None]] = defaultdict(dict)
         """Keys of the pods the watch shows, oldest known first, by uid of the owner."""
@@ -60,6 +69,8 @@ class OwnedPods:
         """Pods that only our create vouches for, by uid of the owner."""
         self._deleted: dict[str, set[str]] = {}
         """Uids of pods whose deletion the watch has not shown, by uid of the owner."""
+        self._rewritten: OwnWrites[Pod] = OwnWrites()
+        """Pods that lost or got the finalizer, until the watch shows them so."""
         self._owners: Informer[Any] = context.informers.informer(kind.view)
         self._owners.add_handler(self._on_owner)
         self._pods.add_owned_handler(kind, self._on_pod)
@@ -73,15 +84,13 @@ class OwnedPods:
         owner = pod.metadata.controller
         assert owner is not None, "handlers get owned pods only"
         key = pod.key
-        ours = pod.metadata.uid in self._deleted.get(owner.uid, ())
         if change.new is None:
             owned = self._owned[owner.uid]
             owned.pop(key, None)
             if not owned:
                 del self._owned[owner.uid]
-            if self._on_gone is not None:
-                self._on_gone(pod, ours)
             self._forget_deleted(owner.uid, pod.metadata.uid)
+            self._rewritten.forget(key)
         else:
             self._owned[owner.uid][key] = None
         made = self._created.get(owner.uid)
@@ -106,15 +115,31 @@ class OwnedPods:
                 if owner.metadata.namespace == change.key.namespace and selector_of(owner).matches(pod.metadata.labels):
                     self._on_change(owner.key, 0.0)
 
-    async def claim(self, workload: Object, fits: Callable[[Pod], bool] = lambda _: True) -> None:
-        """Adopt the pods that a workload selects and nobody manages, and release those that it no longer selects."""
+    async def claim(
+        self,
+        workload: Object,
+        fits: Callable[[Pod], bool] = lambda _: True,
+        lacks_finalizer: Callable[[Pod], bool] | None = None,
+    ) -> None:
+        """Adopt the pods that a workload selects and nobody manages, and release those that it no longer selects.
+
+        Args:
+            workload: The owner.
+            fits: Whether a pod that nobody manages may be adopted.
+            lacks_finalizer: Whether one that it has is adopted once more, for the sake of the finalizer; None: none is.
+        """
         owner = workload.metadata
         shown = (pod for key in self._owned.get(owner.uid, ()) if (pod := self._pods.get(key)) is not None)
         unmanaged = (pod for pod in orphans(self._pods, owner.namespace) if fits(pod))
         adopt, release = plan_ownership(owner, selector_of(workload), [*shown, *unmanaged])
-        for pod in await adopt_all(self._cluster, self._kind, owner, adopt) if adopt else ():
-            self._created.setdefault(owner.uid, {})[pod.key] = pod
-        await release_all(self._cluster, owner, release)
+        if lacks_finalizer is not None:
+            adopt += filter(lacks_finalizer, self.all_of(owner.uid))
+        for pod in await adopt_all(self._cluster, self._kind, owner, adopt, self._finalizers) if adopt else ():
+            if pod.key in self._owned.get(owner.uid, ()):
+                self._rewritten.note(pod)
+            else:
+                self._created.setdefault(owner.uid, {})[pod.key] = pod
+        await release_all(self._cluster, owner, release, self._finalizers)
         for pod in release:
             self._owned[owner.uid].pop(pod.key, None)
 
@@ -134,12 +159,12 @@ class OwnedPods:
         """Return an owner's pods, terminating ones included."""
         shown = [pod for key in self._owned.get(owner, ()) if (pod := self._pods.get(key)) is not None]
         made = self._created.get(owner)
-        if made is None:
-            return shown
-        seen = revision_of(self._pods.resource_version)
-        for key in [key for key, pod in made.items() if seen >= revision_of(pod.metadata.resource_version)]:
-            del made[key]  # the watch is past it: shown, or gone again
-        return [*shown, *made.values()]
+        if made is not None:
+            seen = revision_of(self._pods.resource_version)
+            for key in [key for key, pod in made.items() if seen >= revision_of(pod.metadata.resource_version)]:
+                del made[key]  # the watch is past it: shown, or gone again
+            shown += made.values()
+        return [self._rewritten.newest(pod.key, pod) or pod for pod in shown] if self._finalizers else shown
 
     def is_terminating(self, pod: Pod) -> bool:
         """Return whether a pod is being deleted, by us or by others."""
@@ -166,6 +191,22 @@ class OwnedPods:
         if failures:
             message = f"Error creating: {failures[0]}"
             self._recorder.event(self._kind.view(metadata=owner), "Warning", "FailedCreate", message)
+            raise failures[0]
+
+    async def strip(self, owner: str, pods: Sequence[Pod]) -> None:
+        """Take the finalizer off pods of an owner concurrently.
+
+        Raises:
+            StratoError: The first that failed, after all were tried.
+        """
+
+        async def strip_one(pod: Pod) -> None:
+            bare = await strip(self._cluster, pod, self._finalizers)
+            if bare is not None and (bare.key in self._pods or bare.key in self._created.get(owner, ())):
+                self._rewritten.note(bare)
+
+        failures = await for_each(pods, strip_one, _CONCURRENT)
+        if failures:
             raise failures[0]
 
     async def delete(self, owner: str, pods: Sequence[Pod]) -> None:
@@ -208,7 +249,8 @@ def pod_body(kind: Kind, owner: ObjectMeta, template: Mapping[str, Any], **metad
         kind: The owner's kind.
         owner: The owner.
         template: The pod template as JSON; shared, not copied.
-        metadata: Further members of ``metadata``; ``labels`` and ``annotations`` are added to the template's.
+        metadata: Further members of ``metadata``; ``labels``, ``annotations`` and ``finalizers`` are added to the
+            template's.
     """
     meta = template.get("metadata") or {}
     built: dict[str, Any] = {
@@ -217,8 +259,8 @@ def pod_body(kind: Kind, owner: ObjectMeta, template: Mapping[str, Any], **metad
         "annotations": {**(meta.get("annotations") or {}), **metadata.pop("annotations", {})},
         "ownerReferences": [controller_reference(kind.api_version, kind.name, owner)],
     }
-    if meta.get("finalizers"):
-        built["finalizers"] = meta["finalizers"]
+    if finalizers := [*(meta.get("finalizers") or ()), *metadata.pop("finalizers", ())]:
+        built["finalizers"] = finalizers
     return {
         "apiVersion": "v1",
         "kind": "Pod",
