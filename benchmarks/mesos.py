@@ -25,7 +25,8 @@ FOREVER = 1e9
 class Cluster:
     """A cluster, what its rounds offered, and how long they took."""
 
-    def __init__(self, agents: int, frameworks: int, roles: list[str], skip_closed: bool) -> None:
+    def __init__(self, agents: int, frameworks: int, roles: list[str], skip_closed: bool, varied: bool = False) -> None:
+        self._varied = varied
         self.allocator = Allocator(AllocatorOptions(skip_closed=skip_closed), random.Random(SEED))
         self.now = 0.0
         self.offered: list[Offered] = []
@@ -39,7 +40,10 @@ class Cluster:
             self.allocator.add_framework(framework, FrameworkSpec((role,)))
 
     def _spec(self, number: int) -> AgentSpec:
+        """Return one of two sizes of agents, or a size that no other one has."""
         size = "cpus:8;mem:32768" if number % 3 else "cpus:16;mem:65536"
+        if self._varied:
+            size = f"cpus:{8 + number % 8192 / 1000:.3f};mem:{32768 + number}"
         return AgentSpec(f"host-{number:05}", parse(f"{size};disk:100000;ports:[31000-32000]"))
 
     def round(self, name: str) -> Offered:
@@ -109,17 +113,19 @@ def main() -> None:
     agents, frameworks = (1_000, 50) if given.quick else (given.agents, given.frameworks)
     one, many = ["team"], [f"team-{n:03}" for n in range(frameworks)]
     tree = [f"org-{n % 10}/team-{n:03}" for n in range(frameworks)]
+    varied = "quota, 20 roles, no two agents alike"
     shapes: list[tuple[str, list[str], Callable[[Cluster], None]]] = [
         ("one role", one, free),
         ("a role each", many, free),
         ("tree of roles", tree, free),
         ("quota, 20 roles", many[:20], quota),
+        (varied, many[:20], quota),
         ("one role", one, refused),
         ("a role each", many, refused),
     ]
     rows = []
     for shape, roles, work in shapes:
-        clusters = [Cluster(agents, frameworks, roles, skip_closed) for skip_closed in (True, False)]
+        clusters = [Cluster(agents, frameworks, roles, skip_closed, shape == varied) for skip_closed in (True, False)]
         for cluster in clusters:
             work(cluster)
         memoised, plain = clusters

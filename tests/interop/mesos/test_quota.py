@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from strato.errors import InvalidInput
-from strato.interop.mesos.quota import Headroom, Quota, QuotaSums, check, problems_of
+from strato.interop.mesos.quantities import covers
+from strato.interop.mesos.quota import Bounds, Headroom, Quota, QuotaSums, check, problems_of
+from strato.interop.mesos.resources import Kind, Resources
 from strato.interop.mesos.resourcetext import parse
 
 ONE = Quota({"cpus": 1000}, {"cpus": 2000})
@@ -55,15 +59,63 @@ def test_headroom_is_what_is_free_beyond_unmet_guarantees() -> None:
     sums.set("b", Quota({"cpus": 3000}))
     headroom = Headroom(sums)
     assert headroom.unmet == {"a": {"cpus": 4000}, "b": {"cpus": 3000}}
-    assert headroom.surplus() == {"cpus": 3000}
+    assert headroom.bounds("other").surplus == {"cpus": 3000}
     headroom.give("a/below", {"cpus": 1000, "mem": 5})
-    assert headroom.surplus() == {"cpus": 3000}
+    assert headroom.bounds("other").surplus == {"cpus": 3000}
     headroom.give("other", {"cpus": 2000})
-    assert headroom.surplus() == {"cpus": 1000}
+    assert headroom.bounds("other").surplus == {"cpus": 1000}
     headroom.give("a", {"cpus": 4000})
     assert headroom.unmet == {"b": {"cpus": 3000}}
-    assert headroom.below_limit("a") == {"cpus": 1000}
-    assert headroom.below_limit("a", {"cpus": 5000}) == {"cpus": 0}
-    assert headroom.below_limit("b") == {}
-    assert headroom.below_limit("a/below") == {}
+    assert headroom.bounds("a").below_limit == {"cpus": 1000}
+    assert headroom.bounds("b").below_limit == headroom.bounds("a/below").below_limit == {}
     assert sums.free == {"cpus": 10_000, "mem": 100_000}, "an account of one run changes no sums"
+
+
+BOUNDS = Bounds({"cpus": 2000}, {"cpus": 5000, "mem": 0}, {"cpus": 1000})
+
+
+@pytest.mark.parametrize(
+    ("metered", "to_guarantees", "want"),
+    [
+        ("cpus:8;mem:10;disk:5", False, "cpus:1;disk:5"),
+        ("cpus:8;mem:10;disk:5", True, "cpus:3;disk:5"),
+        ("mem:10;disk:5", False, "disk:5"),
+        ("mem:10;disk:5", True, ""),
+    ],
+    ids=["what meets no guarantee leaves room for those", "a guarantee is met before", "a limit of nothing",
+         "what meets no guarantee is not given to meet one"],
+)  # fmt: skip
+def test_bounds_leave_a_role(metered: str, to_guarantees: bool, want: str) -> None:
+    assert BOUNDS.apply(parse(metered), to_guarantees) == parse(want)
+
+
+def test_bounds_are_one_object_until_what_they_say_changes() -> None:
+    sums = QuotaSums()
+    sums.count_total(parse("cpus:10"), 1)
+    sums.set("a", Quota({"cpus": 1000}, {"cpus": 6000}))
+    sums.set("b", Quota({}, {"cpus": 6000}))
+    headroom = Headroom(sums)
+    before = headroom.bounds("b")
+    assert headroom.bounds("b") is before
+    headroom.give("a", {"cpus": 1000})
+    after = headroom.bounds("b")
+    assert (before.surplus, after.surplus) == ({"cpus": 9000}, {})
+    headroom.give("a", {"cpus": 1000})
+    assert headroom.bounds("b") is after
+    headroom.give("b/c", {"cpus": 1000})
+    assert headroom.bounds("b").below_limit == {"cpus": 5000}
+
+
+_AMOUNTS = st.dictionaries(st.sampled_from(["cpus", "mem"]), st.integers(0, 3), max_size=2)
+
+
+@given(_AMOUNTS, _AMOUNTS, _AMOUNTS, _AMOUNTS)
+def test_bounds_that_hold_no_minimum_leave_less_of_anything(
+    limit: dict[str, int], surplus: dict[str, int], metered: dict[str, int], minimum: dict[str, int]
+) -> None:
+    bounds = Bounds({}, limit, surplus)
+    left = bounds.apply(Resources.of((Kind(name), millis) for name, millis in metered.items()), to_guarantees=False)
+    if not bounds.hold_one_of([minimum]):
+        assert not covers(left.quantities(), minimum)
+    assert bounds.hold_one_of([])
+    assert bounds.hold_one_of([minimum, {}])

@@ -6,14 +6,14 @@ for them, whether used or not. Revocable resources are never charged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from strato.errors import InvalidInput, Problem
 from strato.interop.mesos import roles
 from strato.interop.mesos.quantities import Quantities, from_millis
-from strato.interop.mesos.resources import Kind, Resources
+from strato.interop.mesos.resources import NOTHING, Kind, Resources
 
 _NONE: Quantities = MappingProxyType({})
 
@@ -93,6 +93,46 @@ def add(sums: dict[str, int], amounts: Quantities, sign: int) -> None:
             sums.pop(name, None)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """What quotas let a role have of metered resources, until something is given that changes it."""
+
+    unmet: Quantities
+    """What its guarantees still need; only names of which something is missing."""
+    below_limit: Quantities
+    """What it may still get of what it has limits of."""
+    surplus: Quantities
+    """What is free beyond what guarantees need, by the names of which they need something."""
+
+    def __bool__(self) -> bool:
+        return bool(self.below_limit or self.surplus)
+
+    def hold_one_of(self, minimum: Collection[Quantities]) -> bool:
+        """Whether metered resources within the limit and the surplus can be as much as one alternative of a minimum."""
+        return not minimum or any(_within(one, self.below_limit) and _within(one, self.surplus) for one in minimum)
+
+    def apply(self, metered: Resources, to_guarantees: bool) -> Resources:
+        """Return the part of metered resources that the role may have.
+
+        Args:
+            metered: Unreserved scalars that are not revocable.
+            to_guarantees: Whether guarantees are met: nothing is given that meets none.
+        """
+        helpful, rest = NOTHING, metered
+        if to_guarantees:
+            helpful = metered.shrunk(self.unmet, unlimited=False)
+            if not helpful:
+                return NOTHING
+            rest = metered - helpful
+        taken = helpful.scalars()
+        below = {name: max(millis - taken.get(name, 0), 0) for name, millis in self.below_limit.items()}
+        return helpful + rest.shrunk(below).shrunk(self.surplus)
+
+
+def _within(wanted: Quantities, most: Quantities) -> bool:
+    return all(millis <= most.get(name, millis) for name, millis in wanted.items())
+
+
 class Headroom:
     """One run's account: what quotas still need, and what may be given without touching it."""
 
@@ -102,6 +142,7 @@ class Headroom:
         self._free = dict(sums.free)
         self._required: dict[str, int] = {}
         self._unmet: dict[str, dict[str, int]] = {}
+        self._bounds: dict[str, Bounds] = {}
         for role in sums.quotas:
             self._renew(role)
 
@@ -119,30 +160,32 @@ class Headroom:
             self._unmet[role] = unmet
             add(self._required, unmet, 1)
 
-    def below_limit(self, role: str, besides: Quantities = _NONE) -> Quantities:
-        """Return what a role may still get of what it has limits of, after ``besides``.
+    def bounds(self, role: str) -> Bounds:
+        """Return what quotas let a role have now: the same object for as long as that is the same.
 
         The limits are the role's own: those of a role above it do not hold it back.
         """
-        quota = self._quotas.get(role)
-        if quota is None:
-            return _NONE
-        consumed = self._consumed[role]
-        return {
-            name: max(millis - consumed.get(name, 0) - besides.get(name, 0), 0) for name, millis in quota.limits.items()
-        }
+        bounds = self._bounds.get(role)
+        if bounds is None:
+            below = {} if (quota := self._quotas.get(role)) is None else self._below(role, quota)
+            surplus = {name: max(self._free.get(name, 0) - millis, 0) for name, millis in self._required.items()}
+            bounds = self._bounds[role] = Bounds(self._unmet.get(role, _NONE), below, surplus)
+        return bounds
 
-    def surplus(self) -> Quantities:
-        """Return what is free beyond what guarantees need, by the names of which they need something."""
-        return {name: max(self._free.get(name, 0) - millis, 0) for name, millis in self._required.items()}
+    def _below(self, role: str, quota: Quota) -> Quantities:
+        consumed = self._consumed[role]
+        return {name: max(millis - consumed.get(name, 0), 0) for name, millis in quota.limits.items()}
 
     def give(self, role: str, charged: Quantities) -> None:
         """Count what a role was given of unreserved scalars."""
         add(self._free, charged, -1)
         top = roles.top_level(role)
+        if self._required:
+            self._bounds.clear()  # of all roles: what others leave for guarantees
         if top in self._quotas:
             add(self._consumed[top], charged, 1)
             self._renew(top)
+            self._bounds.pop(top, None)
 
 
 def check(role: str, quota: Quota, consumed: Quantities, others: Mapping[str, Quota], capacity: Quantities) -> None:
