@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from strato.scheduler.shadow.child import Answer, Child, ChildFailed
+from strato.scheduler.shadow.child import Answer, Child, ChildFailed, CopiedPages
 
 LONG_SECONDS = 60.0
 
@@ -126,3 +127,21 @@ def test_child_answers_a_process_with_a_thousand_open_files(ask: Ask) -> None:
     finally:
         for number in opened:
             os.close(number)
+
+
+def test_pages_that_a_fork_makes_this_process_copy_are_counted() -> None:
+    memory = mmap.mmap(-1, 4096 * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(b"x" * len(memory))
+    copied = CopiedPages()
+    counts = []
+    for writes in (False, False, True, False):
+        child = Child(lambda: b"", LONG_SECONDS)
+        assert copied.forked() > 0
+        counts.append(copied.pages)
+        child.answer_at_once(LONG_SECONDS)
+        if writes:
+            memory.seek(0)
+            memory.write(b"y" * len(memory))
+    assert counts[0] == 0
+    assert counts[3] >= 4096 > max(counts[1:3]), "only the third fork was followed by that many copies"
+    memory.close()

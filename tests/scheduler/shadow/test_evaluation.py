@@ -14,7 +14,7 @@ from strato.scheduler.framework.options import Config, PluginOption
 from strato.scheduler.framework.plugin import TOGGLES, Plugin
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.shadow.difference import CHANGES
-from strato.scheduler.shadow.evaluation import Evaluation, evaluate
+from strato.scheduler.shadow.evaluation import Evaluation, decides, evaluate
 from strato.scheduler.shadow.rewind import rewind
 from tests.scheduler import worlds
 from tests.scheduler.test_properties import GREEDY, some_world
@@ -63,6 +63,18 @@ def test_the_same_policy_does_not_differ(seed: int) -> None:
     assert found.failures == []
     assert found.differences == []
     assert found.binds == found.first_binds
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_a_plan_can_be_compared_after_cycles_that_decided_nothing(seed: int) -> None:
+    world = worlds.world(*some_world(seed))
+    plan = worlds.cycle(world, GREEDY)
+    verdicts = plan.verdicts
+    while decides(later := worlds.cycle(world, GREEDY)):
+        plan, verdicts = later, later.verdicts
+    found = evaluate(world, plan, parse_config(GREEDY), now=NOW, seed=0, verdicts=verdicts)
+    assert found.differences == []
 
 
 @settings(max_examples=100, deadline=None)

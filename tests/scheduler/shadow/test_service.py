@@ -167,6 +167,30 @@ def test_nothing_is_decided_while_the_scheduler_works() -> None:
     assert 'strato_shadow_cycles_total{outcome="skipped"} 2.0' in text
 
 
+def test_a_decision_is_compared_though_later_cycles_decide_nothing() -> None:
+    world = worlds.world(*TWO_NODES)
+    plan = worlds.cycle(world, PLAIN)
+    assert plan.binds
+
+    async def story(clock: VirtualClock) -> None:
+        idle = False
+        found = Decisions(lambda: idle, dict, lambda: 0, lambda: None)
+        cluster: Any = None
+        options = ShadowOptions(config=parse_config(BINPACK))
+        shadow = Shadow(options, "volcano", world, found, cluster, clock, Registry())
+        task = asyncio.ensure_future(shadow.evaluate_all())
+        for one in (plan, Plan(), Plan()):
+            shadow.decided(one, NOW)
+            await clock.sleep(10)
+        idle = True
+        await clock.sleep(10)
+        assert [found.change for found in shadow.summary().differences] == ["other-node"]
+        task.cancel()
+
+    clock = VirtualClock()
+    run_virtual(clock, story(clock))
+
+
 def test_evaluation_lets_others_go_on_in_real_time() -> None:
     world = worlds.world(*TWO_NODES)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 _LEAST_SAVED_SECONDS: Final = 0.05
-"""So much CPU may be saved up at least, so that a costly turn is possible now and then."""
+"""So much CPU may be saved up at least, so that the first turns need not wait."""
 
 
 class Budget:
     """A bucket that CPU seconds of the main work fill with a share of them, and turns of the side work empty.
+
+    It holds one turn, so that in any stretch of time turns take the share and one turn at most.
 
     Args:
         share: CPU of the side work over CPU of the main work, at most. In (0, 1].
@@ -25,8 +27,13 @@ class Budget:
         """Note how much CPU the main work has taken since it began; it never goes back."""
         gained = max(0.0, main_seconds - self._main_seconds)
         self._main_seconds = main_seconds
-        limit = max(_LEAST_SAVED_SECONDS, 2 * self._expected_seconds)
+        limit = max(_LEAST_SAVED_SECONDS, self._expected_seconds)
         self._saved_seconds = min(limit, self._saved_seconds + self.share * gained)
+
+    def start_over(self, main_seconds: float) -> None:
+        """Forget what was saved up and what turns took: from now on they are other turns."""
+        self._saved_seconds = self._expected_seconds = 0.0
+        self._main_seconds = main_seconds
 
     @property
     def allows(self) -> bool:

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import gc
 import logging
+import mmap
 import os
 import resource
 import select
@@ -30,20 +31,44 @@ _REAP_SECONDS: Final = 0.02
 _MOST_BYTES: Final = 64 << 20
 """A longer answer is none of ours."""
 _PR_SET_PDEATHSIG: Final = 1
-_PAGE_SECONDS: Final = 2.7e-6
-"""Measured with a child alive; after its end it is 1.0e-6."""
 _NICE: Final = 15
 """A thirtieth of a processor that another process wants; with SCHED_IDLE it would starve on a busy machine."""
 
 
-def copied_seconds(pages: int) -> float:
-    """Return about what it takes to copy pages that a fork made shared, as they are written to again."""
-    return pages * _PAGE_SECONDS
+class CopiedPages:
+    """What forks cost a process afterwards: it copies each page that a fork made shared, once it writes to it again.
 
+    What a page costs depends on the machine, and is measured at each fork on a few pages that are there for that.
 
-def pages_copied() -> int:
-    """Return how often this process has touched a page that was not its own yet; it never goes back."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    Attributes:
+        pages: Copied between the last two forks.
+    """
+
+    _SAMPLE: Final = 64
+
+    def __init__(self) -> None:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._memory = mmap.mmap(-1, self._SAMPLE * mmap.PAGESIZE, flags=flags)
+        self._touch()
+        self._faults: int | None = None
+        self._page_seconds = 0.0
+        self.pages = 0
+
+    def _touch(self) -> None:
+        for page in range(self._SAMPLE):
+            self._memory[page * mmap.PAGESIZE] = 1
+
+    def forked(self) -> float:
+        """Measure, just after a fork; return the CPU seconds that copies have taken since the fork before."""
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        self.pages = faults - self._faults if self._faults is not None else 0
+        self._faults = faults
+        seconds = self.pages * self._page_seconds
+        began = cpu_timer()
+        self._touch()
+        took = cpu_timer() - began
+        self._page_seconds = took / self._SAMPLE
+        return seconds + took
 
 
 class ChildFailed(StratoError):

@@ -43,6 +43,11 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     failures: list[str] = []
 
 
+def decides(plan: Plan) -> bool:
+    """Whether a plan has anything carried out."""
+    return bool(plan.binds or plan.evictions or plan.enqueued or plan.admitted)
+
+
 def evaluate(
     world: World,
     plan: Plan,
@@ -56,7 +61,7 @@ def evaluate(
 
     Args:
         world: As it stands after the plan; it is left changed, so give a copy.
-        plan: The last one that was decided on it.
+        plan: The last one that was decided on it, or the last that decided anything.
         config: The shadow's.
         now: Seconds since the epoch when the plan was decided.
         seed: Of chance, and of where among equal nodes the search begins; that of the policy in force.

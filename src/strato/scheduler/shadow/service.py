@@ -25,8 +25,8 @@ from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.plugins.extender import EXTENDER
 from strato.scheduler.shadow.budget import Budget
-from strato.scheduler.shadow.child import Answer, Child, ChildFailed, copied_seconds, pages_copied
-from strato.scheduler.shadow.evaluation import Evaluation, evaluate
+from strato.scheduler.shadow.child import Answer, Child, ChildFailed, CopiedPages
+from strato.scheduler.shadow.evaluation import Evaluation, decides, evaluate
 from strato.scheduler.shadow.findings import Findings, Summary
 from strato.scheduler.shadow.publishing import NAMESPACE, publish
 
@@ -132,7 +132,7 @@ class Shadow:
         self._last: tuple[Plan, float] | None = None
         self._decided = asyncio.Event()
         self._failures_in_a_row = 0
-        self._pages: int | None = None
+        self._copied = CopiedPages()
         self._published = Summary()
         self.findings = Findings(registry)
         try:
@@ -171,13 +171,17 @@ class Shadow:
         return self._source is not None and "flow" in self._source.config.actions
 
     def decided(self, plan: Plan, now: float) -> None:
-        """Note a plan that was decided at ``now`` and handed over; costs nothing until the scheduler is idle."""
+        """Note a plan that was decided at ``now`` and handed over; costs nothing until the scheduler is idle.
+
+        After it, cycles that decide nothing leave what it decided as it is, so it can still be compared.
+        """
         self._last = plan, now
         if self._source is None:
             return
         if self._plan is not None:
             self.findings.skipped += 1
-        self._plan = self._last
+        if self._plan is None or decides(plan) or not decides(self._plan[0]):
+            self._plan = self._last
         self._decided.set()
 
     async def run(self) -> None:
@@ -216,9 +220,7 @@ class Shadow:
         """Decide by the shadow what the plan decided at ``now``, in a child, and take what is found."""
         limit = self._options.timeout_seconds
         child = Child(functools.partial(self._work, config, plan, now), limit, yields=not self._in_virtual_time)
-        pages, self._pages = self._pages, pages_copied()
-        copying = copied_seconds(self._pages - pages) if pages is not None else 0.0  # since the fork before
-        cost = child.fork_seconds + copying
+        cost = child.fork_seconds + self._copied.forked()
         self.findings.fork_seconds += cost
         seconds = 0.0
         try:
@@ -299,6 +301,8 @@ class Shadow:
 
     def _reconfigured(self) -> None:
         self._failures_in_a_row = 0
+        self._budget.start_over(cpu_timer() - self.findings.fork_seconds)
+        self._copied = CopiedPages()
         self.findings.forget()
         self._decisions.reconfigured()
         self._plan = self._last
