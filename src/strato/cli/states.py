@@ -22,6 +22,7 @@ from strato.errors import Forbidden, InvalidInput, NotFound, Problem
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import default_config, parse_config, read_config_text
+from strato.scheduler.configpublishing import published
 from strato.scheduler.dryrun.decoding import decode
 from strato.scheduler.dryrun.manifests import Json, Located, read_paths
 from strato.scheduler.dryrun.run import decode_all, load
@@ -228,8 +229,11 @@ async def whole_cluster(cluster: Cluster) -> tuple[State, str | None]:
 
 
 async def served_config(cluster: Cluster) -> str | None:
-    """Return the configuration that an installed scheduler has, where that can be seen."""
+    """Return the configuration that the scheduler has published, or that it was installed with, if that can be seen."""
     try:
+        text = await published(cluster)
+        if text is not None:
+            return text
         config_map = await cluster.get(catalog.CONFIGMAP, *_CONFIG_MAP)
     except (NotFound, Forbidden):
         return None

@@ -150,6 +150,11 @@ class Scheduler:
         )
 
     @property
+    def full_name(self) -> str:
+        """What it is called among its replicas."""
+        return self._options.full_name
+
+    @property
     def config(self) -> Config:
         """The configuration in force."""
         return self._source.config

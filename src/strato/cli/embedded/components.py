@@ -19,6 +19,7 @@ from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
 from strato.cli.history import history_member
 from strato.cli.hollowoptions import overcommitted
 from strato.cli.home import node_name
+from strato.cli.publishedconfig import publishing_configuration
 from strato.cli.recordoptions import recorded, recorder_of
 from strato.cli.servicenetwork import ANY_HOST, api_address
 from strato.cli.startpredictions import predicting
@@ -204,6 +205,7 @@ def build(
         milestones.append(master.serves)
     schedule = partial(_schedule, scheduler, client(bootstrap.ADMIN), clock, names)
     members.append(("scheduler", recorded(recorder, schedule)))
+    members.append(("published configuration", publishing_configuration(scheduler, client(bootstrap.SCHEDULER), clock)))
     if options.predict_starts:
         known = options.home.history if options.records_history else None
         predictions = predicting(scheduler, client(bootstrap.SCHEDULER), informers, clock, metrics, known)

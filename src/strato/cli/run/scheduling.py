@@ -15,9 +15,11 @@ import click
 
 from strato.cli.goflags import switch
 from strato.cli.optiongroups import option_group
+from strato.cli.publishedconfig import publishing_configuration
 from strato.cli.recordoptions import RecordOptions, record_options, recorded, recorder_of
 from strato.cli.run.common import DURATION, Member, Work
 from strato.cli.run.ignoredflags import SCHEDULER, foreign_options
+from strato.cli.startpredictions import predicting
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
@@ -161,10 +163,8 @@ def scheduler_member(
         load_flow=functools.partial(asyncio.to_thread, load),
     )
     # compiling kernels takes longer than a lease lasts, on a slow machine without a cache of them
-    work = recorded(recorder, part.run)
+    work = beside(recorded(recorder, part.run), publishing_configuration(part, cluster, clock))
     if flags.predict_starts:
-        from strato.cli.startpredictions import predicting
-
         work = beside(work, predicting(part, cluster, informers, clock, metrics))
     return Member(name="scheduler", work=work, lease=lease, prepare=warm_up)
 

@@ -1,0 +1,23 @@
+"""The scheduler's configuration, published by its process for whoever runs the engine on a copy of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from strato.client.cluster import Cluster
+    from strato.clock import Clock
+    from strato.scheduler import Scheduler
+
+
+def publishing_configuration(scheduler: Scheduler, cluster: Cluster, clock: Clock) -> Callable[[], Awaitable[None]]:
+    """Return what keeps a scheduler's configuration published until it is cancelled."""
+
+    async def run() -> None:
+        from strato.scheduler.configpublishing import keep_published
+
+        await scheduler.ready.wait()
+        await keep_published(cluster, clock, scheduler.full_name, lambda: scheduler.config)
+
+    return run
