@@ -305,6 +305,13 @@ def test_a_folder_that_cannot_be_written_is_named(shell: Shell) -> None:
     assert shell.strato("install", "--chart", "/proc/x", code=1) == "error: /proc/x: No such file or directory\n"
 
 
+def test_the_embedded_cluster_takes_no_second_set_of_its_parts(shell: Shell) -> None:
+    said = shell.strato("install", code=2)
+    assert "the cluster is strato's own" in said
+    assert "definitions alone: --only crds" in said
+    assert "queues.scheduling.volcano.sh applied" in shell.strato("install", "--only", "crds")
+
+
 def test_jobs_are_selected(shell: Shell) -> None:
     shell.job("one")
     shell.job("two", schedulerName="other")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "agent", "mesos", "monitoring")
 FIELD_MANAGER = "strato-install"
+_RUNS_AGAIN = frozenset(("DaemonSet", "Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
+"""Kinds of an installation that do what the parts of the embedded cluster do."""
 
 
 class InstallFailed(StratoError):
@@ -94,7 +96,7 @@ def _check_plain_file(name: str) -> None:
 async def _apply(cluster: Cluster, bodies: list[dict[str, Any]]) -> None:
     from strato.api import catalog
     from strato.client.cluster import PatchType
-    from strato.errors import ApiError, NotFound, UnsupportedMedia
+    from strato.errors import ApiError, NotFound
 
     bodies = await _fitting(cluster, bodies)
     problems = []
@@ -111,11 +113,6 @@ async def _apply(cluster: Cluster, bodies: list[dict[str, Any]]) -> None:
                 patch_type=PatchType.APPLY,
                 field_manager=FIELD_MANAGER,
             )
-        except UnsupportedMedia as error:
-            raise InstallFailed(
-                "this server does not take server-side apply, which installing needs; the embedded cluster needs no "
-                "installation: 'strato up' runs every part"
-            ) from error
         except NotFound as error:
             problems.append(f"{place}: {error}; is its definition installed?")
         except ApiError as error:
@@ -127,12 +124,23 @@ async def _apply(cluster: Cluster, bodies: list[dict[str, Any]]) -> None:
 
 
 async def _fitting(cluster: Cluster, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the objects as the cluster's version can take them."""
+    """Return the objects as the cluster's version can take them.
+
+    Raises:
+        UsageError: The cluster is the embedded one. Its scheduler needs no lease, so that another would not wait for it,
+            and it could not start again: the webhooks' pods wait for it, and its queues for the webhooks.
+    """
     import msgspec
 
     from strato.api.crds.rules import MINOR_VERSION, for_older
 
     version = msgspec.json.decode(await cluster.raw("GET", "/version"))
+    running = sorted({body["kind"] for body in bodies} & _RUNS_AGAIN)
+    if "+strato" in str(version.get("gitVersion")) and running:
+        raise UsageError(
+            "the cluster is strato's own, whose scheduler, controllers and admission run already: a second set "
+            f"({', '.join(running)}) would work against them; nothing was applied; definitions alone: --only crds"
+        )
     minor = "".join(c for c in str(version.get("minor", "")) if c.isdigit())  # some providers write 29+
     if version.get("major") != "1" or not minor or int(minor) >= MINOR_VERSION:
         return bodies
