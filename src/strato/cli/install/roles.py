@@ -35,7 +35,8 @@ def scheduler_rules() -> list[Json]:
         # Kubernetes 1.36 asks for the right to bind a claim beside that to write its status
         _rule(("patch",), "resource.k8s.io", "resourceclaims", "resourceclaims/status", "resourceclaims/binding"),
         _rule(("patch",), "scheduling.volcano.sh", "podgroups", "podgroups/status", "queues/status"),
-        _rule(("create",), "scheduling.volcano.sh", "queues"),  # root and default, when they are missing
+        # root and default, when they are missing; annotations in which plugins remember
+        _rule(("create", "patch"), "scheduling.volcano.sh", "queues"),
         _rule(("patch",), "shard.volcano.sh", "nodeshards/status"),
     ]
 

@@ -88,6 +88,11 @@ class Units:
                 vector[at] = min(number * per, MOST)
         return {name: text for name, text in dims.to_wire(vector.tolist()).items() if text != "0"}
 
+    def scaled_amounts(self, amounts: Sequence[int]) -> Amounts:
+        """Return amounts of YARN's units in the plugin's; types that are not named are 0."""
+        padded = (*amounts, *((0,) * (len(self.types) - len(amounts))))
+        return self._amounts(padded)
+
     # -- allocation files ----------------------------------------------------------------------------------------------
 
     def scaled(self, read: Allocations) -> Allocations:

@@ -125,6 +125,7 @@ class Plugin:
     """Its ``enableHierarchy`` toggle."""
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         for what, named, known in (
             ("job_facts", cls.job_facts, JOB_FACTS),
             ("evictor_facts", cls.evictor_facts, EVICTOR_FACTS),

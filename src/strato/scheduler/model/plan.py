@@ -120,6 +120,7 @@ class Plan:
         pods: Verdicts on the pods that were not placed.
         verdicts: By job key, why it waits: one record from which everything that explains renders.
         queues: Status of every queue that has jobs or is known.
+        queue_annotations: By queue what annotations plugins want it to have, by key; an empty one is taken away.
         choices: By pod key, why a bound pod goes where it goes, as something that prints as a sentence.
         failures: What raised, and was left out for the rest of the cycle.
         quiet_pods: Pods of jobs that were refused just as before: neither they nor their jobs are reported again.
@@ -136,6 +137,7 @@ class Plan:
     pods: list[PodVerdict] = field(default_factory=list)
     verdicts: dict[str, Sequence[Verdict]] = field(default_factory=dict)
     queues: list[QueueStatus] = field(default_factory=list)
+    queue_annotations: dict[str, dict[str, str]] = field(default_factory=dict)
     choices: dict[str, object] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     quiet_pods: int = 0

@@ -55,6 +55,12 @@ class Reports:
             InFlight(_QUEUE_WORKERS, cluster.at_once),
             name="queue statuses",
         )
+        self._annotations: StatusQueue[str, Mapping[str, str], Patch] = StatusQueue(
+            clock,
+            Reporter(self._build_annotations, partial(cluster.patch_all, catalog.QUEUE)),
+            InFlight(1),
+            name="queue annotations",
+        )
         self._shards: StatusQueue[str, ShardStatus, Patch] = StatusQueue(
             clock,
             Reporter(self._build_shard, partial(cluster.patch_all, catalog.NODESHARD, subresource="status")),
@@ -70,7 +76,7 @@ class Reports:
 
     @property
     def _all(self) -> tuple[StatusQueue[str, Any, Any], ...]:
-        return self._groups.queue, self.pods.queue, self._queues, self._shards
+        return self._groups.queue, self.pods.queue, self._queues, self._annotations, self._shards
 
     def pause(self) -> None:
         """Write nothing until `resume`: a cycle that waits for an answer holds the world half-way."""
@@ -97,6 +103,11 @@ class Reports:
                 self._queues.put(status.name, status, now + self._period)
             else:
                 self._queues.drop(status.name)
+        for name, noted in plan.queue_annotations.items():
+            if self._annotations_differ(name, noted):
+                self._annotations.put(name, noted)
+            else:
+                self._annotations.drop(name)
         for name, shard in self._world.shards.statuses().items():
             if name in self._shards or shard != self._shards.stamp(name):
                 self._shards.put(name, shard)
@@ -118,6 +129,23 @@ class Reports:
         gone = {resource: None for resource in queue.view.status.allocated if resource not in status.allocated}
         body = {"status": {"allocated": {**gone, **status.allocated}}}
         return Write(Patch("", name, body), (queue.view.metadata.resource_version, _positive(status.allocated)))
+
+    def _annotations_differ(self, name: str, wanted: Mapping[str, str]) -> bool:
+        """Whether a queue's annotations are not what the API holds, or what was sent since it was read."""
+        queue = self._world.queues.get(name)
+        if queue is None or queue.view is None:
+            return False
+        meta = queue.view.metadata
+        if self._annotations.stamp(name) == (meta.resource_version, wanted):
+            return False
+        return any(meta.annotation(key) != text for key, text in wanted.items())
+
+    def _build_annotations(self, name: str, wanted: Mapping[str, str]) -> Write[Patch] | None:
+        queue = self._world.queues.get(name)
+        if queue is None or queue.view is None:
+            return None
+        body = {"metadata": {"annotations": {key: text or None for key, text in wanted.items()}}}
+        return Write(Patch("", name, body), (queue.view.metadata.resource_version, wanted))
 
     def _build_shard(self, name: str, shard: ShardStatus) -> Write[Patch]:
         body = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,20 @@ from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.run import load
 from strato.scheduler.dryrun.states import START
 from strato.scheduler.placement.placer import Placer
-from strato.testing import Decisions, decide, manifests
+from strato.testing import manifests
+from tests.interop.yarn.worlds import (
+    Json,
+    app,
+    capacity_config,
+    flat,
+    node,
+    placed,
+    queues,
+    run,
+    verdicts,
+    write_capacity,
+)
 
-Json = dict[str, Any]
-
-CONFIG = """
-actions: "{actions}"
-tiers:
-- plugins:
-  - name: yarncapacity
-    arguments: {arguments}
-  - name: gang
-    enableJobStarving: false
-    enablePreemptable: false
-    enableReclaimable: false
-- plugins:
-  - name: predicates
-"""
 PREEMPTION = "yarn.resourcemanager.monitor.capacity.preemption."
 TWO = {"root.queues": "a,b", "root.a.capacity": "25", "root.b.capacity": "75"}
 
@@ -45,83 +42,15 @@ class Setup:
         self.file = folder / "capacity-scheduler.xml"
 
     def write(self, settings: Mapping[str, str]) -> None:
-        written = {
-            name if name.startswith("yarn.") else f"yarn.scheduler.capacity.{name}": value
-            for name, value in settings.items()
-        }
-        properties = "".join(f"<property><name>{k}</name><value>{v}</value></property>\n" for k, v in written.items())
-        self.file.write_text(f"<configuration>\n{properties}</configuration>\n", encoding="utf-8")
+        write_capacity(self.file, settings)
 
     def config(self, settings: Mapping[str, str], actions: str = "enqueue, allocate", **arguments: Any) -> str:
-        self.write(settings)
-        written = {"yarncapacity.file": str(self.file), **{f"yarncapacity.{k}": v for k, v in arguments.items()}}
-        return CONFIG.format(actions=actions, arguments=repr(written).replace("True", "true"))
+        return capacity_config(self.file, settings, actions, **arguments)
 
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Setup:
     return Setup(tmp_path)
-
-
-def app(
-    name: str,
-    where: str,
-    count: int,
-    *,
-    cpu: str = "1",
-    memory: str = "1Gi",
-    minimum: int = 1,
-    on: str = "",
-    labels: Mapping[str, str] | None = None,
-    selector: Mapping[str, str] | None = None,
-    **meta: Any,
-) -> list[Json]:
-    group: Json = dict(manifests.podgroup(name, min_member=minimum, queue=where))
-    group["spec"]["minResources"] = {"cpu": cpu}
-    group["metadata"].update(meta)
-    pods = []
-    for number in range(count):
-        pod: Json = dict(manifests.pod(f"{name}-{number}", cpu=cpu, memory=memory, group=name, labels=labels))
-        if selector:
-            pod["spec"]["nodeSelector"] = dict(selector)
-        if on:
-            pod["spec"]["nodeName"] = on
-            pod["status"] = {"phase": "Running"}
-        pods.append(pod)
-    if on:
-        group["status"] = {"phase": "Running"}
-    return [group, *pods]
-
-
-def node(name: str = "n", cpu: str = "16", memory: str = "16Gi", **labels: str) -> Json:
-    return dict(manifests.node(name, cpu=cpu, memory=memory, labels=labels or None))
-
-
-def queues(*names: str) -> list[Json]:
-    return [dict(manifests.queue(name)) for name in names]
-
-
-def flat(objects: Iterable[Any]) -> list[Any]:
-    return [one for item in objects for one in (item if isinstance(item, list) else [item])]
-
-
-def run(objects: Iterable[Any], text: str, cycles: int = 1) -> Decisions:
-    return decide(flat(objects), config=text, cycles=cycles)
-
-
-def verdicts(objects: Iterable[Any], text: str) -> str:
-    """Return all that one cycle says about jobs."""
-    world = load([(f"object {number}", dict(obj)) for number, obj in enumerate(flat(objects))])
-    plan = run_cycle(
-        world, parse_config(text), now=START, rng=random.Random(0), uid="cycle", placer=Placer(world.nodes, 0)
-    )
-    assert plan.failures == []
-    return "\n".join(f"{key}: {one.code}: {one.text}" for key, found in plan.verdicts.items() for one in found)
-
-
-def placed(made: Decisions) -> dict[str, int]:
-    assert made.failures == []
-    return dict(Counter(key.partition("/")[2].rpartition("-")[0] for key in made.binds))
 
 
 def test_queues_are_served_in_proportion_to_their_capacity(setup: Setup) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +13,14 @@ from strato.errors import InvalidInput
 from strato.interop.yarn.fairplugin import sources
 from strato.interop.yarn.fairplugin.plugin import YarnFair, YarnFairArgs
 from strato.interop.yarn.resources import ResourceTypes
-from strato.scheduler.config import parse_config
-from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.run import load
-from strato.scheduler.dryrun.states import START
 from strato.scheduler.model.queues import Queue
-from strato.scheduler.placement.placer import Placer
-from strato.testing import Decisions, decide, manifests
+from strato.testing import manifests
+from tests.interop.yarn import worlds
+from tests.interop.yarn.worlds import Json, app, placed, run, verdicts
 
-Json = dict[str, Any]
-
-CONFIG = """
-actions: "{actions}"
-tiers:
-- plugins:
-  - name: yarnfair
-    arguments: {arguments}
-  - name: gang
-    enableJobStarving: false
-- plugins:
-  - name: predicates
-"""
-
-
-def config(actions: str = "enqueue, allocate", **arguments: Any) -> str:
-    written = {f"yarnfair.{name}": value for name, value in arguments.items()}
-    return CONFIG.format(actions=actions, arguments=repr(written).replace("True", "true"))
+config = partial(worlds.config, "yarnfair")
+node = partial(worlds.node, cpu="12", memory="12Gi")
 
 
 def queue(name: str, parent: str = "", **settings: str) -> Json:
@@ -49,58 +29,6 @@ def queue(name: str, parent: str = "", **settings: str) -> Json:
         (name_ if "/" in name_ else sources.SETTING + name_): value for name_, value in settings.items()
     }
     return made
-
-
-def app(
-    name: str,
-    where: str,
-    count: int,
-    *,
-    cpu: str = "1",
-    memory: str = "1Gi",
-    minimum: int = 1,
-    on: str = "",
-    labels: Mapping[str, str] | None = None,
-    **meta: Any,
-) -> list[Json]:
-    group: Json = dict(manifests.podgroup(name, min_member=minimum, queue=where))
-    group["spec"]["minResources"] = {"cpu": cpu}
-    group["metadata"].update(meta)
-    pods = []
-    for number in range(count):
-        pod: Json = dict(manifests.pod(f"{name}-{number}", cpu=cpu, memory=memory, group=name, labels=labels))
-        if on:
-            pod["spec"]["nodeName"] = on
-            pod["status"] = {"phase": "Running"}
-        pods.append(pod)
-    if on:
-        group["status"] = {"phase": "Running"}
-    return [group, *pods]
-
-
-def node(name: str = "n", cpu: str = "12", memory: str = "12Gi") -> Json:
-    return dict(manifests.node(name, cpu=cpu, memory=memory))
-
-
-def run(objects: Iterable[Any], text: str, cycles: int = 1) -> Decisions:
-    flat = [one for item in objects for one in (item if isinstance(item, list) else [item])]
-    return decide(flat, config=text, cycles=cycles)
-
-
-def verdicts(objects: Iterable[Any], text: str) -> str:
-    """Return all that one cycle says about jobs."""
-    flat = [one for item in objects for one in (item if isinstance(item, list) else [item])]
-    world = load([(f"object {number}", dict(obj)) for number, obj in enumerate(flat)])
-    plan = run_cycle(
-        world, parse_config(text), now=START, rng=random.Random(0), uid="cycle", placer=Placer(world.nodes, 0)
-    )
-    assert plan.failures == []
-    return "\n".join(f"{key}: {one.code}: {one.text}" for key, found in plan.verdicts.items() for one in found)
-
-
-def placed(made: Decisions) -> dict[str, int]:
-    assert made.failures == []
-    return dict(Counter(key.partition("/")[2].rpartition("-")[0] for key in made.binds))
 
 
 def test_weights_share_two_to_one() -> None:

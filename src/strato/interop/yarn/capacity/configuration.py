@@ -109,6 +109,12 @@ class CapacityConfiguration:
     maximum_applications: int = 10000
     queue_maximum_applications: int | None = None
     """`global-queue-max-application`: for queues without a number of their own."""
+    looks_on_with_reservation: bool = True
+    """`reservations-continue-look-all-nodes`: whether a container that has a node reserved may start elsewhere."""
+    node_locality_delay: int | None = None
+    """Opportunities that a request lets pass before it takes other nodes of a rack; None where no file says so."""
+    rack_locality_delay: int = -1
+    """How many more before it takes nodes of other racks; -1: it depends on how much is asked for."""
     preemption_enabled: bool = False
     preemption: PreemptionSettings = field(default_factory=PreemptionSettings)
     by_path: Mapping[str, QueueConfiguration] = field(default_factory=dict)

@@ -35,6 +35,8 @@ class Round:
     assignments: Assignments
     reassigned: Mapping[tuple[str, str], QueueReassignment]
     """What applications should have, by queue and partition, of the queues that were looked into."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Reservations for which room is made on another node, by key."""
 
 
 def decide(state: ClusterState, settings: PreemptionSettings, arithmetic: Arithmetic) -> Round:
@@ -47,8 +49,11 @@ def decide(state: ClusterState, settings: PreemptionSettings, arithmetic: Arithm
         for key in selection.chosen:
             waits.setdefault(key, wait_ms)
 
+    moved: Mapping[str, str] = {}
     if settings.priority_reservations:
-        PriorityReservationSelector(assignments).select(selection)
+        important = PriorityReservationSelector(assignments)
+        important.select(selection)
+        moved = important.moved
     if settings.select_based_on_reserved_containers:
         ReservedSelector(assignments).select(selection)
     counts_reserved = settings.additional_res_balance_based_on_reserved_containers
@@ -63,7 +68,7 @@ def decide(state: ClusterState, settings: PreemptionSettings, arithmetic: Arithm
         note(settings.max_wait_before_kill_ms)
     choices = tuple(Choice(container, waits[key]) for key, container in selection.chosen.items())
     dropped = tuple(selection.dropped_reservations.values())
-    return Round(choices, dropped, assignments, within.reassigned)
+    return Round(choices, dropped, assignments, within.reassigned, moved)
 
 
 @dataclass(frozen=True, slots=True)

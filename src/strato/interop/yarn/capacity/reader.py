@@ -180,6 +180,7 @@ class _Reader:
             preemption = preemption_settings(Settings())
         root = self._queue(ROOT, inherited, level=0)
         limit = self._whole("global-queue-max-application", -1)
+        delay = self._whole("node-locality-delay", -1, least=-1) if self._get("node-locality-delay") else None
         return CapacityConfiguration(
             root=root,
             types=self._types,
@@ -189,6 +190,9 @@ class _Reader:
             maximum_allocation=maximum,
             maximum_applications=self._whole("maximum-applications", 10000, least=0),
             queue_maximum_applications=limit if limit > 0 else None,
+            looks_on_with_reservation=self._flag("reservations-continue-look-all-nodes", True),
+            node_locality_delay=delay,
+            rack_locality_delay=self._whole("rack-locality-additional-delay", -1, least=-1),
             preemption_enabled=self._monitor_enabled(),
             preemption=preemption,
             by_path={queue.path: queue for queue in root.walk()},

@@ -199,6 +199,22 @@ class Limits:
             limit = smallest(subtract(limit, others), queue.capacity[partition].effective_maximum)
         return limit
 
+    def may_reserve(self, application: ApplicationUse, task: Task) -> bool:
+        """Return whether a node may be reserved for a pod: with what is reserved already, it is within all limits."""
+        mirror, leaf = self._mirror, application.leaf
+        partition, need = mirror.partition_for(task, leaf), mirror.size_of(task)
+        for queue in leaf.lineage() if partition in leaf.capacity else ():
+            used = add(queue.used.get(partition, mirror.zero), mirror.reserved(queue, partition))
+            if self.fitting(subtract(queue.capacity[partition].effective_maximum, used), need, 1) < 1:
+                return False
+        if self._is_master(task) and self.master_refusal(application, task) is not None:
+            return False
+        reserved = mirror.reserved(leaf, partition, user=application.user)
+        held = add(mirror.used_by(leaf, application.user, partition), reserved)
+        whole = mirror.partitions.get(partition, mirror.zero)
+        limit = mirror.active_limit(leaf, application.user, partition, more=mirror.zero)
+        return partition in leaf.capacity and mirror.arithmetic.less_or_equal(whole, held, limit)
+
     def how_many(self, application: ApplicationUse, task: Task, count: int) -> tuple[int, Refusal | None]:
         """Return how many of some equal pods fit, and why no more do."""
         mirror, leaf = self._mirror, application.leaf
@@ -215,11 +231,13 @@ class Limits:
         if not spills:
             for queue in leaf.lineage():
                 most = queue.capacity[partition].effective_maximum
-                used = queue.used.get(partition, mirror.zero)
+                reserved = mirror.reserved(queue, partition, but=task)
+                used = add(queue.used.get(partition, mirror.zero), reserved)
                 count = min(count, self.fitting(subtract(most, used), need, count))
                 if count <= 0:
+                    of_it = f", {self._text(reserved)} of it reserved," if reserved != mirror.zero else ""
                     text = (
-                        f"queue {queue.path} holds {self._text(used)} of its maximum of {self._text(most)}"
+                        f"queue {queue.path} holds {self._text(used)}{of_it} of its maximum of {self._text(most)}"
                         f"{self._labelled(partition)}; {task.key} asks for {self._text(need)}"
                     )
                     return 0, Refusal(MAXIMUM, text)
@@ -238,7 +256,7 @@ class Limits:
     ) -> tuple[int, Refusal | None]:
         """Return how many pods may start until the user is above the limit: the last one may exceed it."""
         mirror, leaf, user = self._mirror, application.leaf, application.user
-        used = mirror.used_by(leaf, user, partition)
+        used = add(mirror.used_by(leaf, user, partition), mirror.reserved(leaf, partition, user=user, but=task))
         need = mirror.size_of(task)
         whole = mirror.partitions[partition]
 

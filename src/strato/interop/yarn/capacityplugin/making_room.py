@@ -2,12 +2,12 @@
 
 A round is worked out at most once per monitoring interval. What it chose is marked, and goes after the wait if it is
 chosen still and somebody whose queue or user is owed room asks for it. What outlives a cycle is in `Remembered`, which
-the world keeps.
+the world keeps, and which outlives the scheduler (`strato.interop.yarn.remembering`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from strato.interop.yarn.capacity.arithmetic import less_down_to_none
@@ -22,23 +22,35 @@ from strato.interop.yarn.capacity.preemptionmodel import (
     QueueNumbers,
 )
 from strato.interop.yarn.capacityplugin.mirror import ApplicationUse, Mirror, QueueUse
-from strato.interop.yarn.resources import Amounts, add, smallest, subtract
+from strato.interop.yarn.remembering import Kept, QueueMemory
+from strato.interop.yarn.reservations import Held, Reservations
+from strato.interop.yarn.resources import Amounts, add, smallest, sub0, subtract
 from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.tasks import BOUND, RUNNING
 
 _STAYS = (BOUND, RUNNING)
 
 
 @dataclass(slots=True)
-class Remembered:
+class Remembered(Kept):
     """What outlives a cycle."""
 
     marks: Marks = field(default_factory=Marks)
     due: dict[str, str] = field(default_factory=dict)
     """By the pod's UID whose wait is over, the queue it is in."""
+    queues: dict[str, str] = field(default_factory=dict)
+    """By the UID of a pod that is marked, the queue it is in."""
     last_round_ms: float = float("-inf")
     found: Round | None = None
     """What the last round decided."""
+
+    def recall(self, queue: str, found: QueueMemory) -> None:
+        """Take what a queue's annotation says."""
+        Kept.recall(self, queue, found)
+        self.marks = Marks({**self.marks.since_ms, **found.marked_since_ms})
+        self.due.update(found.due)
+        self.queues.update(dict.fromkeys(found.marked_since_ms, ""))
 
 
 class MakingRoom:
@@ -50,6 +62,7 @@ class MakingRoom:
         now: Seconds since the epoch.
         is_master: Returns whether a pod is an application master.
         shared: Partitions whose idle nodes others may use.
+        reservations: Nodes that are reserved; those that a round gives up or moves are given up or moved.
     """
 
     def __init__(
@@ -59,7 +72,9 @@ class MakingRoom:
         now: float,
         is_master: Callable[[Task], bool],
         shared: frozenset[str],
+        reservations: Reservations,
     ) -> None:
+        self._reservations = reservations
         self._mirror = mirror
         self._memory = memory
         self._now_ms = int(now * 1000)
@@ -71,9 +86,12 @@ class MakingRoom:
             memory.found = decide(self._state(), self._settings, mirror.arithmetic)
             step = advance(memory.marks, memory.found, self._settings, self._now_ms)
             memory.marks = step.marks
-            chosen = {choice.container.key for choice in memory.found.choices}
-            still = {uid: queue for uid, queue in memory.due.items() if uid in chosen}
+            chosen = {choice.container.key: choice.container.queue for choice in memory.found.choices}
+            memory.queues = {**memory.queues, **chosen}
+            memory.queues = {uid: queue for uid, queue in memory.queues.items() if uid in step.marks.since_ms}
+            still = {uid: chosen[uid] for uid in memory.due if uid in chosen}
             memory.due = {**still, **{container.key: container.queue for container in step.killed}}
+            self._change_reservations(memory.found)
         self.found: Round = memory.found
 
     # -- answers -------------------------------------------------------------------------------------------------------
@@ -86,7 +104,16 @@ class MakingRoom:
         path = application.leaf.path
         return self._is_owed(path) or self._within(application)
 
-    def victims(self, beneficiary: Job, candidates: Iterable[Task], *, within: bool) -> list[Task]:
+    def _change_reservations(self, found: Round) -> None:
+        nodes = {_key_of(one): one.node for one in self._reservations}
+        if self._settings.observe_only:
+            return
+        for container in found.dropped_reservations:
+            self._reservations.drop(nodes.get(container.key, ""))
+        for key, node in found.moved.items():
+            self._reservations.move(nodes.get(key, ""), node)
+
+    def victims(self, beneficiary: Job, candidates: Sequence[Task], *, within: bool) -> Sequence[Task]:
         """Return those of some tasks whose time has come, of the job's own queue or of others."""
         application = self._mirror.applications.get(beneficiary.key)
         if application is None:
@@ -102,16 +129,26 @@ class MakingRoom:
             if task.uid in due and task.job is not beneficiary and (due[task.uid] == path) == within
         ]
 
-    def marked(self) -> list[tuple[str, float]]:
-        """Return pods that are marked, by name, and in how many seconds they go."""
+    def announced(self, job: Job) -> Sequence[str]:
+        """Return which pods are marked and when they go, in words; they make room for all that are owed some."""
         names = {task.uid: task.key for task in self._mirror.world.tasks.values()}
         found = []
         for choice in self.found.choices:
             since = self._memory.marks.since_ms.get(choice.container.key, self._now_ms)
-            left = max(0, since + choice.wait_ms - self._now_ms) / 1000
+            seconds = 0 if choice.container.key in self._memory.due else since + choice.wait_ms - self._now_ms
             if choice.container.key in names:
-                found.append((names[choice.container.key], left))
+                name = names[choice.container.key]
+                found.append(f"pod {name} is to make room and may go in {max(0, seconds) / 1000:.0f} s")
         return found
+
+    def write(self, queue: Queue, found: QueueMemory) -> None:
+        """Add what is to be remembered of pods of a queue that are marked."""
+        leaf = self._mirror.leaf(queue) if queue.view is not None and queue.jobs else None
+        if leaf is not None:
+            memory = self._memory
+            since = memory.marks.since_ms
+            found.marked_since_ms = {uid: since[uid] for uid, path in memory.queues.items() if path == leaf.path}
+            found.due = {uid: path for uid, path in memory.due.items() if path == leaf.path}
 
     def _is_owed(self, path: str) -> bool:
         """Return whether a queue should have more than it uses."""
@@ -148,7 +185,7 @@ class MakingRoom:
             ordered = []
             for at, one in enumerate(sorted(active, key=mirror.position_in_leaf)):
                 application = self._application(one, at, sequence)
-                sequence += len(one.job.tasks)
+                sequence += len(one.job.tasks) + 1
                 ordered.append(application)
             applications[path] = tuple(ordered)
         return ClusterState(
@@ -208,6 +245,21 @@ class MakingRoom:
                     ignores_exclusivity=partition in self._shared and asked != partition,
                 )
             )
+        containers += [
+            Container(
+                key=_key_of(held),
+                sequence=sequence + len(running),
+                app=job.key,
+                queue=one.leaf.path,
+                node=held.node,
+                partition=mirror.partition_of(held.row),
+                amounts=mirror.size_of(held.task),
+                priority=-held.task.priority,
+                is_reserved=True,
+                created_ms=int(held.since * 1000),
+            )
+            for held in self._reservations.of(job)
+        ]
         return Application(
             key=job.key,
             sequence=at,
@@ -241,13 +293,14 @@ class MakingRoom:
             pending = add(pending, child.numbers[partition].pending)
         if not children:
             pending = self._pending(queue, partition)
+        reserved = mirror.reserved(queue, partition)
         return QueueNumbers(
             guaranteed=capacity.effective_minimum,
             maximum=mirror.partitions[partition] if partition in self._shared else capacity.effective_maximum,
-            used=queue.used.get(partition, mirror.zero),
+            used=add(queue.used.get(partition, mirror.zero), reserved),
             pending=pending,
-            pending_without_reserved=pending,
-            reserved=mirror.zero,
+            pending_without_reserved=sub0(pending, reserved),
+            reserved=reserved,
             killable=mirror.zero,
         )
 
@@ -287,3 +340,8 @@ class MakingRoom:
                 for partition in mirror.partitions
             },
         )
+
+
+def _key_of(held: Held) -> str:
+    """Return a reservation's key among containers, whose keys are UIDs."""
+    return f"reserved {held.node}"

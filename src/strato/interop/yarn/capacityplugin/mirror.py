@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from strato.interop.yarn.capacity import capacities
 from strato.interop.yarn.capacity.arithmetic import Arithmetic
@@ -72,6 +73,15 @@ class ApplicationUse:
         return self.was_let_in or not self.job.is_waiting_for_queue or bool(self.job.used.any())
 
 
+class _ReservedRoom(NamedTuple):
+    """What a reservation holds of a queue's limits."""
+
+    application: ApplicationUse
+    task: Task
+    partition: str
+    size: Amounts
+
+
 class Mirror:
     """One cycle's tree.
 
@@ -107,6 +117,7 @@ class Mirror:
         self._leaves: dict[str, QueueUse | None] = {}
         self._limits: dict[tuple[str, str], Amounts] = {}
         self._sizes: dict[int, Amounts] = {}
+        self._reserved: list[_ReservedRoom] = []
         self._add_applications()
 
     # -- building ------------------------------------------------------------------------------------------------------
@@ -228,6 +239,35 @@ class Mirror:
             found[partition] = add(found.get(partition, self.zero), self.size_of(task))
         return found
 
+    # -- reservations --------------------------------------------------------------------------------------------------
+
+    def reserve(self, task: Task, row: int) -> None:
+        """Count what a reservation of a node holds: YARN counts it as used."""
+        application = self.applications.get(task.job.key) if task.job is not None else None
+        if application is not None:
+            room = _ReservedRoom(application, task, self.partition_of(row), self.size_of(task))
+            self._reserved.append(room)
+
+    def reserved(self, queue: QueueUse, partition: str, *, user: str | None = None, but: Task | None = None) -> Amounts:
+        """Return what reservations hold of a queue and those below it.
+
+        Args:
+            queue: The queue.
+            partition: The partition.
+            user: Only those of this user.
+            but: A task that wants a place: reservations of its equals do not count, since one would become it, and
+                where it looks on with a reservation none of its job's do, since they can be given up.
+        """
+        found, looks_on = self.zero, self.configuration.looks_on_with_reservation
+        for one in self._reserved:
+            if one.partition != partition or (user is not None and one.application.user != user):
+                continue
+            if but is not None and one.task.job is but.job and (looks_on or one.task.cls is but.cls):
+                continue
+            if any(above is queue for above in one.application.leaf.lineage()):
+                found = add(found, one.size)
+        return found
+
     # -- users ---------------------------------------------------------------------------------------------------------
 
     def used_by(self, leaf: QueueUse, user: str, partition: str) -> Amounts:
@@ -333,6 +373,13 @@ class Mirror:
             used_capacity=self.used_capacity(queue),
             absolute_used=self.arithmetic.ratio(used, whole) if is_there else 0.0,
         )
+
+    def position_of_job(self, job: Job) -> tuple[object, ...] | None:
+        """Return a job's sort key, those that are let in first; None for one that is no application."""
+        application = self.applications.get(job.key)
+        if application is None:
+            return None
+        return int(not application.is_active), self.position_in_leaf(application)
 
     def position_in_leaf(self, application: ApplicationUse) -> tuple[object, ...]:
         """Return an application's sort key among those of its leaf."""

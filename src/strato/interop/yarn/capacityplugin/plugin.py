@@ -23,24 +23,28 @@ from strato.interop.yarn.capacityplugin.making_room import MakingRoom, Remembere
 from strato.interop.yarn.capacityplugin.mirror import ApplicationUse, Mirror, QueueUse
 from strato.interop.yarn.capacityplugin.source import file_source, read_file, scaled, with_queues
 from strato.interop.yarn.followedfile import FollowedFile
-from strato.interop.yarn.objects import is_master, path_of, user_of
-from strato.interop.yarn.resources import Amounts
-from strato.interop.yarn.units import Units, resource_pairs
+from strato.interop.yarn.locality import HEARTBEAT_MS, RACK_LABEL, Allowed, Patience, Waited
+from strato.interop.yarn.objects import path_of
+from strato.interop.yarn.resources import Amounts, subtract
+from strato.interop.yarn.sharing import NO_LEAF, SharingPlugin, Tree, both
+from strato.interop.yarn.units import resource_pairs
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext
-from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, Plugin
+from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT
 from strato.scheduler.model.answers import StaticScore, Verdicts
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.plan import Failure
 from strato.scheduler.model.queues import Queue
-from strato.scheduler.model.reasons import Reason, Verdict
+from strato.scheduler.model.reasons import Reason
 from strato.scheduler.plugins.proportion import QueueFacts
 
-NO_LEAF = "NoLeafQueue"
 GUARANTEE = "Guarantee"
-MARKED = "MakingRoom"
-"""Codes of its verdicts, besides those of `limits`."""
+"""Code of a verdict, besides those of `limits` and `sharing`."""
+LEAST_FREE = (1024, 1)
+"""MB and vcores, YARN's smallest container: nodes with less free are not reserved."""
+HEARTBEAT = "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms"
+"""Property: milliseconds in which every node counts as one scheduling opportunity."""
 OTHER_PARTITION = Reason("yarncapacity", "node(s) belong to another partition", curable=False)
 QUEUE_FULL = Reason("yarncapacity", "node(s) are in a partition where the queue has its maximum")
 
@@ -77,14 +81,19 @@ class YarnCapacityArgs:
     """Key of the node label whose value is a node's partition. Default: none, all nodes are one partition."""
     shared: frozenset[str] = arg("yarncapacity.sharedLabels", frozenset(), read=_names)
     """Partitions that are not exclusive: pods without a label may use them while they are idle. Default: none."""
+    reservations: bool = arg("yarncapacity.reservations", True)
+    """Whether nodes are reserved for pods that fit nowhere yet. Default true, as in YARN."""
+    rack_label: str = arg("yarncapacity.rackLabel", RACK_LABEL)
+    """Key of the node label whose value is a node's rack."""
 
 
-class YarnCapacity(Plugin):
+class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
     """Share as YARN's Capacity Scheduler does."""
 
     name = "yarncapacity"
     args_type = YarnCapacityArgs
-    time_based = True
+    standing_code = GUARANTEE
+    remembers = Remembered
 
     @classmethod
     def contradictions(cls, args: YarnCapacityArgs) -> Sequence[tuple[str, str]]:
@@ -94,23 +103,23 @@ class YarnCapacity(Plugin):
             read_file(Path(args.file), args.resources, args.properties)
         except InvalidInput as error:
             found += [("yarncapacity.file", f"{error.what}: {p.where}: {p.message}") for p in error.problems]
+        heartbeat = args.properties.get(HEARTBEAT, str(HEARTBEAT_MS))
+        if not heartbeat.isdecimal() or len(heartbeat) > 9 or not int(heartbeat):
+            found.append(("yarncapacity.properties", f"{HEARTBEAT}: {heartbeat[:40]!r}: expected milliseconds above 0"))
         if args.shared and not args.node_label:
             found.append(("yarncapacity.sharedLabels", "needs yarncapacity.nodeLabelKey, which names the node label"))
         return found
 
-    def resources(self) -> Sequence[str]:
-        """Name the resources of further types."""
-        return tuple(self.args.resources.values())
+    def _grow(self) -> Tree[QueueUse]:
+        self._mirror = Mirror(self._ssn.world, self._units, self._configuration(), self.args.node_label, self._user_of)
+        self._limits = Limits(self._mirror, self._is_master, self.args.shared)
+        return self._mirror
 
     def open(self, ssn: CycleContext) -> None:
-        """Read the configuration and count who has what."""
-        self._ssn = ssn
-        self.hierarchy = True  # placing for one queue moves those that share ancestors with it
-        self._noted: set[tuple[str, str]] = set()
-        self._units = Units.of(ssn.world.dims, self.args.resources)
-        self._mirror = Mirror(ssn.world, self._units, self._configuration(), self.args.node_label, self._user_of)
-        self._limits = Limits(self._mirror, self._is_master, self.args.shared)
-        self._room: MakingRoom | None = None
+        """Read the configuration, and count who has what."""
+        super().open(ssn)
+        for held in self._reservations:
+            self._mirror.reserve(held.task, held.row)
 
     def _configuration(self) -> CapacityConfiguration:
         memory = self._ssn.world.memory
@@ -124,26 +133,6 @@ class YarnCapacity(Plugin):
         paths = [path_of(queue) for queue in self._ssn.world.queues.values() if queue.view is not None]
         source.content = with_queues(source.content, sorted(paths))
         return scaled(source.content, self._units)
-
-    def _user_of(self, job: Job) -> str:
-        return user_of(job, self.args.user)
-
-    def _is_master(self, task: Task) -> bool:
-        return is_master(task, self.args.master)
-
-    # -- order ---------------------------------------------------------------------------------------------------------
-
-    def queue_order(self, queue: Queue) -> tuple[Any, ...]:
-        """Level by level from the root, by the policy of each parent; queues that are no leaves come last."""
-        leaf = self._mirror.leaf(queue)
-        return (0, self._mirror.position_of(leaf)) if leaf is not None else (1,)
-
-    def job_order(self, job: Job) -> tuple[Any, ...]:
-        """By the policy of the job's queue; those that are let in first."""
-        application = self._mirror.applications.get(job.key)
-        if application is None:
-            return (2,)
-        return int(not application.is_active), self._mirror.position_in_leaf(application)
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
@@ -182,143 +171,122 @@ class YarnCapacity(Plugin):
 
     # -- partitions ----------------------------------------------------------------------------------------------------
 
-    def facet(self, task: Task) -> Hashable:
-        """The partition that a task asks for, by its queue's default too."""
+    def _partition(self, task: Task) -> str:
+        """Return the partition that a task asks for, by its queue's default too."""
         application = self._application(task)
         return self._mirror.partition_for(task, application.leaf) if application is not None else ""
 
+    def facet(self, task: Task) -> Hashable:
+        """The partition that a task asks for, and where it may go by now."""
+        return self._partition(task), super().facet(task)
+
     def filter_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Nodes of the partition that is asked for; without a label the shared ones too."""
+        near = super().filter_facet(task, nodes, rows)
         if not self.args.node_label:
-            return None
-        asked = self.facet(task)
+            return near
+        asked = self._partition(task)
         allowed = {asked, *(self.args.shared if asked == "" else ())}
         others = np.array([self._mirror.partition_of(row) not in allowed for row in rows.tolist()], np.bool_)
-        return Verdicts.reject_where(others, OTHER_PARTITION)
+        return both(Verdicts.reject_where(others, OTHER_PARTITION), near)
 
     def score_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
         """Nodes of the partition itself before shared ones."""
-        if not self.args.shared or self.facet(task) != "":
+        if not self.args.shared or self._partition(task) != "":
             return ()
         own = np.array([float(self._mirror.partition_of(row) == "") for row in rows.tolist()])
         return (StaticScore(own * 100.0, 1000, normalise=False),)
 
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Without a label: only shared nodes once the queue has its maximum of the others."""
+        """No nodes reserved for others; without a label only shared ones once the queue has its maximum of the rest."""
+        return both(self._reservations.verdicts(task, rows), self._only_shared(task, rows))
+
+    def _only_shared(self, task: Task, rows: Rows) -> Verdicts | None:
         application = self._application(task)
-        if application is None or not self.watches_pods(task):
+        if application is None or not self._may_spill(task):
             return None
         need = self._mirror.size_of(task)
         for queue in application.leaf.lineage():
-            free = tuple(
-                most - used
-                for most, used in zip(
-                    queue.capacity[""].effective_maximum, queue.used.get("", self._mirror.zero), strict=True
-                )
-            )
-            if self._limits.fitting(free, need, 1) < 1:
+            used = queue.used.get("", self._mirror.zero)
+            if self._limits.fitting(subtract(queue.capacity[""].effective_maximum, used), need, 1) < 1:
                 own = np.array([self._mirror.partition_of(row) == "" for row in rows.tolist()], np.bool_)
                 return Verdicts.reject_where(own, QUEUE_FULL)
         return None
 
     def watches_pods(self, task: Task) -> bool:
-        """Only tasks without a label, where there are shared partitions, are placed one by one."""
-        return bool(self.args.shared) and self.facet(task) == ""
+        """Whether nodes are reserved, or the task may go to shared partitions: then it is placed by itself."""
+        return self._may_spill(task) or super().watches_pods(task)
+
+    def _may_spill(self, task: Task) -> bool:
+        return bool(self.args.shared) and self._partition(task) == ""
 
     def _application(self, task: Task) -> ApplicationUse | None:
         return self._mirror.applications.get(task.job.key) if task.job is not None else None
 
-    # -- making room ---------------------------------------------------------------------------------------------------
+    # -- waiting for nodes ---------------------------------------------------------------------------------------------
 
-    @property
-    def _making_room(self) -> MakingRoom | None:
-        """Preemption, worked out when it is first asked for in a cycle: after what fits was placed."""
-        if self._room is None and self._mirror.configuration.preemption_enabled:
-            memory = self._ssn.world.memory.setdefault(self.name, Remembered())
-            self._room = MakingRoom(self._mirror, memory, self._ssn.now, self._is_master, self.args.shared)
-        return self._room
+    def _patience(self) -> Patience | None:
+        delay = self._mirror.configuration.node_locality_delay
+        return self._after if delay is not None and delay >= 0 else None
 
-    def job_starving(self, job: Job) -> bool:
-        """Whether others are to make room for a job."""
-        room = self._making_room
-        return room is not None and room.starves(job)
+    def _after(self, waited: Waited) -> Allowed:
+        """Return where a pod may go: racks and all nodes are waited for at the same time."""
+        configuration = self._mirror.configuration
+        node, rack = configuration.node_locality_delay or 0, configuration.rack_locality_delay
+        interval = int(self.args.properties.get(HEARTBEAT, HEARTBEAT_MS)) / 1000
+        missed = waited.nodes * waited.seconds / interval
+        if rack >= 0:
+            limit = float(min(waited.nodes, node + rack))
+        else:
+            limit = waited.containers * min(1.0, waited.named / max(1, waited.nodes))
+        return Allowed(missed > min(waited.nodes, node), missed > limit)
 
-    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
-        """Whether others are to make room for these tasks."""
-        room = self._making_room
-        return room is not None and any(task.job is not None and room.starves(task.job) for task in tasks)
+    def _looks_on_with_reservation(self) -> bool:
+        return self._mirror.configuration.looks_on_with_reservation
 
-    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Marked tasks of the queue whose wait is over."""
-        return self._victims(preemptor, candidates, within=True)
+    def _may_keep(self, job: Job, task: Task) -> bool:
+        application = self._mirror.applications.get(job.key)
+        return self.args.reservations and application is not None and application.is_active
 
-    def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Marked tasks of other queues whose wait is over."""
-        return self._victims(reclaimer, candidates, within=False)
+    def _reserve(self, job: Job, task: Task) -> bool:
+        application = self._mirror.applications.get(job.key)
+        if application is None or not self._may_keep(job, task) or not self._limits.may_reserve(application, task):
+            return False
+        held = self._reservations.reserve(task, least=self._vector(self._units.scaled_amounts(LEAST_FREE)))
+        if held is not None:
+            self._mirror.reserve(task, held.row)
+        return held is not None
 
-    def _victims(self, owed: Task, candidates: Sequence[Task], *, within: bool) -> tuple[Sequence[Task], int]:
-        room = self._making_room
-        if room is None or owed.job is None:
-            return (), REJECT
-        return room.victims(owed.job, candidates, within=within), PERMIT
+    def _make_room(self) -> MakingRoom | None:
+        if not self._mirror.configuration.preemption_enabled:
+            return None
+        return MakingRoom(
+            self._mirror, self._kept, self._ssn.now, self._is_master, self.args.shared, self._reservations
+        )
 
-    # -- what changes, and what is left behind -------------------------------------------------------------------------
-
-    def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Count a job's pods again."""
-        self._mirror.refresh(job)
-
-    def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Count a job's pods again."""
-        self._mirror.refresh(job)
-
-    def close(self, ssn: CycleContext) -> None:
-        """Say how queues of waiting applications stand, and leave guarantees for status and metrics."""
-        room = self._making_room
-        marked = room.marked()[:5] if room is not None else []
-        for key in list(ssn.notes):
-            application, job = self._mirror.applications.get(key), ssn.world.jobs.get(key)
-            if application is None or job is None or not job.pending:
-                continue
-            if application.is_active:
-                self._say(job, GUARANTEE, self._standing(application.leaf))
-            if room is not None and room.starves(job):
-                for pod, seconds in marked:
-                    self._say(job, MARKED, f"pod {pod} is to make room and may go in {seconds:.0f} s")
-        for queue in ssn.world.queues.values():
-            leaf = self._mirror.leaf(queue) if queue.view is not None and queue.jobs else None
-            if leaf is not None:
-                ssn.queue_facts[queue.name] = self._facts(leaf)
+    # -- what is left behind -------------------------------------------------------------------------------------------
 
     def _facts(self, leaf: QueueUse) -> QueueFacts:
-        dims = self._ssn.world.dims
         used = self._mirror.used_capacity(leaf)
         numbers = leaf.capacity[""]
-        vectors = {}
-        for name, amounts in (("deserved", numbers.effective_minimum), ("capacity", numbers.effective_maximum)):
-            vector = dims.zeros()
-            for at, amount, per in zip(self._units.columns, amounts, self._units.per_column, strict=True):
-                vector[at] = amount * per
-            vectors[name] = vector
+        amounts = {"deserved": numbers.effective_minimum, "capacity": numbers.effective_maximum}
         return QueueFacts(
-            deserved=self._units.wire(numbers.effective_minimum, dims),
+            deserved=self._units.wire(numbers.effective_minimum, self._ssn.world.dims),
             share=used,
             overused=used > 1,
             weight=max(numbers.weight, 0.0),
-            vectors=vectors,
+            vectors={name: self._vector(each) for name, each in amounts.items()},
         )
 
     # -- words ---------------------------------------------------------------------------------------------------------
 
-    def _say(self, job: Job, code: str, text: str) -> None:
-        if (job.key, text) not in self._noted:
-            self._noted.add((job.key, text))
-            self._ssn.record_verdict(job, Verdict(self.name, code, text))
-
     def _no_leaf(self, queue: Queue) -> str:
         return f"queue {queue.name} is no leaf of {self.args.file}; name one that holds applications"
 
-    def _standing(self, leaf: QueueUse) -> str:
+    def _standing(self, leaf: QueueUse, job: Job) -> str:
+        application = self._mirror.applications.get(job.key)
+        if application is None or not application.is_active:
+            return ""
         numbers = leaf.capacity[""]
         used: Amounts = leaf.used.get("", self._mirror.zero)
         percent = 100 * self._mirror.used_capacity(leaf)

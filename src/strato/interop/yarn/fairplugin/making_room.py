@@ -1,21 +1,26 @@
 """Preemption of the plugin: who is starved, which pods are marked for them, and when these go.
 
 A pod is marked first, and goes after the wait if whom it makes room for still waits. What has to outlive a cycle
-(since when somebody is starved, who is marked) is in `Remembered`, which the world keeps.
+(since when somebody is starved, who is marked) is in `Remembered`, which the world keeps, and which outlives the
+scheduler (`strato.interop.yarn.remembering`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from strato.interop.yarn.fair.cluster import ANYWHERE, Ask, ClusterNode, Container, EngineApp
 from strato.interop.yarn.fair.preemption import Preemptor
+from strato.interop.yarn.fair.tree import FairQueue
 from strato.interop.yarn.fairplugin.mirror import Mirror
-from strato.interop.yarn.resources import Amounts, is_zero, subtract
+from strato.interop.yarn.remembering import Kept, QueueMemory
+from strato.interop.yarn.reservations import Held
+from strato.interop.yarn.resources import MOST, Amounts, is_zero, subtract
 from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.tasks import BOUND, RUNNING
 
 log = logging.getLogger(__name__)
@@ -35,16 +40,25 @@ class Mark(NamedTuple):
 
 
 @dataclass(slots=True)
-class Remembered:
-    """What outlives a cycle."""
+class Remembered(Kept):
+    """What outlives a cycle; times are milliseconds since the epoch."""
 
     satisfied: dict[str, float] = field(default_factory=dict)
     """By job when it last had its fair share."""
     next_check: dict[str, float] = field(default_factory=dict)
     queues: dict[str, float] = field(default_factory=dict)
-    """By queue when it last had its minimum."""
+    """By Queue object when its leaf last had its minimum."""
     marks: dict[str, Mark] = field(default_factory=dict)
     """By the pod's UID."""
+
+    def recall(self, queue: str, found: QueueMemory) -> None:
+        """Take what a queue's annotation says."""
+        Kept.recall(self, queue, found)
+        self.satisfied.update(found.lacking_since_ms)
+        self.next_check.update(found.next_check_ms)
+        if found.below_minimum_since_ms is not None:
+            self.queues[queue] = found.below_minimum_since_ms
+        self.marks.update({uid: Mark(*mark) for uid, mark in found.making_room.items()})
 
 
 class PodPreemptor(Preemptor):
@@ -81,10 +95,12 @@ class MakingRoom:
         mirror: The tree.
         memory: What is remembered.
         now: Seconds since the epoch.
+        reserved: Nodes that are reserved; what is free of these is nobody else's.
     """
 
-    def __init__(self, mirror: Mirror, memory: Remembered, now: float) -> None:
+    def __init__(self, mirror: Mirror, memory: Remembered, now: float, reserved: Iterable[Held] = ()) -> None:
         self._mirror = mirror
+        self._reserved = tuple(reserved)
         self._memory = memory
         self._now_ms = now * 1000.0
         self._tasks: dict[int, Task] = {}
@@ -98,13 +114,24 @@ class MakingRoom:
         app = self._mirror.apps.get(job.key)
         return app is not None and (not is_zero(app.starvation) or self._waits_for_marked(job.key))
 
-    def victims(self, beneficiary: Job, candidates: Iterable[Task]) -> list[Task]:
-        """Return those of some tasks whose time to make room for a job has come."""
+    def victims(self, beneficiary: Job, candidates: Sequence[Task], *, within: bool) -> Sequence[Task]:
+        """Return those of some tasks whose time to make room for a job has come, of whatever queue they are."""
         return [task for task in candidates if self._due.get(task.uid) == beneficiary.key]
 
-    def marks_for(self, job: Job) -> list[Mark]:
-        """Return the pods that are marked for a job."""
-        return [mark for mark in self._memory.marks.values() if mark.beneficiary == job.key]
+    def announced(self, job: Job) -> Sequence[str]:
+        """Return which pods make room for a job and when, in words."""
+        return [
+            f"pod {mark.pod} makes room for it and goes in {max(0.0, (mark.goes_ms - self._now_ms) / 1000):.0f} s"
+            for mark in self._memory.marks.values()
+            if mark.beneficiary == job.key
+        ]
+
+    def nodes_making_room(self, job: Job) -> frozenset[str]:
+        """Return the nodes of pods that are marked for a job."""
+        tasks = self._mirror.world.tasks
+        names = self._mirror.world.nodes.names
+        marks = [mark.pod for mark in self._memory.marks.values() if mark.beneficiary == job.key]
+        return frozenset(names[tasks[pod].row] for pod in marks if pod in tasks and tasks[pod].row >= 0)
 
     def _waits_for_marked(self, key: str) -> bool:
         return any(mark.beneficiary == key for mark in self._memory.marks.values())
@@ -118,9 +145,12 @@ class MakingRoom:
         self._build()
         preemptor = PodPreemptor(self._mirror, self._tasks)
         for key, app in self._mirror.apps.items():
-            app.satisfied_ms = memory.satisfied.get(key, app.start_time)
+            # Who was there before the scheduler, is not remembered to lack anything and holds something, had its share.
+            had_share = memory.is_restarted and not is_zero(app.usage)
+            app.satisfied_ms = memory.satisfied.get(key, self._now_ms if had_share else app.start_time)
             app.next_check_ms = memory.next_check.get(key, 0.0)
-        preemptor.satisfied = {leaf.name: memory.queues.get(leaf.name, self._now_ms) for leaf in state.tree.leaves()}
+        leaves = self._leaves()
+        preemptor.satisfied = {leaf.name: memory.queues.get(name, self._now_ms) for name, leaf in leaves.items()}
         preemptor.update()
         for beneficiary, containers in preemptor.chosen:
             for container in containers:
@@ -130,8 +160,32 @@ class MakingRoom:
                 log.info("pod is marked to make room: pod=%s for=%s", task.key, beneficiary.name)
         memory.satisfied = {key: app.satisfied_ms for key, app in self._mirror.apps.items()}
         memory.next_check = {key: app.next_check_ms for key, app in self._mirror.apps.items() if app.next_check_ms}
-        memory.queues = dict(preemptor.satisfied)
+        memory.queues = {name: preemptor.satisfied.get(leaf.name, self._now_ms) for name, leaf in leaves.items()}
         self._due = {uid: mark.beneficiary for uid, mark in memory.marks.items() if mark.goes_ms <= self._now_ms}
+
+    def _leaves(self) -> dict[str, FairQueue]:
+        """Return the leaves by their Queue objects."""
+        queues = [queue for queue in self._mirror.world.queues.values() if queue.view is not None and queue.jobs]
+        found = {queue.name: self._mirror.leaf(queue) for queue in queues}
+        return {name: leaf for name, leaf in found.items() if leaf is not None}
+
+    def write(self, queue: Queue, found: QueueMemory) -> None:
+        """Add what is to be remembered of a queue's applications, as far as it cannot be worked out anew."""
+        memory = self._memory
+        leaf = self._mirror.leaf(queue) if queue.name in memory.queues else None
+        if leaf is not None and leaf.min_timeout_ms < MOST and memory.queues[queue.name] < self._now_ms:
+            found.below_minimum_since_ms = int(memory.queues[queue.name])
+        for key in queue.jobs:
+            app, since = self._mirror.apps.get(key), memory.satisfied.get(key)
+            if app is None or since is None:
+                continue
+            if app.queue.fair_timeout_ms < MOST and app.start_time < since < self._now_ms:
+                found.lacking_since_ms[key] = int(since)
+            if memory.next_check.get(key, 0.0) > self._now_ms:
+                found.next_check_ms[key] = int(memory.next_check[key])
+        for uid, mark in memory.marks.items():
+            if mark.beneficiary in queue.jobs:
+                found.making_room[uid] = (mark.pod, mark.beneficiary, int(mark.goes_ms))
 
     def _drop_marks(self) -> None:
         """Forget marks of pods that are gone, and those for jobs that wait for nothing any more."""
@@ -155,6 +209,11 @@ class MakingRoom:
                 app = self._mirror.apps.get(task.job.key) if task.job is not None else None
                 if app is not None and task.row == row and task.status in _STAYS:
                     self._add(task, app, node)
+        for held in self._reserved:
+            app = self._mirror.apps.get(held.task.job.key) if held.task.job is not None else None
+            if app is not None and held.node in state.nodes:
+                size = units.asked(held.task.cls.amounts)
+                state.nodes[held.node].reserved = app, Ask(1, size, {ANYWHERE: 1})
         for key, app in self._mirror.apps.items():
             job = world.jobs[key]
             for task in job.pending.values():

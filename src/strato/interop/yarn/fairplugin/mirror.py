@@ -177,9 +177,12 @@ class Mirror:
         below = itertools.pairwise(lineage)
         return Position(tuple([(comparator(above.policy, cluster), _standing(queue)) for above, queue in below]))
 
-    def position_in_leaf(self, app: EngineApp) -> Position:
-        """Return an application's place among those of its queue."""
-        return Position(((comparator(app.queue.policy, self.tree.cluster), _standing(app)),))
+    def position_of_job(self, job: Job) -> tuple[Position] | None:
+        """Return a job's place among those of its queue; None for one that is no application."""
+        app = self.apps.get(job.key)
+        if app is None:
+            return None
+        return (Position(((comparator(app.queue.policy, self.tree.cluster), _standing(app)),)),)
 
 
 def _standing(one: FairQueue | EngineApp) -> Standing:

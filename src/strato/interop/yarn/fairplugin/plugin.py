@@ -7,14 +7,14 @@ marked for who is starved, and go after the wait. What it decides with is in `st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from strato.errors import InvalidInput, UsageError
 from strato.interop.yarn import hadoopxml
-from strato.interop.yarn.fair import allocationfile
+from strato.interop.yarn.fair import allocationfile, starvation
 from strato.interop.yarn.fair.allocation import Allocations
 from strato.interop.yarn.fair.cluster import EngineApp
 from strato.interop.yarn.fair.options import FairOptions
@@ -24,16 +24,25 @@ from strato.interop.yarn.fairplugin.making_room import MakingRoom, Remembered
 from strato.interop.yarn.fairplugin.mirror import Mirror, how_many
 from strato.interop.yarn.fairplugin.sources import AnnotationSource, file_source
 from strato.interop.yarn.followedfile import FollowedFile
-from strato.interop.yarn.objects import is_master, user_of
-from strato.interop.yarn.resources import Amounts, ResourceTypes, add, fits, largest, raised, subtract
-from strato.interop.yarn.units import Units, resource_pairs
+from strato.interop.yarn.locality import HEARTBEAT_MS, NO_WAIT, RACK_LABEL, Allowed, Patience, Waited
+from strato.interop.yarn.resources import (
+    Amounts,
+    ResourceTypes,
+    add,
+    fits,
+    is_zero,
+    largest,
+    raised,
+    subtract,
+    times,
+)
+from strato.interop.yarn.sharing import NO_LEAF, SharingPlugin, Tree
+from strato.interop.yarn.units import resource_pairs
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.context import CycleContext
-from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, Plugin
+from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.plan import Failure
 from strato.scheduler.model.queues import Queue
-from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.plugins.proportion import QueueFacts
 
 MAX_APPS = "MaxRunningApps"
@@ -41,9 +50,8 @@ MAX_SHARE = "MaxResources"
 MAX_CONTAINER = "MaxContainerAllocation"
 AM_SHARE = "MaxAMShare"
 FAIR_SHARE = "FairShare"
-NO_LEAF = "NoLeafQueue"
 STARVED = "Starved"
-"""Codes of its verdicts."""
+"""Codes of its verdicts, besides those of `sharing`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +78,37 @@ class YarnFairArgs:
     """Whether application masters may be evicted, when nothing else suffices."""
     size_based_weight: bool = arg("yarnfair.sizeBasedWeight", False)
     """Whether the weight of an application is log2 of its demand of memory."""
+    reservable_nodes: float = arg("yarnfair.reservableNodes", 0.05, minimum=0, maximum=1)
+    """Share of the nodes that an application below its fair share may reserve for pods that fit nowhere. 0: none."""
+    reservation_threshold: float = arg("yarnfair.reservationThreshold", 2.0, minimum=0)
+    """Increments of 1024 MB and 1 vcore; a smaller pod reserves no node."""
+    node_threshold: float = arg("yarnfair.localityThresholdNode", -1.0)
+    """Share of the nodes that a pod lets pass before it takes others than it prefers. Negative: does not wait."""
+    rack_threshold: float = arg("yarnfair.localityThresholdRack", -1.0)
+    """The same before it takes nodes of other racks."""
+    node_delay_ms: int = arg("yarnfair.localityDelayNode", -1)
+    """Milliseconds instead of a share; both delays, or none. Negative: the shares count."""
+    rack_delay_ms: int = arg("yarnfair.localityDelayRack", -1)
+    """The same for other racks."""
+    heartbeat_ms: int = arg("yarnfair.heartbeatInterval", HEARTBEAT_MS, minimum=1)
+    """Milliseconds in which every node counts as one scheduling opportunity."""
+    rack_label: str = arg("yarnfair.rackLabel", RACK_LABEL)
+    """Key of the node label whose value is a node's rack."""
+
+    @property
+    def waits_for_places(self) -> bool:
+        """Whether pods wait for nodes that they prefer."""
+        return min(self.node_delay_ms, self.rack_delay_ms) >= 0 or min(self.node_threshold, self.rack_threshold) >= 0
 
 
-class YarnFair(Plugin):
+class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
     """Share as YARN's Fair Scheduler does."""
 
     name = "yarnfair"
     args_type = YarnFairArgs
-    time_based = True
+    standing_code = FAIR_SHARE
+    marked_code = STARVED
+    remembers = Remembered
 
     @classmethod
     def contradictions(cls, args: YarnFairArgs) -> Sequence[tuple[str, str]]:
@@ -91,25 +122,21 @@ class YarnFair(Plugin):
             return [("yarnfair.allocationFile", f"{error.what}: {p.where}: {p.message}") for p in error.problems]
         return ()
 
-    def resources(self) -> Sequence[str]:
-        """Name the resources of further types."""
-        return tuple(self.args.resources.values())
+    def off_points(self) -> frozenset[str]:
+        """Nodes are looked at only where pods wait for some, or reserve some."""
+        off = () if self.args.waits_for_places else ("facet", "filter_facet")
+        return frozenset((*off, *(() if self.args.reservable_nodes else ("watches_pods", "filter_task"))))
 
-    def open(self, ssn: CycleContext) -> None:
-        """Read the allocations and count who has what."""
-        self._ssn = ssn
-        self.hierarchy = True  # placing for one queue moves those that share ancestors with it
-        self._noted: set[tuple[str, str]] = set()
-        self._units = Units.of(ssn.world.dims, self.args.resources)
+    def _grow(self) -> Tree[FairQueue]:
         self._mirror = Mirror(
-            ssn.world,
+            self._ssn.world,
             self._units,
             self._units.scaled(self._allocations()),
             self._options(),
             self._user_of,
             self._is_master,
         )
-        self._room: MakingRoom | None = None
+        return self._mirror
 
     def _allocations(self) -> Allocations:
         """Return what holds now: what can be read, else what could be read last."""
@@ -141,24 +168,6 @@ class YarnFair(Plugin):
             am_preemption={"": args.am_preemption},
             size_based_weight=args.size_based_weight,
         )
-
-    def _user_of(self, job: Job) -> str:
-        return user_of(job, self.args.user)
-
-    def _is_master(self, task: Task) -> bool:
-        return is_master(task, self.args.master)
-
-    # -- order ---------------------------------------------------------------------------------------------------------
-
-    def queue_order(self, queue: Queue) -> tuple[Any, ...]:
-        """Level by level from the root, by the policy of each parent; queues that are no leaves come last."""
-        leaf = self._mirror.leaf(queue)
-        return (0, self._mirror.position_of(leaf)) if leaf is not None else (1,)
-
-    def job_order(self, job: Job) -> tuple[Any, ...]:
-        """By the policy of the job's queue."""
-        app = self._mirror.apps.get(job.key)
-        return (0, self._mirror.position_in_leaf(app)) if app is not None else (1,)
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
@@ -248,91 +257,75 @@ class YarnFair(Plugin):
         self._say(job, AM_SHARE, text)
         return False
 
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def _patience(self) -> Patience | None:
+        return self._after if self.args.waits_for_places else None
+
+    def _after(self, waited: Waited) -> Allowed:
+        """Return where a pod may go: node and rack are waited for one after the other."""
+        args = self.args
+        if min(args.node_delay_ms, args.rack_delay_ms) >= 0:
+            node, rack = args.node_delay_ms / 1000, args.rack_delay_ms / 1000
+        else:
+            node, rack = (
+                min(part, 1.0) * args.heartbeat_ms / 1000 for part in (args.node_threshold, args.rack_threshold)
+            )
+        return Allowed(waited.seconds > node, waited.seconds > node + rack) if waited.nodes else NO_WAIT
+
+    def _may_keep(self, job: Job, task: Task) -> bool:
+        app = self._mirror.apps.get(job.key)
+        fitting = app is not None and app.queue.over_maximum(self._units.asked(task.cls.amounts)) is None
+        return app is not None and app in app.queue.runnable and fitting
+
+    def _reserve(self, job: Job, task: Task) -> bool:
+        app, args = self._mirror.apps.get(job.key), self.args
+        most = math.ceil(int(self._ssn.world.nodes.present.sum()) * args.reservable_nodes)
+        if app is None or not self._may_keep(job, task) or len(self._reservations.of(job)) >= most:
+            return False
+        calculator, size = app.queue.policy.calculator, self._units.asked(task.cls.amounts)
+        least = times(self._units.scaled_amounts((1024, 1)), args.reservation_threshold)
+        if calculator.compare(self._mirror.tree.cluster, size, least) < 0:
+            return False
+        cluster = self._mirror.shares().tree.cluster
+        if not starvation.below(calculator, cluster, app.usage, app.fair_share) and is_zero(app.min_starvation):
+            return False
+        taken = self._room.nodes_making_room(job) if self._room is not None else frozenset()
+        return self._reservations.reserve(task, but=taken) is not None
+
     # -- making room ---------------------------------------------------------------------------------------------------
 
-    @property
-    def _making_room(self) -> MakingRoom | None:
-        """Preemption, worked out when it is first asked for in a cycle: after what fits was placed."""
-        if self._room is None and self.args.preemption:
-            memory = self._ssn.world.memory.setdefault(self.name, Remembered())
-            self._room = MakingRoom(self._mirror, memory, self._ssn.now)
-        return self._room
-
-    def job_starving(self, job: Job) -> bool:
-        """Whether the job is starved, or pods are marked for it."""
-        room = self._making_room
-        return room is not None and bool(job.pending) and room.starves(job)
-
-    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
-        """Whether others make room for these tasks."""
-        room = self._making_room
-        return room is not None and any(task.job is not None and room.starves(task.job) for task in tasks)
-
-    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Marked tasks of the queue whose wait is over."""
-        return self._victims(preemptor, candidates)
-
-    def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Marked tasks of other queues whose wait is over."""
-        return self._victims(reclaimer, candidates)
-
-    def _victims(self, starved: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        room = self._making_room
-        if room is None or starved.job is None:
-            return (), REJECT
-        return room.victims(starved.job, candidates), PERMIT
+    def _make_room(self) -> MakingRoom | None:
+        if not self.args.preemption:
+            return None
+        return MakingRoom(self._mirror, self._kept, self._ssn.now, self._reservations)
 
     # -- what changes, and what is left behind -------------------------------------------------------------------------
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Count a job's pods again; from its first on it runs."""
-        self._mirror.refresh(job)
+        super().on_place(job, tasks)
         app = self._mirror.apps.get(job.key) if job is not None else None
         if app is not None:
             self._mirror.start(app)
 
-    def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Count a job's pods again."""
-        self._mirror.refresh(job)
-
-    def close(self, ssn: CycleContext) -> None:
-        """Say how far waiting applications are from their share, and leave shares of queues for status and metrics."""
-        room = self._making_room
-        state = self._mirror.shares()
-        for key in list(ssn.notes):
-            app, job = self._mirror.apps.get(key), ssn.world.jobs.get(key)
-            if app is None or job is None or not job.pending:
-                continue
-            if app in app.queue.runnable:
-                self._say(job, FAIR_SHARE, self._share_text(app.queue))
-            for mark in (room.marks_for(job) if room is not None else [])[:5]:
-                seconds = max(0.0, mark.goes_ms / 1000.0 - ssn.now)
-                self._say(job, STARVED, f"pod {mark.pod} makes room for it and goes in {seconds:.0f} s")
-        for queue in ssn.world.queues.values():
-            leaf = self._mirror.leaf(queue) if queue.view is not None and queue.jobs else None
-            if leaf is not None:
-                ssn.queue_facts[queue.name] = self._facts(leaf, state.tree.cluster)
-
-    def _facts(self, leaf: FairQueue, cluster: Amounts) -> QueueFacts:
+    def _facts(self, leaf: FairQueue) -> QueueFacts:
+        types = len(self._mirror.shares().tree.cluster)
         shares = _looked_at(leaf, leaf.fair_share)
-        dims = self._ssn.world.dims
-        vector = dims.zeros()
-        for at, share, per in zip(self._units.columns, shares, self._units.per_column, strict=False):
-            vector[at] = share * per
         return QueueFacts(
-            deserved=self._units.wire((*shares, *((0,) * (len(cluster) - len(shares)))), dims),
+            deserved=self._units.wire((*shares, *((0,) * (types - len(shares)))), self._ssn.world.dims),
             share=_ratio(leaf.usage, shares),
             overused=leaf.over_maximum(self._mirror.state.zero) is not None,
             weight=leaf.weight,
-            vectors={"deserved": vector},
+            vectors={"deserved": self._vector(shares)},
         )
 
     # -- words ---------------------------------------------------------------------------------------------------------
 
-    def _say(self, job: Job, code: str, text: str) -> None:
-        if (job.key, text) not in self._noted:
-            self._noted.add((job.key, text))
-            self._ssn.record_verdict(job, Verdict(self.name, code, text))
+    def _standing(self, leaf: FairQueue, job: Job) -> str:
+        app = self._mirror.apps.get(job.key)
+        self._mirror.shares()
+        return self._share_text(leaf) if app is not None and app in leaf.runnable else ""
 
     def _text(self, amounts: Amounts) -> str:
         return self._units.text(amounts)

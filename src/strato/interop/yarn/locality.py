@@ -1,0 +1,158 @@
+"""Delay scheduling: a pod waits a while for nodes that it prefers before it takes others (spec yarn A7, B9).
+
+A pod's preferred node affinity names the nodes that YARN's request would name; their rack is that of nodes with the
+same value of a label. YARN counts a scheduling opportunity for each heartbeat of a node: here all nodes count once per
+heartbeat interval that has passed, by the clock of the cycle. A pod waits since it was first seen; after a restart of
+the scheduler that is taken to be when it was created, so that nobody waits again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from strato.api.core import NodeSelector
+from strato.clock import parse_time
+from strato.scheduler.cache.world import World
+from strato.scheduler.model.answers import Verdicts
+from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.nodes import Mask, Rows
+from strato.scheduler.model.reasons import Reason
+
+HEARTBEAT_MS: Final = 1000
+"""Between two heartbeats of a node, unless settings say otherwise."""
+RACK_LABEL: Final = "topology.kubernetes.io/zone"
+"""Label of nodes whose value stands for YARN's rack, unless an argument names another."""
+
+
+class Waited(NamedTuple):
+    """How long a request has waited for its nodes."""
+
+    seconds: float
+    nodes: int
+    """Nodes of the cluster."""
+    named: int
+    """Nodes and racks that the request names."""
+    containers: int
+    """Containers that it asks for."""
+
+
+class Allowed(NamedTuple):
+    """Where a request may go by now, besides the nodes that it names."""
+
+    rack: bool
+    """Other nodes of their racks."""
+    anywhere: bool
+
+
+Patience = Callable[[Waited], Allowed]
+"""Returns where a request may go after it waited so long."""
+
+NO_WAIT: Final = Allowed(rack=True, anywhere=True)
+
+
+class Locality:
+    """One cycle's answers.
+
+    Args:
+        plugin: Whose they are, for reasons.
+        world: What is known.
+        now: Seconds since the epoch.
+        first_seen: By UID since when a pod waits; added to.
+        is_restarted: Whether pods may have waited before this scheduler saw them.
+        rack_label: Label of nodes that names their rack.
+        patience: How long requests wait.
+    """
+
+    def __init__(
+        self,
+        plugin: str,
+        world: World,
+        now: float,
+        first_seen: dict[str, float],
+        rack_label: str,
+        patience: Patience,
+        *,
+        is_restarted: bool,
+    ) -> None:
+        self._reason = Reason(plugin, "node(s) are not those that the pod prefers and still waits for", curable=False)
+        self._world = world
+        self._now = now
+        self._first_seen = first_seen
+        self._rack_label = rack_label
+        self._patience = patience
+        self._is_restarted = is_restarted
+        self._alike: dict[tuple[str, int], int] = {}
+        self._count = int(world.nodes.present[: world.nodes.size].sum())
+        self._near: dict[int, tuple[Mask, Mask]] = {}
+
+    def allowed(self, task: Task) -> Allowed:
+        """Return where a task may go by now."""
+        selector = _preferred(task)
+        if selector is None:
+            return NO_WAIT
+        nodes, _ = self._nodes_near(task, selector)
+        if not nodes.any():
+            return NO_WAIT  # nobody waits for nodes that there are not
+        named = int(nodes.sum()) + len({self._rack_of(row) for row in np.nonzero(nodes)[0].tolist()} - {""})
+        return self._patience(Waited(self._seconds(task), self._count, named, self._count_alike(task)))
+
+    def facet(self, task: Task) -> Hashable:
+        """Return what answers about a task rest on besides its class; None once it takes any node."""
+        allowed = self.allowed(task)
+        return None if allowed == NO_WAIT else (allowed, self._world.nodes.object_clock)
+
+    def verdicts(self, task: Task, rows: Rows) -> Verdicts | None:
+        """Turn down the rows that a task does not take yet."""
+        selector, allowed = _preferred(task), self.allowed(task)
+        if selector is None or allowed == NO_WAIT:
+            return None
+        nodes, racks = self._nodes_near(task, selector)
+        good = nodes | (racks if allowed.rack else False)
+        if allowed.anywhere:
+            good = good | ~racks
+        return Verdicts.reject_where(~good[rows], self._reason)
+
+    def _seconds(self, task: Task) -> float:
+        """Return for how long a pod has waited: since it was first seen, or was created where that is not known."""
+        since = self._first_seen.get(task.uid)
+        if since is None:
+            created = task.pod.metadata.creation_timestamp
+            since = parse_time(created) if created and self._is_restarted else self._now
+            self._first_seen[task.uid] = since
+        return max(0.0, self._now - since)
+
+    def _count_alike(self, task: Task) -> int:
+        """Return how many pods of its job and class wait, as when it was first asked in the cycle."""
+        job, number = task.job, task.cls.number
+        if job is None:
+            return 1
+        if (job.key, number) not in self._alike:
+            self._alike[job.key, number] = sum(one.cls.number == number for one in job.pending.values())
+        return self._alike[job.key, number]
+
+    def _nodes_near(self, task: Task, selector: NodeSelector) -> tuple[Mask, Mask]:
+        """Return the rows that a class prefers, and those of their racks."""
+        found = self._near.get(task.cls.number)
+        if found is None:
+            nodes = self._world.labels.selected(selector)
+            racks = nodes.copy()
+            for rows in self._world.labels.rows_with(self._rack_label).values():
+                if nodes[rows].any():
+                    racks[rows] = True
+            found = self._near[task.cls.number] = nodes, racks
+        return found
+
+    def _rack_of(self, row: int) -> str:
+        node = self._world.nodes.facts[row]
+        return node.metadata.label(self._rack_label) if node is not None else ""
+
+
+def _preferred(task: Task) -> NodeSelector | None:
+    """Return the nodes that a pod prefers; None when it prefers none."""
+    affinity = task.cls.spec.affinity
+    terms = affinity.node_affinity.preferred if affinity is not None and affinity.node_affinity is not None else ()
+    wanted = tuple(term.preference for term in terms if term.weight > 0)
+    return NodeSelector(node_selector_terms=wanted) if wanted else None

@@ -1,0 +1,325 @@
+"""The skeleton of both plugins: the order of queues and jobs by a tree, who makes room, and what is said about it.
+
+A plugin brings the tree of one of YARN's schedulers beside the world, and its preemption; everything that the
+scheduler asks of both in the same way is here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from strato.interop.yarn.locality import Locality, Patience
+from strato.interop.yarn.objects import is_master, user_of
+from strato.interop.yarn.remembering import REMEMBERED, Kept, QueueMemory, recalled, text_of
+from strato.interop.yarn.reservations import Held, Reservations
+from strato.interop.yarn.resources import Amounts
+from strato.interop.yarn.units import Units
+from strato.scheduler.framework.context import CycleContext
+from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
+from strato.scheduler.model.answers import Verdicts
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.queues import Queue
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.resources import Vector
+from strato.scheduler.plugins.proportion import QueueFacts
+
+NO_LEAF = "NoLeafQueue"
+RESERVED = "NodeReserved"
+MARKED = "MakingRoom"
+"""Codes of verdicts: a job's queue holds no applications; a node is reserved for a pod; pods make room for a job."""
+
+Leaf = TypeVar("Leaf")
+KeptT = TypeVar("KeptT", bound=Kept)
+
+_MOST_MARKS = 5
+"""Pods that are named to a job for which they make room."""
+
+
+class Tree(Protocol[Leaf]):
+    """Queues and applications of one cycle."""
+
+    def leaf(self, queue: Queue) -> Leaf | None:
+        """Return the leaf of a queue; None for one that holds no applications."""
+
+    def position_of(self, leaf: Leaf) -> Any:
+        """Return a leaf's sort key among all."""
+
+    def position_of_job(self, job: Job) -> tuple[Any, ...] | None:
+        """Return a job's sort key in its leaf; None for one that is no application."""
+
+    def refresh(self, job: Job | None) -> None:
+        """Count a job's pods again."""
+
+
+class Room(Protocol):
+    """Preemption of one cycle."""
+
+    def starves(self, job: Job) -> bool:
+        """Return whether others are to make room for a job that has pods waiting."""
+
+    def victims(self, beneficiary: Job, candidates: Sequence[Task], *, within: bool) -> Sequence[Task]:
+        """Return those of some tasks whose time has come, of the job's own queue or of others."""
+
+    def announced(self, job: Job) -> Sequence[str]:
+        """Return which pods make room for a job and when, in words."""
+
+    def write(self, queue: Queue, found: QueueMemory) -> None:
+        """Add what is to be remembered of a queue's applications."""
+
+
+RoomT = TypeVar("RoomT", bound=Room)
+
+
+class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
+    """Share as one of YARN's schedulers does; see the module."""
+
+    time_based = True
+    standing_code: str
+    """Code of the verdict that says how a job's queue stands."""
+    marked_code: str = MARKED
+    """Code of the verdict that says which pods make room."""
+    remembers: type[KeptT]
+    """What it keeps from cycle to cycle."""
+
+    def resources(self) -> Sequence[str]:
+        """Name the resources of further types."""
+        return tuple(self.args.resources.values())
+
+    def open(self, ssn: CycleContext) -> None:
+        """Count who has what."""
+        self._ssn = ssn
+        self.hierarchy = True  # placing for one queue moves those that share ancestors with it
+        self._noted: set[tuple[str, str]] = set()
+        self._tried: set[str] = set()
+        self._units = Units.of(ssn.world.dims, self.args.resources)
+        memory = ssn.world.memory
+        if self.name not in memory:
+            memory[self.name] = self.remembers()
+            recalled(ssn.world.queues.values(), memory[self.name])
+        self._kept: KeptT = memory[self.name]
+        self._tree: Tree[Leaf] = self._grow()
+        self._reservations = Reservations(
+            self.name, ssn, self._kept.reserved, self._may_keep, looks_on=self._looks_on_with_reservation()
+        )
+        patience = self._patience()
+        self._locality: Locality | None = None
+        if patience is not None:
+            self._locality = Locality(
+                self.name,
+                ssn.world,
+                ssn.now,
+                self._kept.first_seen,
+                self.args.rack_label,
+                patience,
+                is_restarted=self._kept.is_restarted,
+            )
+        self._room: RoomT | None = None
+
+    @abstractmethod
+    def _grow(self) -> Tree[Leaf]:
+        """Return the cycle's tree."""
+
+    @abstractmethod
+    def _patience(self) -> Patience | None:
+        """Return how long pods wait for nodes that they prefer; None when they do not."""
+
+    @abstractmethod
+    def _may_keep(self, job: Job, task: Task) -> bool:
+        """Return whether a reservation for a task still stands, as far as its queue goes."""
+
+    @abstractmethod
+    def _reserve(self, job: Job, task: Task) -> bool:
+        """Reserve a node for a task that fitted nowhere, if rules allow; return whether another of its job may too."""
+
+    def _looks_on_with_reservation(self) -> bool:
+        """Return whether a pod with a reservation may also start elsewhere."""
+        return True
+
+    @abstractmethod
+    def _make_room(self) -> RoomT | None:
+        """Return the cycle's preemption; None when it is off."""
+
+    @abstractmethod
+    def _standing(self, leaf: Leaf, job: Job) -> str:
+        """Return how a leaf stands, for a job of it that was let in and waits; empty for another."""
+
+    @abstractmethod
+    def _facts(self, leaf: Leaf) -> QueueFacts:
+        """Return a leaf's share, for status and metrics."""
+
+    def _user_of(self, job: Job) -> str:
+        return user_of(job, self.args.user)
+
+    def _is_master(self, task: Task) -> bool:
+        return is_master(task, self.args.master)
+
+    # -- order ---------------------------------------------------------------------------------------------------------
+
+    def queue_order(self, queue: Queue) -> tuple[Any, ...]:
+        """Level by level from the root, by the policy of each parent; queues that are no leaves come last."""
+        leaf = self._tree.leaf(queue)
+        return (0, self._tree.position_of(leaf)) if leaf is not None else (1,)
+
+    def job_order(self, job: Job) -> tuple[Any, ...]:
+        """By the policy of the job's queue; jobs that are no applications come last."""
+        position = self._tree.position_of_job(job)
+        return (0, position) if position is not None else (1,)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def facet(self, task: Task) -> Hashable:
+        """Where a task may go by now, while it waits for nodes that it prefers."""
+        return self._locality.facet(task) if self._locality is not None else None
+
+    def filter_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
+        """Only nodes that the task prefers, for a while."""
+        return self._locality.verdicts(task, rows) if self._locality is not None else None
+
+    def watches_pods(self, task: Task) -> bool:
+        """Whether nodes are reserved for others, those tried just before among them."""
+        for key in list(islice(reversed(self._ssn.notes), 2)):
+            self._reserve_for(key)
+        return self._reservations.concern(task)
+
+    def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
+        """No nodes that are reserved for others."""
+        return self._reservations.verdicts(task, rows)
+
+    def _reserve_for(self, key: str) -> None:
+        """Reserve nodes for what of a job was tried in this cycle and fitted nowhere."""
+        job, notes = self._ssn.world.jobs.get(key), self._ssn.notes[key]
+        if key in self._tried or job is None or not notes.errors or not job.pending:
+            return
+        self._tried.add(key)
+        if job.min_available > 1 and not job.is_ready:
+            return  # a gang needs more than one node; the plugin easy keeps room for those
+        has = {one.task.key for one in self._reservations.of(job)}
+        for task in job.pending.values():
+            failed = task.cls.number in notes.errors and not task.gated and not task.cls.best_effort
+            if failed and task.key not in has and not self._reserve(job, task):
+                return
+
+    def _settle_reservations(self) -> None:
+        """Give up what was used, reserve for whom was tried last, and say for whom nodes are reserved."""
+        self._reservations.drop_used()
+        for key in list(self._ssn.notes):
+            self._reserve_for(key)
+        for one in self._reservations:
+            if one.task.job is not None:
+                self._say(one.task.job, RESERVED, self._reserved_text(one))
+
+    def _reserved_text(self, one: Held) -> str:
+        lacking = self._units.asked(self._reservations.lacking(one).tolist())
+        parts = [part for part in self._units.text(lacking).split(", ") if not part.startswith("0 ")]
+        lacks = f"lacks {', '.join(parts)}" if parts else "has the room"
+        seconds = max(0.0, self._ssn.now - one.since)
+        return f"reserved on {one.node} for {one.task.key} for {seconds:.0f} s; the node {lacks} and takes no others"
+
+    # -- making room ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _making_room(self) -> RoomT | None:
+        """Preemption, worked out when it is first asked for in a cycle: after what fits was placed."""
+        if self._room is None:
+            self._room = self._make_room()
+        return self._room
+
+    def job_starving(self, job: Job) -> bool:
+        """Whether others are to make room for a job."""
+        room = self._making_room
+        return room is not None and bool(job.pending) and room.starves(job)
+
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
+        """Whether others are to make room for these tasks."""
+        return any(task.job is not None and self.job_starving(task.job) for task in tasks)
+
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Marked tasks of the queue whose wait is over."""
+        return self._victims(preemptor, candidates, within=True)
+
+    def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Marked tasks of other queues whose wait is over."""
+        return self._victims(reclaimer, candidates, within=False)
+
+    def _victims(self, owed: Task, candidates: Sequence[Task], *, within: bool) -> tuple[Sequence[Task], int]:
+        room = self._making_room
+        if room is None or owed.job is None:
+            return (), REJECT
+        return room.victims(owed.job, candidates, within=within), PERMIT
+
+    # -- what changes, and what is left behind -------------------------------------------------------------------------
+
+    def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
+        """Count a job's pods again."""
+        self._tree.refresh(job)
+
+    def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
+        """Count a job's pods again."""
+        self._tree.refresh(job)
+
+    def close(self, ssn: CycleContext) -> None:
+        """Reserve, say how queues of waiting applications stand, leave their shares for status and metrics."""
+        room = self._making_room
+        self._settle_reservations()
+        for key in list(ssn.notes):
+            job = ssn.world.jobs.get(key)
+            leaf = self._tree.leaf(job.queue) if job is not None and job.pending and job.queue is not None else None
+            if job is None or leaf is None:
+                continue
+            standing = self._standing(leaf, job)
+            if standing:
+                self._say(job, self.standing_code, standing)
+            if room is not None and room.starves(job):
+                for text in room.announced(job)[:_MOST_MARKS]:
+                    self._say(job, self.marked_code, text)
+        for queue in ssn.world.queues.values():
+            leaf = self._tree.leaf(queue) if queue.view is not None and queue.jobs else None
+            if leaf is not None:
+                ssn.queue_facts[queue.name] = self._facts(leaf)
+        self._remember()
+
+    def _remember(self) -> None:
+        """Leave what has to outlive the scheduler in annotations of queues."""
+        kept, world, room = self._kept, self._ssn.world, self._making_room
+        kept.is_restarted = False
+        if len(kept.first_seen) > 2 * len(world.tasks) + 1000:
+            known = {task.uid for task in world.tasks.values()}
+            kept.first_seen = {uid: since for uid, since in kept.first_seen.items() if uid in known}
+        for name, queue in world.queues.items():
+            if queue.view is None:
+                continue
+            found = QueueMemory()
+            for one in self._reservations:
+                if one.task.job is not None and one.task.job.queue is queue:
+                    found.reserved[one.node] = (one.task.key, one.task.job.key, int(one.since * 1000))
+            if room is not None:
+                room.write(queue, found)
+            text = text_of(found)
+            if text or queue.view.metadata.annotation(REMEMBERED):
+                self._ssn.plan.queue_annotations[name] = {REMEMBERED: text}
+
+    def _vector(self, amounts: Amounts) -> Vector:
+        """Return amounts as the scheduler's columns hold them."""
+        vector = self._ssn.world.dims.zeros()
+        for at, amount, per in zip(self._units.columns, amounts, self._units.per_column, strict=False):
+            vector[at] = amount * per
+        return vector
+
+    def _say(self, job: Job, code: str, text: str) -> None:
+        if (job.key, text) not in self._noted:
+            self._noted.add((job.key, text))
+            self._ssn.record_verdict(job, Verdict(self.name, code, text))
+
+
+def both(one: Verdicts | None, other: Verdicts | None) -> Verdicts | None:
+    """Return the verdict of two filters: what the first turns down, for its reasons, and else what the second does."""
+    if one is None or other is None:
+        return one or other
+    codes = np.where(one.codes > 0, one.codes, np.where(other.codes > 0, other.codes + len(one.reasons), 0))
+    return Verdicts(codes.astype(np.uint16), (*one.reasons, *other.reasons))
