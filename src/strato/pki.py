@@ -176,6 +176,45 @@ class Authority:
         return KeyPair(certificate.public_bytes(Encoding.PEM), _key_pem(key))
 
 
+def pem_if_issued(certificate: bytes, authorities: bytes, *, now_seconds: float) -> bytes | None:
+    """Return a certificate as PEM if one of the authorities has signed it; else None.
+
+    The authority has to be one by its own certificate, and valid now.
+
+    Args:
+        certificate: DER; its own dates, names and purposes are not looked at.
+        authorities: PEM.
+        now_seconds: Unix time.
+    """
+    now = _date(now_seconds)
+    try:
+        leaf, known = x509.load_der_x509_certificate(certificate), x509.load_pem_x509_certificates(authorities)
+        for authority in known:
+            is_valid = authority.not_valid_before_utc <= now <= authority.not_valid_after_utc
+            if is_valid and _may_sign(authority) and _has_signed(authority, leaf):
+                return leaf.public_bytes(Encoding.PEM)
+    except ValueError:  # one of them is none
+        pass
+    return None
+
+
+def _has_signed(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _may_sign(authority: x509.Certificate) -> bool:
+    """Whether a certificate is an authority's, whose names are not limited: these would have to be compared."""
+    try:
+        limited = x509.OID_NAME_CONSTRAINTS in {extension.oid for extension in authority.extensions}
+        return authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca and not limited
+    except x509.ExtensionNotFound:
+        return False
+
+
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now_seconds: float, days: float
 ) -> x509.CertificateBuilder:

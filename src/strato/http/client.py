@@ -189,6 +189,13 @@ class Connection(asyncio.Protocol):
             raise
         return answer
 
+    @property
+    def certificate(self) -> bytes:
+        """The certificate that the server showed, DER; empty without TLS."""
+        tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        shown: bytes | None = tls.getpeercert(True) if tls is not None else None
+        return shown or b""
+
     def abort(self) -> None:
         """Close at once; what is under way fails."""
         self._usable = False

@@ -12,17 +12,19 @@ import binascii
 import ssl
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Json
+from strato.clock import SystemClock
 from strato.errors import StratoError, TooManyRequests, UsageError, one_line
-from strato.http.client import Disconnected, Origin, Unsendable
-from strato.http.fetch import Message, limited, message
+from strato.http.client import Disconnected, Origin, Unsendable, connect
+from strato.http.fetch import limited, message
 from strato.http.parser import MAX_BODY_BYTES
 from strato.http.pool import Pool
 from strato.http.tls import client_context
+from strato.pki import pem_if_issued
 
 ANSWER_BYTES = 2 * MAX_BODY_BYTES
 """The largest answer that is read; a patch in base64 takes more room than the object."""
@@ -32,6 +34,8 @@ CALLS_MAX = 512
 """Calls that are under way or wait; who comes then is told to try again later."""
 _POOLS_MAX = 64
 """Webhooks whose connections are kept."""
+_SELF_SIGNED = 18
+"""OpenSSL's code of a certificate that it takes for its own authority: X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT."""
 _HEADERS = (("Content-Type", "application/json"), ("Accept", "application/json"), ("Connection", "keep-alive"))
 
 
@@ -49,13 +53,24 @@ class Reader(Protocol):
         """Return all objects of a kind in a namespace."""
 
 
+class _Place(NamedTuple):
+    """Where a webhook is, and how it is known."""
+
+    host: str
+    port: int
+    name: str
+    """In its certificate."""
+    bundle: bytes
+    """Authorities to trust, PEM; empty: the system's."""
+
+
 class WebhookClient:
     """Calls webhooks, on connections that are used again."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._calls = 0
-        self._pools: OrderedDict[tuple[str, int, str, bytes], Pool] = OrderedDict()
+        self._pools: OrderedDict[_Place, Pool] = OrderedDict()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def close(self) -> None:
@@ -100,29 +115,41 @@ class WebhookClient:
         asked = message(url, "POST", headers=_HEADERS, body=body)
         if not asked.secure:
             raise Unsendable("a webhook is called over https:// alone")
-        pool = await self._pool(config, asked)
+        service = config.get("service")
+        host, port = self._address(service) if service else (asked.host, asked.port)
+        place = _Place(host, port, asked.host, _bundle(config))
+        pool = await self._pool(place)
         try:
             return await _exchanged(pool, asked.data, fresh=False)
         except Disconnected:  # the connection was idle, and closed meanwhile
             return await _exchanged(pool, asked.data, fresh=True)
+        except ssl.SSLCertVerificationError as error:
+            namesake = await _namesake(place) if error.verify_code == _SELF_SIGNED else None
+            if namesake is None:
+                raise
+            self._pools.pop(place, pool).retire()
+            return await _exchanged(await self._pool(place, namesake), asked.data, fresh=False)
 
-    async def _pool(self, config: Mapping[str, Any], asked: Message) -> Pool:
-        """Return the connections to a webhook; those of a loop that has ended are forgotten."""
+    async def _pool(self, place: _Place, trusted: bytes = b"") -> Pool:
+        """Return the connections to a webhook; those of a loop that has ended are forgotten.
+
+        Args:
+            place: Where it is.
+            trusted: The one certificate to trust, PEM, instead of those that its authorities have signed.
+        """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop = loop
             self._pools.clear()
-        service = config.get("service")
-        host, port = self._address(service) if service else (asked.host, asked.port)
-        key = (host, port, asked.host, _bundle(config))
-        pool = self._pools.get(key)
+        pool = self._pools.get(place)
         if pool is None:
-            tls = await asyncio.to_thread(client_context, asked.host, ca=key[3] or None)  # may read files
-            pool = self._pools.get(key) or Pool(Origin(host, port, tls, asked.host), CALLS_OF_ONE)
-            self._pools[key] = pool
+            ca = trusted or place.bundle or None
+            tls = await asyncio.to_thread(client_context, place.name, ca=ca)  # may read files
+            pool = self._pools.get(place) or Pool(Origin(place.host, place.port, tls, place.name), CALLS_OF_ONE)
+            self._pools[place] = pool
             while len(self._pools) > _POOLS_MAX:
                 self._pools.popitem(last=False)[1].retire()
-        self._pools.move_to_end(key)
+        self._pools.move_to_end(place)
         return pool
 
     def _address(self, service: Mapping[str, Any]) -> tuple[str, int]:
@@ -158,6 +185,23 @@ async def _exchanged(pool: Pool, data: bytes, *, fresh: bool) -> tuple[int, byte
         raise
     finally:
         pool.release(connection)
+
+
+async def _namesake(place: _Place) -> bytes | None:
+    """Return the certificate that a webhook shows, PEM, if one of its authorities has signed it; else None.
+
+    Operators in Go often give both one name, and the certificate names no key of its authority's. OpenSSL takes it for
+    one that signs itself then, and looks for no authority. To a context that trusts this certificate alone it is none
+    the less: its dates, its purpose and the server's name are checked there.
+    """
+    try:
+        connection = await connect(Origin(place.host, place.port, client_context(insecure=True), place.name))
+    except OSError:
+        return None  # why the first attempt failed says more
+    shown = connection.certificate
+    connection.abort()
+    # the system's clock, as OpenSSL takes it for all other certificates
+    return pem_if_issued(shown, place.bundle, now_seconds=SystemClock().now())
 
 
 def _service_url(service: Mapping[str, Any]) -> str:
