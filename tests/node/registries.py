@@ -30,17 +30,18 @@ def _free_port() -> int:
 
 
 @contextlib.contextmanager
-def debian_registry(directory: Path, *, authenticated: bool = False) -> Iterator[str]:
-    """Run Debian's docker-registry; yield its host and port."""
+def debian_registry(directory: Path, *, authenticated: bool = False, address: str = "") -> Iterator[str]:
+    """Run Debian's docker-registry at an address, or at a free port of loopback; yield its host and port."""
     program, htpasswd = shutil.which("docker-registry"), shutil.which("htpasswd")
     if program is None or (authenticated and htpasswd is None):
         pytest.skip("docker-registry or htpasswd is not installed (apt-get install docker-registry apache2-utils)")
     directory.mkdir(parents=True, exist_ok=True)
-    port = _free_port()
+    address = address or f"127.0.0.1:{_free_port()}"
+    host, _, port = address.partition(":")
     config: dict[str, Any] = {
         "version": 0.1,
         "storage": {"filesystem": {"rootdirectory": str(directory / "data")}},
-        "http": {"addr": f"127.0.0.1:{port}"},
+        "http": {"addr": address},
     }
     if authenticated:
         users = subprocess.run([str(htpasswd), "-Bbn", USER, PASSWORD], check=True, capture_output=True).stdout
@@ -52,12 +53,12 @@ def debian_registry(directory: Path, *, authenticated: bool = False) -> Iterator
     try:
         deadline = time.monotonic() + 60
         while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
                 break
             assert process.poll() is None, (directory / "log").read_text()
             assert time.monotonic() < deadline, "the registry does not start"
             time.sleep(0.05)
-        yield f"127.0.0.1:{port}"
+        yield address
     finally:
         process.terminate()
         process.wait()

@@ -18,6 +18,7 @@ from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import World, running, until
 
 ROOM = {"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1G", "pods": "3", "nvidia.com/gpu": "1"}
+SHARED = {"pods", "cpu", "memory", "ephemeral-storage"}
 
 
 def asks(**amounts: str) -> PodSpec:
@@ -44,7 +45,7 @@ TABLE: list[Any] = [
 
 @pytest.mark.parametrize(("wanted", "others", "lacking"), TABLE)
 def test_room(wanted: PodSpec, others: list[PodSpec], lacking: list[Insufficient]) -> None:
-    assert insufficient(wanted, others, ROOM) == lacking
+    assert insufficient(wanted, others, ROOM, SHARED) == lacking
 
 
 @pytest.fixture

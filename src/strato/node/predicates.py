@@ -1,4 +1,4 @@
-"""Whether a pod finds room beside the others of its node. Pure.
+"""Whether a pod may be on its node, and finds room there beside the others. Pure.
 
 Named after what a kubelet asks before it starts a pod; the texts are its own.
 """
@@ -6,15 +6,39 @@ Named after what a kubelet asks before it starts a pod; the texts are its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from strato.api.core import PodSpec
-from strato.api.pods import effective_requests
-from strato.api.quantity import Quantity, milli, parse, value
-from strato.api.usage import add
+from strato.api.core import Node, PodSpec
+from strato.api.nodeselection import matches_node, tolerates
+from strato.api.pods import HostPort, effective_requests, host_ports, host_ports_clash
+from strato.api.quantity import Quantity, milli, value
+from strato.api.shapes import ResourceList
+from strato.lru import LruCache
 
-_ASKED = ("pods", "cpu", "memory", "ephemeral-storage")
-"""In the order in which shortages are told. Devices have a pool of their own."""
+_FIRST: Final = ("pods", "cpu", "memory", "ephemeral-storage")
+"""In the order in which shortages are told; others come after them."""
+_BYTES: Final = 4 << 20
+"""Bound of the claims that a `Claims` remembers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a pod is not run on its node; it fails, as one a kubelet rejects."""
+
+    reason: str
+    message: str
+
+
+NO_AFFINITY: Final = Refusal(
+    "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+)
+PORTS_TAKEN: Final = Refusal(
+    "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+)
+NO_TOLERATION: Final = Refusal(
+    "TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+)
 
 
 class Insufficient(NamedTuple):
@@ -35,11 +59,114 @@ class Insufficient(NamedTuple):
         return f"Node didn't have enough resource: {self.resource}, {amounts}"
 
 
+class Claim(NamedTuple):
+    """What a pod takes of its node."""
+
+    amounts: tuple[tuple[str, int], ...]
+    """Resource and amount above zero: cpu in thousandths, everything else in whole units."""
+    ports: tuple[HostPort, ...]
+
+
+def claim_of(spec: PodSpec) -> Claim:
+    """Return what a pod takes of its node."""
+    requests = effective_requests(spec)
+    names = (*_FIRST[1:], *sorted(requests.keys() - _FIRST))
+    amounts = [(name, _whole(name, requests)) for name in names if requests.get(name)]
+    return Claim((("pods", 1), *amounts), host_ports(spec))
+
+
+def _whole(name: str, requests: Mapping[str, Quantity]) -> int:
+    amount = requests[name]
+    return amount.milli_value if name == "cpu" else amount.value
+
+
+def amounts_of(allocatable: ResourceList) -> dict[str, int]:
+    """Return what a node has for its pods, in the units of claims."""
+    return {name: milli(amount) if name == "cpu" else value(amount) for name, amount in allocatable.items()}
+
+
+class Claims:
+    """Claims by spec: pods of one template share what they are decoded from, and their claim is worked out once."""
+
+    def __init__(self) -> None:
+        self._known: LruCache[tuple[int, ...], tuple[PodSpec, Claim]] = LruCache(
+            _BYTES, lambda _, known: 1000 + 100 * len(known[1].amounts)
+        )
+        """By the identity of what a claim follows from; the spec is kept so that it stays its own."""
+
+    def of(self, spec: PodSpec) -> Claim:
+        """Return the claim of a pod."""
+        key = (
+            id(spec.containers),
+            id(spec.init_containers),
+            id(spec.resources),
+            id(spec.overhead),
+            spec.host_network,
+        )
+        known = self._known.get(key)
+        if known is None:
+            known = self._known.put(key, (spec, claim_of(spec)))
+        return known[1]
+
+
+class Room:
+    """What the pods of one node have been given."""
+
+    __slots__ = ("_ports", "_used")
+
+    def __init__(self, claims: Iterable[Claim] = ()) -> None:
+        self._used: dict[str, int] = {}
+        self._ports: list[HostPort] = []
+        for claim in claims:
+            self.take(claim)
+
+    def take(self, claim: Claim) -> None:
+        """Give a pod what it claims, whether or not there is as much."""
+        used = self._used
+        for name, amount in claim.amounts:
+            used[name] = used.get(name, 0) + amount
+        if claim.ports:
+            self._ports += claim.ports
+
+    def give_back(self, claim: Claim) -> None:
+        """Take back what a pod was given."""
+        used = self._used
+        for name, amount in claim.amounts:
+            left = used[name] - amount
+            if left:
+                used[name] = left
+            else:
+                del used[name]
+        for port in claim.ports:
+            self._ports.remove(port)
+
+    def lacking(self, claim: Claim, allocatable: Mapping[str, int]) -> list[Insufficient]:
+        """Return what there is too little of for one more pod.
+
+        Extended resources that the node does not have are somebody else's: a cluster may have them as a whole.
+        """
+        used, found = self._used, []
+        for name, amount in claim.amounts:
+            given, most = used.get(name, 0), allocatable.get(name)
+            if most is None:
+                if _is_extended(name):
+                    continue
+                most = 0
+            if given + amount > most:
+                found.append(Insufficient(name, amount, given, most))
+        return found
+
+    def has_ports(self, claim: Claim) -> bool:
+        """Return whether the host ports that a pod claims are free."""
+        return not (claim.ports and self._ports and host_ports_clash(claim.ports, self._ports))
+
+
+def _is_extended(name: str) -> bool:
+    return "/" in name and "kubernetes.io/" not in name
+
+
 def insufficient(
-    wanted: PodSpec,
-    others: Iterable[PodSpec],
-    allocatable: Mapping[str, str],
-    resources: Collection[str] = _ASKED,
+    wanted: PodSpec, others: Iterable[PodSpec], allocatable: ResourceList, resources: Collection[str]
 ) -> list[Insufficient]:
     """Return what a node has too little of for one more pod.
 
@@ -47,17 +174,32 @@ def insufficient(
         wanted: The pod.
         others: What the node has given its other pods.
         allocatable: What it has for all of them.
-        resources: Which are looked at; no others than those of this default.
+        resources: Which are looked at.
     """
-    one = Quantity(10**9)
-    requests, used = {**effective_requests(wanted), "pods": one}, dict.fromkeys(_ASKED, Quantity(0))
-    for spec in others:
-        add(used, {name: amount for name, amount in effective_requests(spec).items() if name in used})
-        add(used, {"pods": one})
-    found = []
-    for name in (one for one in _ASKED if one in resources and one in requests):
-        most, request = parse(allocatable.get(name, "0")), requests[name]
-        if request and used[name] + request > most:
-            count = milli if name == "cpu" else value
-            found.append(Insufficient(name, *(count(str(amount)) for amount in (request, used[name], most))))
-    return found
+    room = Room(map(claim_of, others))
+    return [one for one in room.lacking(claim_of(wanted), amounts_of(allocatable)) if one.resource in resources]
+
+
+def refusal(
+    spec: PodSpec, claim: Claim, room: Room, allocatable: Mapping[str, int], node: Node | None
+) -> Refusal | None:
+    """Return why a node does not start a pod that is new there, None when it does.
+
+    Args:
+        spec: Of the pod.
+        claim: What it takes of the node; what is left out of it is not looked at.
+        room: What the others have been given.
+        allocatable: What there is for all of them.
+        node: As the API has it, for its labels and taints; None where that is not known.
+    """
+    shortages = room.lacking(claim, allocatable)
+    if shortages:
+        return Refusal(f"OutOf{shortages[0].resource}", str(shortages[0]))
+    if node is not None and (spec.node_selector or spec.affinity is not None) and not matches_node(spec, node):
+        return NO_AFFINITY
+    if not room.has_ports(claim):
+        return PORTS_TAKEN
+    for taint in node.spec.taints if node is not None else ():
+        if taint.effect == "NoExecute" and not tolerates(spec.tolerations, taint):
+            return NO_TOLERATION
+    return None

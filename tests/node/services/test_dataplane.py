@@ -224,6 +224,20 @@ async def test_pods_share_a_host_port_at_different_addresses() -> None:
         )
 
 
+async def test_nodes_of_one_machine_have_host_ports_of_their_own_and_node_ports_in_common() -> None:
+    port, other = free_port(), "127.0.0.3"
+    settings = msgspec.structs.replace(SETTINGS, neighbour_addresses=(other,))
+    async with running(settings) as data, answering(POD, b"one:") as one, answering(OTHER_POD, b"two:") as two:
+        assert await data.update_pod("d/a", host_port("a", port, backend=Backend(POD, one))) == ""
+        assert await data.update_pod("d/b", host_port("b", port, at=other, backend=Backend(OTHER_POD, two))) == ""
+        assert await asked("127.0.0.1", port) == b"one:hello"
+        assert await asked(other, port) == b"two:hello"
+        node_port = free_port()
+        everywhere = record(port=80, port_members={"node_port": node_port, "outer_backends": (Backend(POD, one),)})
+        assert await data.update("d/s", everywhere) == ""
+        assert [await asked(at, node_port) for at in ("127.0.0.1", other)] == [b"one:hello"] * 2
+
+
 def test_node_ports_take_others_only_when_open() -> None:
     closed = plane()
     assert closed.admits("127.0.0.1", "127.0.0.1")

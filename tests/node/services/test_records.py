@@ -47,21 +47,21 @@ BROKEN = endpoint("10.1.0.4", ready=False, serving=False, terminating=False)
     ],
 )
 def test_connections_go_to(spec: dict[str, Any], endpoints: list[dict[str, Any]], want: str) -> None:
-    record = record_of(service(**spec), [slice_of(*endpoints)], "here")
+    record = record_of(service(**spec), [slice_of(*endpoints)], {"here"})
     assert record.ports[0].backends == tuple(Backend(f"10.1.0.{last}", 8080) for last in want)
 
 
 def test_node_ports_have_a_policy_of_their_own() -> None:
     spec = {"externalTrafficPolicy": "Local", "ports": [{"name": "http", "port": 80, "nodePort": 30001}]}
-    port = record_of(service(**spec), [slice_of(READY, AWAY)], "here").ports[0]
+    port = record_of(service(**spec), [slice_of(READY, AWAY)], {"here"}).ports[0]
     assert (len(port.backends), port.outer_backends) == (2, (Backend("10.1.0.1", 8080),))
 
 
 def test_affinity_has_a_time() -> None:
     config = {"clientIP": {"timeoutSeconds": 5}}
-    record = record_of(service(sessionAffinity="ClientIP", sessionAffinityConfig=config), [], "here")
+    record = record_of(service(sessionAffinity="ClientIP", sessionAffinityConfig=config), [], {"here"})
     assert record.affinity_seconds == 5
-    assert record_of(service(), [], "here").affinity_seconds == 0
+    assert record_of(service(), [], {"here"}).affinity_seconds == 0
 
 
 POD = msgspec.convert({"metadata": {"name": "p", "namespace": "team"}}, Pod)
@@ -132,3 +132,18 @@ def test_host_ports(pod: Pod, shares: bool, want: list[tuple[str, str, int, int]
     found = [(port.protocol, port.node_address, port.node_port, *port.outer_backends) for port in ports]
     assert found == [(protocol, at, number, Backend("10.1.0.7", inner)) for protocol, at, number, inner in want]
     assert record is None or ports
+
+
+@pytest.mark.parametrize(
+    ("host_ip", "want"),
+    [
+        pytest.param({}, "10.9.9.9", id="all addresses are its node's"),
+        pytest.param({"hostIP": "0.0.0.0"}, "10.9.9.9", id="also when it says so"),
+        pytest.param({"hostIP": "127.0.0.1"}, "127.0.0.1", id="one is that one"),
+    ],
+)
+def test_host_ports_of_a_node_with_an_address_of_its_own(host_ip: dict[str, str], want: str) -> None:
+    pod = pod_with(containers=[{"ports": [{**WEB, **host_ip}]}])
+    record = host_ports_of(pod, shares_network=False, node_address="10.9.9.9")
+    assert record is not None
+    assert [port.node_address for port in record.ports] == [want]

@@ -9,6 +9,7 @@ from strato.api.core import Container, Pod
 from strato.node.hollow.runplan import has_run_annotations
 from strato.node.hollow.starttemplates import StartTemplate, started
 from strato.node.podstatus import PodRecord, pod_status
+from strato.node.predicates import Claim
 from strato.node.records import record_of
 
 
@@ -25,6 +26,7 @@ class HollowPod:
 
     __slots__ = (
         "_record",
+        "claim",
         "epochs",
         "host_ip",
         "is_stopped",
@@ -60,6 +62,8 @@ class HollowPod:
         self.host_ip = host_ip
         self.since = since
         self.template = template
+        self.claim: Claim | None = None
+        """What it has been given of its node; None is nothing."""
         self.pod_ip = pod_ip
         """Of a pod with a template; others have it in their record."""
         self.written_at: float | None = None

@@ -23,12 +23,13 @@ from strato.client.informer import Change, Informer, Informers
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.heartbeats import Heartbeats
+from strato.node.hollow.admission import HollowAdmission, in_order
 from strato.node.hollow.behaviour import HollowBehaviour
 from strato.node.hollow.cpu import HollowCpu
 from strato.node.hollow.failures import FAILURE, NodeFailures
 from strato.node.hollow.images import ImagePulls
 from strato.node.hollow.offers import CAPACITY, HollowOffer
-from strato.node.hollow.pods import HollowPods
+from strato.node.hollow.pods import FINAL, HollowPods
 from strato.node.hollow.staged import StagedLives, register_bare
 from strato.node.nodesync import NodeSync
 from strato.node.registration import NodeFacts, is_registered, register_node
@@ -94,7 +95,9 @@ class HollowNodes:
         assert shared is not None
         for facts in self._facts.values():
             shared.add_node(facts.name, milli(facts.capacity["cpu"]) / 1000)
-        self._pods = HollowPods(cluster, clock, self._timers, shared, ImagePulls(self._behaviour.pulls))
+        admission = HollowAdmission(self._facts, lambda name: self._node_informer.get(("", name)))
+        self._pods = HollowPods(cluster, clock, self._timers, shared, admission, ImagePulls(self._behaviour.pulls))
+        self._has_listed = False
         self._staged = (
             StagedLives(cluster, clock, rng, self._behaviour, self._facts, self._stopped.__contains__)
             if self._behaviour.stages_pods or self._behaviour.stages_nodes
@@ -143,6 +146,10 @@ class HollowNodes:
         """Register the nodes and serve their pods until cancelled."""
         await self._register()
         if not self._behaviour.stages_pods:
+            if self._reads_nodes:  # by whose amounts, labels and taints pods are admitted
+                self._node_informer.start()
+                await self._node_informer.wait_synced()
+            self._informer.add_batch_handler(self._on_ends)
             self._informer.add_handler(self._on_change, among=self._relevant)
             self._informer.start()
         try:
@@ -184,8 +191,8 @@ class HollowNodes:
         self._heartbeats.note_change(name)
         if self._staged is not None:
             self._staged.resume()
-        for pod in () if self._behaviour.stages_pods else self._informer.list():
-            if pod.spec.node_name == name:
+        if not self._behaviour.stages_pods:
+            for pod in in_order(pod for pod in self._informer.list() if pod.spec.node_name == name):
                 self._pods.observe(pod, self._facts[name].address, is_lost=is_rebooted)
         if not self._behaviour.stages_nodes:
             self._sync.resume(name)
@@ -199,14 +206,33 @@ class HollowNodes:
         (self._leaseless.add if is_held else self._leaseless.discard)(name)
         self._heartbeats.note_change(name)
 
+    @property
+    def _reads_nodes(self) -> bool:
+        return self._behaviour.failures or not self._behaviour.stages_nodes
+
+    def _on_ends(self, changes: Sequence[Change[Pod]]) -> None:
+        """Take back what pods were given that are over, before others of the batch want it: a list has no order."""
+        for old, new in changes:
+            if new is None:
+                if old is not None:
+                    self._pods.give_back(old.metadata.uid)
+            elif new.status.phase in FINAL:
+                self._pods.give_back(new.metadata.uid)
+
     def _relevant(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
-        """Return the changes of pods that come to our nodes, end there, or are gone."""
+        """Return the changes of pods that come to our nodes, end there, or are gone; of the first list by their age."""
         facts, concerns = self._facts, self._pods.concerns
-        return [
+        found = [
             change
             for change in changes
             if (pod := change.new) is None or (pod.spec.node_name in facts and concerns(pod))
         ]
+        if not self._has_listed:
+            self._has_listed = True
+            pods = [change.new for change in found if change.new is not None and change.old is None]
+            if len(pods) == len(found):  # otherwise they are the first changes of a cluster that had no pods
+                return [Change(None, pod) for pod in in_order(pods)]
+        return found
 
     def _on_change(self, change: Change[Pod]) -> None:
         pod = change.new

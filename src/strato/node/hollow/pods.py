@@ -16,6 +16,7 @@ from strato.api.core import Container, Pod
 from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
 from strato.clock import Clock, parse_time
+from strato.node.hollow.admission import HollowAdmission
 from strato.node.hollow.cpu import HollowCpu
 from strato.node.hollow.distributions import Draws
 from strato.node.hollow.heldpod import HollowPod, runs_as_written
@@ -23,6 +24,7 @@ from strato.node.hollow.images import ImagePulls, image_size_problem
 from strato.node.hollow.runplan import plan_run, problems, start_seconds, stop_seconds
 from strato.node.hollow.starttemplates import StartTemplate, StartTemplates, container_id
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, phase_of
+from strato.node.predicates import Refusal
 from strato.node.records import ephemeral_record
 from strato.node.restarts import Backoff, should_restart
 from strato.node.statuswriter import StatusWriter
@@ -31,7 +33,7 @@ from strato.node.timers import Timers
 _ADDRESSES = 2**24 - 2
 _KILLED = 137
 """Exit code of a container that the node killed."""
-_FINAL = ("Succeeded", "Failed")
+FINAL = ("Succeeded", "Failed")
 
 MIN_REPORTED_SECONDS = 0.25
 """A pod that starts and ends within this is first reported when it has ended. A kubelet looks at its containers once
@@ -45,16 +47,24 @@ class HollowPods:
 
     Args:
         cpu: Ends the containers of pods that say what CPU they want.
+        admission: What the nodes have given their pods.
         images: Of the nodes.
     """
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, timers: Timers, cpu: HollowCpu, images: ImagePulls | None = None
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        timers: Timers,
+        cpu: HollowCpu,
+        admission: HollowAdmission,
+        images: ImagePulls,
     ) -> None:
         self._clock = clock
         self._cpu = cpu
+        self._admission = admission
         self._recorder = EventRecorder(cluster, clock, "kubelet")
-        self._images = images if images is not None else ImagePulls()
+        self._images = images
         self._timers = timers
         self._backoff = Backoff()
         self._templates = StartTemplates()
@@ -79,10 +89,14 @@ class HollowPods:
         held = self._pods.get(uid)
         if pod.metadata.deletion_timestamp is not None:
             self._terminate(held if held is not None else self._take(pod, host_ip, is_lost=is_lost), pod)
-        elif pod.status.phase in _FINAL:
-            self._pods.pop(uid, None)
+        elif pod.status.phase in FINAL:
+            self._drop(uid)
             self._cpu.stop(uid)
         elif held is None and (is_lost or not self._go_on(pod, host_ip)):
+            refusal = self._admission.refusal(pod) if pod.status.start_time is None else None
+            if refusal is not None:
+                self._reject(pod, host_ip, refusal)
+                return
             template = None if self._images.take_time else self._templates.of(pod, MIN_REPORTED_SECONDS)
             if template is None:
                 self._admit(self._take(pod, host_ip, is_lost=is_lost))
@@ -98,18 +112,24 @@ class HollowPods:
             held is None
             or pod.metadata.generation != held.pod.metadata.generation
             or pod.metadata.deletion_timestamp is not None
-            or pod.status.phase in _FINAL
+            or pod.status.phase in FINAL
         )
 
     def forget(self, uid: str) -> None:
         """Drop a pod that is gone from the API."""
-        self._pods.pop(uid, None)
+        self._drop(uid)
         self._cpu.forget(uid)
+
+    def give_back(self, uid: str) -> None:
+        """Take back what a pod was given of its node: in the API it is gone, or over."""
+        held = self._pods.get(uid)
+        if held is not None:
+            self._admission.give_back(held)
 
     def forget_node(self, node: str) -> None:
         """Drop all pods of a node that has stopped; nothing is written to the API."""
         for uid in [uid for uid, held in self._pods.items() if held.node == node]:
-            del self._pods[uid]
+            self._drop(uid)
             self._cpu.stop(uid)
 
     def report_node(self, node: str) -> None:
@@ -129,13 +149,31 @@ class HollowPods:
         held = HollowPod(pod, host_ip, self._clock.now())
         if is_lost:
             held.record.lose(self._clock.now())
-        self._pods[held.uid] = held
+        self._keep(held)
         return held
+
+    def _keep(self, held: HollowPod) -> None:
+        self._pods[held.uid] = held
+        self._admission.take(held)
+
+    def _drop(self, uid: str) -> None:
+        held = self._pods.pop(uid, None)
+        if held is not None:
+            self._admission.give_back(held)
+
+    def _reject(self, pod: Pod, host_ip: str, refusal: Refusal) -> None:
+        """Let a pod fail that is new on its node and is not started there."""
+        held = self._pods[pod.metadata.uid] = HollowPod(pod, host_ip, self._clock.now())
+        held.record.reason, held.record.message = refusal.reason, f"Pod was rejected: {refusal.message}"
+        self._recorder.event(pod, WARNING, refusal.reason, refusal.message)
+        self.writer.submit(held)
 
     def _change(self, held: HollowPod, pod: Pod) -> None:
         """Take what may change of a pod that runs: its resources, its deadline, more ephemeral containers."""
         record, deadline = held.record, held.pod.spec.active_deadline_seconds
         held.pod = pod
+        if held.claim is not None:
+            self._admission.take(held)
         record.generation = pod.metadata.generation
         self._apply_spec(held)
         self._cpu.resize(pod)
@@ -172,7 +210,8 @@ class HollowPods:
                 if left <= 0:
                     return False
                 ends.append((left, index, plan.exit_code))
-        held = self._pods[uid] = HollowPod(pod, host_ip, now, is_as_written=True)
+        held = HollowPod(pod, host_ip, now, is_as_written=True)
+        self._keep(held)
         for left, index, exit_code in ends:
             self._timers.after(left, self._end_and_write, held, index, held.epochs[index], exit_code)
         return True
@@ -180,7 +219,7 @@ class HollowPods:
     def _start_from_template(self, pod: Pod, host_ip: str, template: StartTemplate) -> None:
         """Start a pod from its template; the result is that of `_admit`."""
         held = HollowPod(pod, host_ip, self._clock.now(), template, self._next_address())
-        self._pods[held.uid] = held
+        self._keep(held)
         for index, plan in enumerate(template.plans):
             if plan.seconds < math.inf:
                 seconds = plan.seconds * self._slowness.get(held.node, 1.0)
@@ -220,7 +259,7 @@ class HollowPods:
 
     def _on_written(self, held: HollowPod, exists: bool) -> None:
         if not exists or held.is_stopped:
-            self._pods.pop(held.uid, None)
+            self._drop(held.uid)
 
     def _admit(self, held: HollowPod) -> None:
         annotations = held.pod.metadata.annotations
@@ -359,7 +398,7 @@ class HollowPods:
         if held.stops_at is not None and not held.running():
             self._stop(held)
             return
-        if (len(record.containers) > 1 or record.ephemeral) and phase_of(record) in _FINAL:
+        if (len(record.containers) > 1 or record.ephemeral) and phase_of(record) in FINAL:
             self._kill_rest(held)
         self.writer.submit(held)
 

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from typing import Final
 
-from strato.api.core import Pod
+from strato.api.core import Node, Pod
 from strato.api.meta import Key
-from strato.api.pods import host_ports, host_ports_clash
 from strato.node.podstatus import RESIZE_PENDING, phase_of
-from strato.node.predicates import insufficient
+from strato.node.predicates import Refusal, Room, amounts_of, claim_of, refusal
 from strato.node.resizes import Pending, verdict
 from strato.node.sandbox.machine import Machine
 from strato.node.sandbox.podworker import OVER, PodWorker
-from strato.node.sandbox.security import Refusal
 
-PORTS_TAKEN = Refusal(
-    "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
-)
-"""In a kubelet's words."""
+_SHARED: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
+"""What pods are admitted by here; devices have a pool of their own."""
 
 
 class AllocationManager:
@@ -32,24 +28,30 @@ class AllocationManager:
         machine: What there is to give.
         workers: Of the node's pods, by uid.
         pod_of: Returns what the API has under a pod's key.
+        node_of: Returns the node as the API has it; None where that is not known.
     """
 
-    def __init__(self, machine: Machine, workers: Mapping[str, PodWorker], pod_of: Callable[[Key], Pod | None]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        workers: Mapping[str, PodWorker],
+        pod_of: Callable[[Key], Pod | None],
+        node_of: Callable[[], Node | None],
+    ) -> None:
         self._machine = machine
         self._workers = workers
         self._pod_of = pod_of
+        self._node_of = node_of
 
     def admit(self, pod: Pod) -> Refusal | None:
         """Return why a pod that is new here cannot start beside the others, None when it can.
 
         Their scheduler has seen to that; who names the node by hand asks nobody.
         """
-        others = list(self._admitted(pod.metadata.uid))
-        shortages = insufficient(pod.spec, (one.allocated_spec for one in others), self._machine.allocatable)
-        if shortages:
-            return Refusal(f"OutOf{shortages[0].resource}", str(shortages[0]))
-        held = chain.from_iterable(host_ports(other.pod.spec) for other in others)
-        return PORTS_TAKEN if host_ports_clash(host_ports(pod.spec), held) else None
+        room = Room(claim_of(other.allocated_spec) for other in self._admitted(pod.metadata.uid))
+        claim = claim_of(pod.spec)
+        shared = claim._replace(amounts=tuple(one for one in claim.amounts if one[0] in _SHARED))
+        return refusal(pod.spec, shared, room, amounts_of(self._machine.allocatable), self._node_of())
 
     def _admitted(self, but: str) -> Iterator[PodWorker]:
         """Yield the pods but one that hold something as the API has it: removed by force they hold nothing."""

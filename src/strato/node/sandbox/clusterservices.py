@@ -52,10 +52,11 @@ class NodeServiceAccess:
     ) -> None:
         self._machine, self._services, self._slices, self._wanted = machine, services, slices, wanted
         self._proxy: ServiceProxy | None = None
+        self._nodes = {machine.node_name: ""}
         services.add_index(_BY_NAMESPACE, lambda service: (service.metadata.namespace,))
         if wanted is not None and slices is not None:
             self._proxy = ServiceProxy(
-                machine.node_name,
+                self._nodes,
                 services,
                 slices,
                 pods,
@@ -65,6 +66,10 @@ class NodeServiceAccess:
                 ),
             )
         machine.service_variables = self._variables
+
+    def add_neighbour(self, other: Machine) -> None:
+        """Serve the pods of another node of this machine too; before `start`."""
+        self._nodes[other.node_name] = other.host_ip if self._machine.bridge else ""
 
     async def start(self) -> Callable[[], Coroutine[None, None, None]] | None:
         """Know the services, and open them; return what keeps that current until it is cancelled."""
@@ -93,6 +98,7 @@ class NodeServiceAccess:
             pods=str(machine.addresses.network),
             is_routed=not network.is_loopback,
             node_addresses=tuple(one for one in addresses if one and not ipaddress.ip_address(one).is_loopback),
+            neighbour_addresses=tuple(filter(None, self._nodes.values())),
             is_open=wanted.is_open,
             reaches_beyond=beyond,
             api=wanted.api(),

@@ -12,6 +12,7 @@ from strato.api.core import Container, LifecycleHandler, Pod, Probe
 from strato.clock import Clock
 from strato.errors import one_line
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, OOM_KILLED, ContainerRecord, Ending
+from strato.node.predicates import Refusal
 from strato.node.resizes import Pending, needs_restart
 from strato.node.restarts import ALWAYS, NEVER, Backoff, should_restart
 from strato.node.sandbox.environment import ConfigProblem
@@ -20,7 +21,6 @@ from strato.node.sandbox.imagemanager import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF
 from strato.node.sandbox.probes import Prober
 from strato.node.sandbox.runtime import Ended, Run, Runtime, RuntimeProblem
 from strato.node.sandbox.sandbox import MESSAGE_BYTES, PodSandbox
-from strato.node.sandbox.security import Refusal
 
 CONFIG_RETRY_SECONDS = 2.0
 """Between two looks for what a pod refers to and is not there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -90,6 +91,14 @@ class Machine:
                 self.addresses.keep(uid, identity["ip"])
             self.gpus.keep(uid, place.gpus())
 
+    def join(self, first: Machine) -> None:
+        """Be another node of a machine whose first node is set up; they share files of pods, network and users."""
+        self.runtime, self.images, self.users = first.runtime, first.images, first.users
+        self.cgroups = first.cgroups
+        self.bridge, self.gateway, self.prefix_length = first.bridge, first.gateway, first.prefix_length
+        self.has_egress, self.addresses, self.dns = first.has_egress, first.addresses, first.dns
+        self.own_users, self.has_gpus = first.own_users, first.has_gpus
+
     def forget(self, uid: str) -> None:
         """Take back what a pod had, and remove its files: its processes are gone."""
         self.addresses.release(uid)
@@ -99,13 +108,31 @@ class Machine:
 
 
 def _capacity(directory: str, offer: NodeOffer) -> dict[str, str]:
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    pages, share = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), offer.share
+    cpus = len(os.sched_getaffinity(0))
     return {
-        "cpu": offer.cpus or str(len(os.sched_getaffinity(0))),
-        "memory": offer.memory or f"{pages // 1024}Ki",
+        "cpu": offer.cpus or (f"{cpus * 1000 // share}m" if cpus % share else str(cpus // share)),
+        "memory": offer.memory or f"{pages // 1024 // share}Ki",
         "pods": _MAX_PODS,
-        "ephemeral-storage": f"{shutil.disk_usage(directory).total // 1024}Ki",
+        "ephemeral-storage": f"{shutil.disk_usage(directory).total // 1024 // share}Ki",
     }
+
+
+def system_info() -> dict[str, str]:
+    """Return what ``status.nodeInfo`` says of the system."""
+    return {
+        "bootID": linux.boot_id(),
+        "osImage": _os_name(),
+        "kernelVersion": platform.release(),
+        "machineID": _read("/etc/machine-id"),
+    }
+
+
+def _os_name() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    except OSError:
+        return "Linux"
 
 
 def cpu_info(root: str = "/") -> dict[str, str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import platform
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,6 @@ from strato.node.nodesync import NodeSync
 from strato.node.records import record_of
 from strato.node.registration import NodeFacts, first_published, pressure_reason, published_of, register_node
 from strato.node.removal import TreeRemover
-from strato.node.sandbox import linux
 from strato.node.sandbox.allocation import AllocationManager
 from strato.node.sandbox.clusterservices import NodeServiceAccess
 from strato.node.sandbox.containerworker import KILL_TIMEOUT_SECONDS, NodeServices
@@ -35,13 +33,15 @@ from strato.node.sandbox.hostsfiles import HostsFiles
 from strato.node.sandbox.imagegc import ImageCollector
 from strato.node.sandbox.imagemanager import ImageManager
 from strato.node.sandbox.logs import DiskLogs
-from strato.node.sandbox.machine import Machine, cpu_info
+from strato.node.sandbox.machine import Machine, cpu_info, system_info
 from strato.node.sandbox.paths import NodePaths
 from strato.node.sandbox.podworker import PodWorker
 from strato.node.sandbox.runtime import Runtime
 from strato.node.sandbox.sandbox import PodSandbox
 from strato.node.sandbox.settings import NodeOffer, NodePeriods, PodIsolation
 from strato.node.sandbox.setup import MachineSetup
+from strato.node.sandbox.sharedhost import SharedHost
+from strato.node.sandbox.summary import NodeSummary
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
 
@@ -50,29 +50,6 @@ _WRITE_SECONDS = 5.0
 """How long the statuses of pods that ended with the node may take."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSummary:
-    """What ``strato status`` shows of the node."""
-
-    name: str
-    pods: int
-    isolation: str
-    """``root``, ``user`` or ``plain``."""
-    pod_network: str
-    limits: bool
-    """Whether CPU and memory limits are enforced."""
-    egress: bool
-    """Whether pods reach what the machine reaches."""
-    own_users: bool
-    """Whether pods have user namespaces of their own where they can."""
-    gpus: tuple[str, ...]
-    """Models of the GPUs it offers."""
-    substituted_containers: int
-    """Containers that ran on the machine's root instead of their image."""
-    warnings: tuple[str, ...]
-    """What is weaker than it could be, and why."""
 
 
 class SandboxNode:
@@ -102,6 +79,7 @@ class SandboxNode:
         self._periods = periods = periods or NodePeriods()
         self._cluster = cluster
         self._clock = clock
+        self._rng, self._informers = rng, informers
         directory = os.path.abspath(data_dir)
         self._runtime = Runtime(directory, isolation.level)
         self._own_informer = informers is None
@@ -132,7 +110,9 @@ class SandboxNode:
         self._hosts = HostsFiles(
             self._workers, self._timers, lambda: () if self._own_informer else self._informer.list()
         )
-        self._allocations = AllocationManager(self._machine, self._workers, self._informer.get)
+        self._allocations = AllocationManager(
+            self._machine, self._workers, self._informer.get, lambda: self._node_informer.get(("", name))
+        )
         self._evictions = EvictionManager(self._machine, clock, periods, self._workers)
         self._service_access = NodeServiceAccess(
             self._machine,
@@ -143,6 +123,9 @@ class SandboxNode:
             isolation.services,
             self._recorder.event,
         )
+        self._host = SharedHost(self._runtime, self._machine, self._setup, self._image_manager, self._service_access)
+        self._is_first = True
+        """Whether this node prepares the machine, of which there may be others."""
         self._is_shutting_down = False
         self.registered = asyncio.Event()
         """Set when the node is in the API."""
@@ -162,7 +145,7 @@ class SandboxNode:
         """Return what a person wants to know of the node."""
         return NodeSummary(
             name=self.name,
-            pods=len(self._workers),
+            pods=self._host.pods,
             isolation=self._runtime.isolation,
             pod_network=str(self._machine.addresses.network),
             limits=self._machine.cgroups.enabled,
@@ -173,20 +156,39 @@ class SandboxNode:
             warnings=tuple(self._setup.warnings),
         )
 
+    def neighbour(self, cluster: Cluster, offer: NodeOffer) -> SandboxNode:
+        """Return a further node of this machine, to be run beside this one and ended before it.
+
+        This one has the informers of all pods: it removes what no pod of either node owns.
+        """
+        assert self._informers is not None, "pods of the other node would be taken for orphans"
+        other = SandboxNode(
+            cluster,
+            self._clock,
+            self._rng,
+            self._informers,
+            data_dir=self._machine.node_paths.data_dir,
+            offer=offer,
+            isolation=replace(self._isolation, services=None),
+            periods=self._periods,
+        )
+        other.share(self._host)
+        return other
+
+    def share(self, host: SharedHost) -> None:
+        """Be a further node of a machine, not its first one; before `run`."""
+        self._is_first, self._host = False, host
+        self._runtime, self._image_manager = host.runtime, host.images
+        host.add(self._machine)
+
     async def run(self) -> None:
         """Be a node until cancelled. Containers live on; the next `run` on the same directory takes them over.
 
         Raises:
             RuntimeProblem: The sandbox helper does not start.
         """
-        pods = os.path.join(self._machine.node_paths.data_dir, "pods")
-        os.makedirs(pods, exist_ok=True)
-        os.chmod(pods, 0o700)  # secrets lie here
         try:
-            await self._runtime.open()
-            await self._setup.run()
-            for warning in self._setup.unenforced:
-                self._recorder.event(self._reference(), "Warning", "LimitsNotEnforced", warning)
+            await self._prepare()
             self._evictions.update_conditions()
             facts = self._facts()
             uids = {self.name: await self._register(facts)}
@@ -202,7 +204,7 @@ class SandboxNode:
                 restored=lambda _name: self._report_pods(),
             )
             self.registered.set()
-            keep_services = await self._service_access.start()
+            keep_services = await (self._host.serve() if self._is_first else self._service_access.start())
             self._informer.add_handler(self._on_change)
             self._informer.start()
             async with asyncio.TaskGroup() as group:
@@ -210,14 +212,24 @@ class SandboxNode:
                 group.create_task(self._writer.run())
                 group.create_task(heartbeats.run())
                 group.create_task(sync.run())
-                if keep_services is not None:
-                    group.create_task(keep_services())
-                group.create_task(self._remove_orphans())
                 group.create_task(self._evictions.run(partial(self._report_pressures, reported, sync)))
                 group.create_task(self._remover.run(self._clock))
-                group.create_task(ImageCollector(self._machine.images, self._clock).run())
+                if keep_services is not None:
+                    group.create_task(keep_services())
+                if self._is_first:
+                    group.create_task(self._remove_orphans())
+                    group.create_task(ImageCollector(self._machine.images, self._clock).run())
         finally:
             await self._close()
+
+    async def _prepare(self) -> None:
+        self._host.count(self._workers)
+        if not self._is_first:
+            await self._host.is_ready.wait()
+            return
+        await self._host.open()
+        for warning in self._setup.unenforced:
+            self._recorder.event(self._reference(), "Warning", "LimitsNotEnforced", warning)
 
     async def shut_down(self, grace_seconds: float) -> int:
         """End the pods as a kubelet does when its machine is shut down, before `run` is cancelled.
@@ -258,7 +270,8 @@ class SandboxNode:
             await self._informer.stop()
             await self._node_informer.stop()
             await self._service_informer.stop()
-        self._runtime.close()
+        if self._is_first:
+            self._runtime.close()
 
     # Being a node
 
@@ -270,12 +283,7 @@ class SandboxNode:
             cpu_overcommit_factor=self._offer.cpu_overcommit_factor,
             annotations=cpu_info(),
             labels={"node.kubernetes.io/instance-type": "sandbox", **self._setup.gpu_labels, **self._offer.labels},
-            info={
-                "bootID": linux.boot_id(),
-                "osImage": _os_name(),
-                "kernelVersion": platform.release(),
-                "machineID": _machine_id(),
-            },
+            info=system_info(),
             runtime=f"strato://{self._runtime.isolation}",
             kubelet_port=self._offer.kubelet_port,
             outdated=(*RESOURCES, *LABELS),
@@ -430,18 +438,3 @@ class SandboxNode:
             self._machine.cgroups.remove(uid)
             if uid not in self._workers:
                 self._machine.forget(uid)
-
-
-def _os_name() -> str:
-    try:
-        return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
-    except OSError:
-        return "Linux"
-
-
-def _machine_id() -> str:
-    try:
-        with open("/etc/machine-id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from strato.api.core import Pod
 from strato.api.pods import qos_class
-from strato.node.sandbox.security import Refusal
+from strato.node.predicates import Refusal
 from strato.node.sandbox.storage import CRITICAL_PRIORITY, Disk, disk_of
 
 MEMORY, DISK, PIDS = "MemoryPressure", "DiskPressure", "PIDPressure"

@@ -15,6 +15,7 @@ from strato.api import quantity
 from strato.api.core import Container, EphemeralContainer, Pod
 from strato.node import beneath
 from strato.node.images.store import Image
+from strato.node.predicates import Refusal
 from strato.node.sandbox.cgroups import Limits
 from strato.node.sandbox.environment import ConfigProblem, command_line
 from strato.node.sandbox.gpudriver import CONTROL_DEVICES
@@ -30,7 +31,7 @@ from strato.node.sandbox.podvolumes import PodVolumes
 from strato.node.sandbox.pressure import rejection
 from strato.node.sandbox.resolver import ClusterDns, DnsScope, resolv_conf
 from strato.node.sandbox.runtime import Launch
-from strato.node.sandbox.security import Level, Refusal, decide, refusal, unsupported
+from strato.node.sandbox.security import Level, decide, refusal, unsupported
 from strato.node.sandbox.volumes import Mount, make_sub_path
 
 MESSAGE_BYTES = 4096

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from strato.api.core import Container, Pod, SeccompProfile
+from strato.node.predicates import Refusal
 from strato.node.sandbox import capabilities, seccomp
 from strato.node.sandbox.container import RUNTIME_DEFAULT
 from strato.node.sandbox.environment import ConfigProblem
@@ -80,14 +81,6 @@ class Security:
             "noNewPrivileges": self.no_new_privileges,
             "seccomp": self.seccomp,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a pod is not run on this node; it fails, as one a kubelet rejects."""
-
-    reason: str
-    message: str
 
 
 def refusal(pod: Pod, level: Level) -> Refusal | None:

@@ -38,6 +38,8 @@ class NodeOffer:
     gpu_root: str = "/"
     """Where GPUs are looked for; anything but ``/`` is for tests."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    share: int = 1
+    """One over this of the machine's cpus, memory and disk is what it has; of several nodes of one machine."""
     kubelet_port: int = 0
     """Where the composition root serves the logs to an API server; 0 is nowhere."""
 

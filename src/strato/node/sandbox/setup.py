@@ -73,6 +73,21 @@ class MachineSetup:
         machine.bridge, machine.gateway, machine.prefix_length = name, addresses.gateway, block.prefixlen
         await self._set_up_egress(str(block))
 
+    async def give_address(self, other: Machine, number: int) -> None:
+        """Give another node of this machine an address of its own on the bridge, where there is one.
+
+        Args:
+            other: The other node; it has joined this one.
+            number: How many others there were before. They have the last addresses of the pods' network.
+        """
+        machine = self._machine
+        if not machine.bridge:
+            return
+        address = str(machine.addresses.network[-2 - number])
+        machine.addresses.keep(f"node {other.node_name}", address)
+        await self._runtime.call("bridge", name=machine.bridge, address=address, prefix=machine.prefix_length)
+        other.host_ip = address
+
     async def _set_up_egress(self, network: str) -> None:
         machine, wanted = self._machine, self._isolation.network is PodNetwork.NAT
         try:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from strato import kernelstats
@@ -22,6 +22,8 @@ _LEAST_SECONDS: Final = 10.0
 """Between two readings; what is asked sooner gets the average since the one before."""
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NANOS: Final = 1_000_000_000
+_MACHINE: Final = ""
+"""Key of the machine's own readings."""
 
 
 class _Reading(NamedTuple):
@@ -36,13 +38,20 @@ class _Process(NamedTuple):
 
 
 class NodeUsage:
-    """Measures this machine."""
+    """Measures this machine.
 
-    def __init__(self, paths: NodePaths, node: str, clock: Clock, proc: str = "/proc") -> None:
-        self._paths, self._node, self._clock, self._proc = paths, node, clock, proc
+    Args:
+        paths: Of its pods.
+        nodes: What it is called; each of several nodes that it is uses what the machine uses.
+        clock: The machine's.
+        proc: Where the kernel's files are; anything but ``/proc`` is for tests.
+    """
+
+    def __init__(self, paths: NodePaths, nodes: Sequence[str], clock: Clock, proc: str = "/proc") -> None:
+        self._paths, self._nodes, self._clock, self._proc = paths, nodes, clock, proc
         self._readings: dict[str, tuple[_Reading, _Reading]] = {}
-        """The last two readings of each container (and of the node, under its name)."""
-        self._rate(node, _Reading(clock.now(), self._machine()[0]), _Reading(clock.now(), self._machine()[0]))
+        """The last two readings of each container (and of the machine)."""
+        self._rate(_MACHINE, _Reading(clock.now(), self._machine()[0]), _Reading(clock.now(), self._machine()[0]))
 
     def measure(self) -> Mapping[str, Mapping[str, Used]]:
         """Return what containers use by their pod's uid, and the machine, as ``""`` under the node's name."""
@@ -51,7 +60,7 @@ class NodeUsage:
         for pid, process in processes.items():
             children[process.parent].append(pid)
         found: dict[str, dict[str, Used]] = {}
-        seen = {self._node}
+        seen = {_MACHINE}
         for uid in self._paths.uids():
             for directory in self._paths.pod(uid).running_pids():
                 name, state = os.path.basename(os.path.dirname(directory)), _state(directory)
@@ -66,8 +75,8 @@ class NodeUsage:
                 memory = sum(process.memory_bytes for process in own) if memory is None else memory
                 found.setdefault(uid, {})[name] = Used(nanocores, memory, window)
         cpu, memory = self._machine()
-        nanocores, window = self._rate(self._node, _Reading(now, cpu), _Reading(now, cpu))
-        found[self._node] = {"": Used(nanocores, memory, window)}
+        nanocores, window = self._rate(_MACHINE, _Reading(now, cpu), _Reading(now, cpu))
+        found.update((node, {"": Used(nanocores, memory, window)}) for node in self._nodes)
         for key in self._readings.keys() - seen:
             del self._readings[key]
         return found

@@ -44,6 +44,7 @@ class DataPlane:
         self._network = ipaddress.IPv4Network(settings.network)
         self._pods = ipaddress.IPv4Network(settings.pods)
         self._node_addresses = (_LOOPBACK, *settings.node_addresses)
+        self._all_addresses = (*self._node_addresses, *settings.neighbour_addresses)
         self._connections = Connections()
         self._open: dict[Place, tuple[str, Balancer, Frontend]] = {}
         """What is open, and for which service or pod."""
@@ -53,13 +54,13 @@ class DataPlane:
         """Bring one service up to date; return what of it cannot be opened."""
         namespace, _, name = key.partition("/")
         self._zone.put(namespace, name, record)
-        return await self._open_ports(f"service {key}", record)
+        return await self._open_ports(f"service {key}", record, self._all_addresses)
 
     async def update_pod(self, key: str, record: ServiceRecord | None) -> str:
         """Bring a pod's host ports up to date; return what of them cannot be opened."""
-        return await self._open_ports(f"pod {key}", record)
+        return await self._open_ports(f"pod {key}", record, self._node_addresses)
 
-    async def _open_ports(self, key: str, record: ServiceRecord | None) -> str:
+    async def _open_ports(self, key: str, record: ServiceRecord | None, everywhere: tuple[str, ...]) -> str:
         problems = []
         wanted: dict[Place, tuple[PortRecord, tuple[Backend, ...]]] = {}
         for port in record.ports if record is not None else ():
@@ -70,13 +71,13 @@ class DataPlane:
             if inner and self._is_cluster_ip(record.cluster_ip):
                 wanted[port.protocol, record.cluster_ip, port.port] = (port, inner)
             if outer and port.node_port:
-                for address in self._node_addresses:
+                for address in (port.node_address,) if port.node_address in self._all_addresses else everywhere:
                     if port.node_address in ("", address):
                         wanted[port.protocol, address, port.node_port] = (port, outer)
-                if port.node_address not in ("", *self._node_addresses):
+                if port.node_address not in ("", *self._all_addresses):
                     problems.append(
                         f"port {port.node_port} of {port.node_address} is not opened: "
-                        f"the node's addresses are {', '.join(self._node_addresses)}"
+                        f"the node's addresses are {', '.join(everywhere)}"
                     )
         known = self._places.setdefault(key, set())
         for place in known - wanted.keys():

@@ -6,7 +6,7 @@ are terminating; of these the node's own alone where the traffic policy says ``L
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 
@@ -65,8 +65,8 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Of a headless service."""
 
 
-def record_of(service: Service, slices: Iterable[EndpointSlice], node: str) -> ServiceRecord:
-    """Return what the data plane needs to know."""
+def record_of(service: Service, slices: Iterable[EndpointSlice], nodes: Container[str]) -> ServiceRecord:
+    """Return what the data plane of a machine needs to know, which is these nodes."""
     spec, meta = service.spec, service.metadata
     name, namespace = meta.name, meta.namespace
     if spec.type == "ExternalName":
@@ -83,7 +83,7 @@ def record_of(service: Service, slices: Iterable[EndpointSlice], node: str) -> S
             if number
             for endpoint in one.endpoints
         ]
-        own = [pair for pair in endpoints if pair[0].node_name == node]
+        own = [pair for pair in endpoints if pair[0].node_name in nodes]
         ports.append(
             PortRecord(
                 name=port.name,
@@ -105,7 +105,7 @@ def record_of(service: Service, slices: Iterable[EndpointSlice], node: str) -> S
     )
 
 
-def host_ports_of(pod: Pod, *, shares_network: bool) -> ServiceRecord | None:
+def host_ports_of(pod: Pod, *, shares_network: bool, node_address: str = "") -> ServiceRecord | None:
     """Return the host ports of a pod that runs; None: it has none to be opened.
 
     Those of a pod in the machine's network are its own to open, and so is, where pods share that network, a host port
@@ -114,6 +114,7 @@ def host_ports_of(pod: Pod, *, shares_network: bool) -> ServiceRecord | None:
     Args:
         pod: One of this node.
         shares_network: Whether pods are in the machine's network, at loopback addresses.
+        node_address: Of its node, where others of this machine have addresses of their own; empty: all addresses.
     """
     spec, address = pod.spec, pod.status.pod_ip
     if spec.host_network or not address or pod.is_finished:
@@ -123,7 +124,7 @@ def host_ports_of(pod: Pod, *, shares_network: bool) -> ServiceRecord | None:
         PortRecord(
             protocol=port.protocol,
             node_port=port.host_port,
-            node_address="" if port.host_ip == _EVERY_ADDRESS else port.host_ip,
+            node_address=node_address if port.host_ip in ("", _EVERY_ADDRESS) else port.host_ip,
             outer_backends=(Backend(address, port.container_port),),
         )
         for container in (*spec.containers, *sidecars)
@@ -170,6 +171,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the cluster IPs have to be made this machine's; those on loopback are."""
     node_addresses: tuple[str, ...]
     """Of this machine, those of loopback left out: where node ports are opened, beside ``127.0.0.1``."""
+    neighbour_addresses: tuple[str, ...] = ()
+    """Of further nodes that this machine is: node ports are opened there too, and the host ports of their pods."""
     is_open: bool
     """Whether node ports take clients that are not on this machine."""
     reaches_beyond: bool

@@ -7,7 +7,7 @@ import contextlib
 import ipaddress
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -17,7 +17,7 @@ from strato.api.meta import Key
 from strato.client.informer import Change, Informer
 from strato.clock import Clock
 from strato.errors import one_line
-from strato.node.services.records import Report, Settings, Update, host_ports_of, record_of
+from strato.node.services.records import Report, ServiceRecord, Settings, Update, host_ports_of, record_of
 
 SERVICE_NAME = "kubernetes.io/service-name"
 _INDEX = "service proxy"
@@ -38,20 +38,22 @@ class ServiceProxy:
     """See the module.
 
     Args:
+        nodes: The nodes that this machine is, and the address of each whose pods have host ports there alone; the
+            first one's are open at all addresses, and its is empty.
         clock: Waits before a restart.
         on_problem: Told of a service or pod that cannot be served as it asks.
     """
 
     def __init__(
         self,
-        node: str,
+        nodes: Mapping[str, str],
         services: Informer[Service],
         slices: Informer[EndpointSlice],
         pods: Informer[Pod],
         clock: Clock,
         on_problem: OnProblem,
     ) -> None:
-        self._node, self._services, self._slices, self._pods, self._clock = node, services, slices, pods, clock
+        self._nodes, self._services, self._slices, self._pods, self._clock = nodes, services, slices, pods, clock
         self._on_problem = on_problem
         self._process: asyncio.subprocess.Process | None = None
         self._settings: Settings | None = None
@@ -96,7 +98,7 @@ class ServiceProxy:
         try:
             while True:
                 await self._feed()
-                _log.warning("the process of services has ended and is started again: node=%s", self._node)
+                _log.warning("the process of services has ended and is started again: nodes=%s", ",".join(self._nodes))
                 await self._clock.sleep(_RESTART_SECONDS)
                 assert self._settings is not None
                 await self.start(self._settings)
@@ -144,14 +146,20 @@ class ServiceProxy:
         text = f"{key.namespace}/{key.name}"
         if is_pod:
             pod = self._pods.get(key)
-            record = host_ports_of(pod, shares_network=self._shares_network) if pod is not None else None
+            record = self._host_ports_of(pod) if pod is not None else None
             if record is None:
                 self._with_host_ports.discard(key)
             return Update(key=text, is_pod=True, service=record)
         service = self._services.get(key)
         if service is None:
             return Update(key=text)
-        return Update(key=text, service=record_of(service, self._slices.index(_INDEX, text), self._node))
+        return Update(key=text, service=record_of(service, self._slices.index(_INDEX, text), self._nodes))
+
+    def _host_ports_of(self, pod: Pod) -> ServiceRecord | None:
+        address = self._nodes.get(pod.spec.node_name)
+        if address is None:
+            return None  # of another machine's node
+        return host_ports_of(pod, shares_network=self._shares_network, node_address=address)
 
     def _send(self, update: Update) -> None:
         if self._process is not None and self._process.stdin is not None:
@@ -182,11 +190,7 @@ class ServiceProxy:
 
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = change.new
-        if (
-            pod is not None
-            and pod.spec.node_name == self._node
-            and host_ports_of(pod, shares_network=self._shares_network)
-        ):
+        if pod is not None and pod.spec.node_name in self._nodes and self._host_ports_of(pod):
             self._with_host_ports.add(change.key)
         elif change.key not in self._with_host_ports:
             return
