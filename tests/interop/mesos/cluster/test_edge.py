@@ -38,6 +38,7 @@ class Front:
         self.stream: Any = None
         self.stream_id = ""
         self.id: Json | None = None
+        self.info: Json = {"user": "u", "name": "n", "failover_timeout": 1000}
         self.events: list[Json] = []
         self.reader = RecordReader()
 
@@ -52,7 +53,7 @@ class Front:
 
     async def subscribe(self) -> None:
         await self.master.serves.wait()
-        info = {"user": "u", "name": "n", "failover_timeout": 1000, **({"id": self.id} if self.id else {})}
+        info = {**self.info, **({"id": self.id} if self.id else {})}
         assert await self.post("SUBSCRIBE", framework_info=info) == 200
         self.id = (await self.next("SUBSCRIBED"))["subscribed"]["framework_id"]
 
@@ -246,5 +247,23 @@ def test_a_master_that_crashed_leaves_holds_that_the_next_one_corrects() -> None
         await front.harness.cluster.patch(catalog.NODE, node.metadata.name, "", body)
         await front.master.serves.wait()
         await front.harness.eventually(lambda: _is_empty(front))
+
+    played(story)
+
+
+def test_a_hollow_node_gives_no_volume_and_says_so() -> None:
+    async def story(front: Front) -> None:
+        capabilities = [{"type": "MULTI_ROLE"}, {"type": "RESERVATION_REFINEMENT"}]
+        front.info |= {"roles": ["r"], "capabilities": capabilities}
+        await front.subscribe()
+        offer = await front.offer()
+        reserved = {"name": "disk", "type": "SCALAR", "scalar": {"value": 10},
+                    "reservations": [{"type": "DYNAMIC", "role": "r"}]}  # fmt: skip
+        volume = {**reserved, "disk": {"persistence": {"id": "v"}, "volume": {"container_path": "d", "mode": "RW"}}}
+        operations = [{"type": "CREATE", "id": {"value": "o"}, "create": {"volumes": [volume]}}]
+        await front.post("ACCEPT", offer_ids=[offer["id"]], operations=operations)
+        status = (await front.next("UPDATE_OPERATION_STATUS"))["update_operation_status"]["status"]
+        assert status["state"] == "OPERATION_ERROR"
+        assert "see no persistent volumes" in status["message"]
 
     played(story)

@@ -9,11 +9,14 @@ import pytest
 
 from strato.api.core import Node, Pod
 from strato.interop.mesos.cluster.groups import queue_of
+from strato.interop.mesos.cluster.mounts import claim_name
 from strato.interop.mesos.cluster.nodes import Dimensions, facts_of, pod_use, requests_of
 from strato.interop.mesos.cluster.pods import PodSettings, command_line, pod_of
 from strato.interop.mesos.cluster.pods import facts_of as unit_facts
 from strato.interop.mesos.master.agents import Observed
 from strato.interop.mesos.master.effects import Launch
+from strato.interop.mesos.master.volumes import volume_name
+from strato.interop.mesos.resourcejson import from_json
 from strato.interop.mesos.resourcetext import parse, to_text
 from tests.interop.mesos.worlds import task
 
@@ -75,6 +78,27 @@ def test_docker_images_networks_and_volumes() -> None:
     assert (container["image"], container["imagePullPolicy"], pod["spec"]["hostNetwork"]) == ("redis", "Always", True)
     assert [mount["mountPath"] for mount in container["volumeMounts"]][1:] == ["/d", "/mnt/mesos/sandbox/own"]
     assert pod["spec"]["volumes"][1] == {"name": "task-0-0", "hostPath": {"path": "/data"}}
+
+
+def test_persistent_volumes_are_claims_in_the_sandbox() -> None:
+    """Of a group each container has its own task's."""
+    disk = {
+        "name": "disk",
+        "type": "SCALAR",
+        "scalar": {"value": 10},
+        "reservations": [{"type": "STATIC", "role": "r"}],
+    }
+    infos = []
+    for name, path in (("a", "data"), ("b", "/var/data")):
+        volume = {**disk, "disk": {"persistence": {"id": name}, "volume": {"container_path": path, "mode": "RW"}}}
+        infos.append({**task(name), "resources": [*task()["resources"], volume]})
+    resources = from_json(infos[0]["resources"]) + from_json(infos[1]["resources"])
+    launch = Launch("u", "F", "S0", "r", tuple(infos), None, True, resources, "u")
+    pod = pod_of(launch, "node", "", "{}", SETTINGS)
+    mounts = [[mount["mountPath"] for mount in each["volumeMounts"][1:]] for each in pod["spec"]["containers"]]
+    assert mounts == [["/mnt/mesos/sandbox/data"], ["/var/data"]]
+    claims = [volume["persistentVolumeClaim"]["claimName"] for volume in pod["spec"]["volumes"][1:]]
+    assert claims == [claim_name("mesos", volume_name("S0", "r", name)) for name in ("a", "b")]
 
 
 def test_files_are_fetched_before_the_task_starts() -> None:

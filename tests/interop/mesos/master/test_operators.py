@@ -78,7 +78,7 @@ def test_weights_rescind_the_offers_of_all() -> None:
         ({"type": "TEARDOWN", "teardown": {"framework_id": {"value": "x"}}}, "No framework found with ID x"),
         ({"type": "MARK_AGENT_GONE", "mark_agent_gone": {"agent_id": {"value": "x"}}}, "Agent x not found"),
         ({"type": "READ_FILE", "read_file": {"path": "x", "offset": 0}}, "Call READ_FILE is not supported"),
-        ({"type": "GROW_VOLUME", "grow_volume": {}}, "Call GROW_VOLUME is not supported"),
+        ({"type": "GROW_VOLUME", "grow_volume": {}}, "Expecting 'agent_id' to be present"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused(call: dict[str, Any], text: str) -> None:

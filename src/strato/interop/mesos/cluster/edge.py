@@ -20,14 +20,17 @@ from strato.clock import Clock
 from strato.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
 from strato.interop.mesos.cluster.groups import Groups
 from strato.interop.mesos.cluster.keeping import REGISTRY, Keeper
+from strato.interop.mesos.cluster.mounts import claims_of
 from strato.interop.mesos.cluster.nodes import PodUse, agent_id, facts_of, pod_use, requests_of
 from strato.interop.mesos.cluster.pods import MASTER, RECORD, PodSettings, pod_of
 from strato.interop.mesos.cluster.pods import facts_of as unit_facts
+from strato.interop.mesos.cluster.volumes import Claims, NotBound
 from strato.interop.mesos.cluster.writes import LatestWrites
 from strato.interop.mesos.master import records
 from strato.interop.mesos.master.core import Master
 from strato.interop.mesos.master.effects import Kill, Launch
 from strato.interop.mesos.master.state import HEARTBEAT_SECONDS
+from strato.interop.mesos.master.volumes import volumes_of
 from strato.interop.mesos.resourcejson import from_json
 
 _log = logging.getLogger(__name__)
@@ -57,8 +60,11 @@ class Edge:
         self._kept = LatestWrites(clock, self._keeper.build, self._keeper.send, name="framework", batch=10)
         self._records = LatestWrites(clock, self._record_patch, self._send_pods, name="pod")
         self._holds = LatestWrites(clock, self._hold_patch, self._send_nodes, name="node")
+        self._claims = Claims(cluster, clock, settings.master, settings.namespace, state.volumes)
+        self._volumes = LatestWrites(clock, self._claims.build, self._claims.send, name="volume", batch=10)
         self._kills: WriteQueue[Kill] = WriteQueue(clock, self._kill, workers=8, name="kills")
         self._forgotten: WriteQueue[str] = WriteQueue(clock, self._forget, workers=4, batch=64, name="forgotten")
+        self._queues = self._kept, self._records, self._holds, self._volumes, self._kills, self._forgotten
         self._creating: set[str] = set()
         self._late_records: set[str] = set()
         """Pods whose record has changed while they were created."""
@@ -85,6 +91,10 @@ class Edge:
             (agent, (from_json(old), from_json(new))) for agent, (old, new) in registry.conversions.items()
         )
         self._master.operators.restore(registry.weights, registry.quotas, registry.schedule)
+        for agent, (_, new) in state.conversions.items():
+            state.set_volumes(volumes_of(agent, new))
+        for volume in await self._claims.recover():
+            self._volumes.put(volume)  # of nobody's it is deleted
         for record in kept:
             self._master.frameworks.restore(records.restored_framework(record), now)
         nobodys = [name for pod in self._pods.list() if self._is_ours(pod) and (name := self._restore(pod)) is not None]
@@ -116,7 +126,7 @@ class Edge:
         """Work until cancelled: `recover` comes before."""
         try:
             async with asyncio.TaskGroup() as group:
-                for queue in (self._kept, self._records, self._holds, self._kills, self._forgotten):
+                for queue in self._queues:
                     group.create_task(queue.run())
                 group.create_task(self._drive())
                 group.create_task(self._batches())
@@ -220,7 +230,8 @@ class Edge:
                 agent = self._master.state.agents.get(agent_id(node))
                 was_lost = agent is not None and not agent.is_connected
                 others = self._others[name].values() if name in self._others else ()
-                self._master.set_agent(facts_of(node, others, self._settings.dimensions), now)
+                seen = self._claims.are_seen_on(node)
+                self._master.set_agent(facts_of(node, others, self._settings.dimensions, gives_volumes=seen), now)
                 if was_lost and node.is_ready:
                     self._look_again(name, now)
 
@@ -243,9 +254,8 @@ class Edge:
             self._records.put(unit)
         if box.offered:
             self._announce(box.offered, box.held_agents)
-        if box.saved_registry:
-            self._kept.put(REGISTRY)
-        safe = [self._kept.written(framework) for framework in (*box.saved_frameworks, *box.removed_frameworks)]
+        kept = (*box.saved_frameworks, *box.removed_frameworks, *((REGISTRY,) if box.saved_registry else ()))
+        safe = [*map(self._kept.written, kept), *map(self._volumes.written, box.volumes)]
         if box.launches:
             self._creating.update(launch.unit for launch in box.launches)
             await self._create(box.launches)
@@ -285,6 +295,12 @@ class Edge:
             unit, agent = state.units.get(launch.unit), state.agents.get(launch.agent_id)
             if unit is None or agent is None:
                 self._creating.discard(launch.unit)
+                continue
+            try:
+                await self._claims.wait_bound(claims_of(launch.resources, launch.agent_id, self._settings.master))
+            except NotBound as error:
+                self._end_creating(launch.unit)
+                self._master.launch_failed(launch.unit, str(error), self._clock.now())
                 continue
             record = records.encode(records.unit_record(unit, launch.executor))
             bodies.append((launch.unit, pod_of(launch, agent.facts.node, group, record, self._settings)))

@@ -48,11 +48,9 @@ class Keeper:
         """Return the ConfigMap of a framework, or of the registry; None deletes it."""
         if key == REGISTRY:
             state = self._state
-            conversions = {
-                agent.id: (to_json(agent.converted_from), to_json(agent.converted_to))
-                for agent in state.agents.values()
-                if agent.converted_to or agent.converted_from
-            }
+            known = {a.id: (a.converted_from, a.converted_to) for a in state.agents.values()}
+            every = {**state.conversions, **known}  # also of agents that are not there yet
+            conversions = {agent: (to_json(old), to_json(new)) for agent, (old, new) in every.items() if old or new}
             registry = Registry(
                 state.weights, state.quotas, state.schedule, state.gone_agents, state.down_machines, conversions
             )

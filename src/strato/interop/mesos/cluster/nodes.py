@@ -48,8 +48,17 @@ def agent_id(node: Node) -> str:
     return f"{node.metadata.uid}-S0"
 
 
-def facts_of(node: Node, others: Iterable[PodUse], dimensions: Dimensions) -> AgentFacts:
-    """Return a node as an agent; ``others`` is what pods take that are not the master's."""
+def facts_of(
+    node: Node, others: Iterable[PodUse], dimensions: Dimensions, *, gives_volumes: bool = False
+) -> AgentFacts:
+    """Return a node as an agent.
+
+    Args:
+        node: The node.
+        others: What pods take that are not the master's.
+        dimensions: How resources are called.
+        gives_volumes: Whether pods there see persistent volumes.
+    """
     meta = node.metadata
     labels = meta.labels or {}
     left = {name: parse(amount).nanos for name, amount in node.status.allocatable.items()}
@@ -72,6 +81,7 @@ def facts_of(node: Node, others: Iterable[PodUse], dimensions: Dimensions) -> Ag
         is_ready=node.is_ready,
         is_schedulable=not node.spec.unschedulable
         and not any(taint.effect in ("NoSchedule", "NoExecute") for taint in node.spec.taints),
+        gives_volumes=gives_volumes,
     )
 
 

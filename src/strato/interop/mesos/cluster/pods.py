@@ -9,6 +9,7 @@ from strato.api.core import ContainerStatus, Pod
 from strato.api.meta import Json
 from strato.api.names import is_label_value
 from strato.api.volcano.scheduling import GROUP_ANNOTATION
+from strato.interop.mesos.cluster.mounts import SANDBOX, mount_path, mounts, pod_volumes
 from strato.interop.mesos.cluster.nodes import Dimensions, requests_of
 from strato.interop.mesos.master.agents import Observed, UnitFacts
 from strato.interop.mesos.master.effects import Launch
@@ -25,7 +26,6 @@ FRAMEWORK = "mesos.strato.dev/framework"
 TASK = "mesos.strato.dev/task"
 FINALIZER = "mesos.strato.dev/status"
 """Keeps a pod until its last state is acknowledged, also when somebody deletes it."""
-SANDBOX = "/mnt/mesos/sandbox"
 DEFAULT_GRACE_SECONDS = 3.0
 _EXECUTOR_MEMORY_MIB = 32
 """What a command's own executor has beside its task."""
@@ -80,7 +80,11 @@ def pod_of(launch: Launch, node: str, group: str, record: str, settings: PodSett
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "containers": containers,
-        "volumes": [{"name": "sandbox", "emptyDir": {}}, *_volumes(launch)],
+        "volumes": [
+            {"name": "sandbox", "emptyDir": {}},
+            *_volumes(launch),
+            *pod_volumes(launch.resources, launch.agent_id, settings.master),
+        ],
     }
     fetched = [uri for command in _commands(launch) for uri in command.get("uris", ())]
     if fetched:
@@ -131,6 +135,7 @@ def _containers(launch: Launch, settings: PodSettings) -> list[Json]:
         container["resources"] = {"requests": requests_of(requested, settings.dimensions), "limits": limits}
         container["env"] += [_variable("MESOS_TASK_ID", value_of(task, "task_id")),
                              _variable("MESOS_FRAMEWORK_ID", launch.framework_id)]  # fmt: skip
+        container["volumeMounts"] += mounts(asked, launch.agent_id, settings.master)
         _add_ports(container, task, asked)
         _add_probes(container, task.get("health_check"))
         containers.append(container)
@@ -140,6 +145,7 @@ def _containers(launch: Launch, settings: PodSettings) -> list[Json]:
 def _executor_container(launch: Launch, executor: Json, settings: PodSettings) -> Json:
     container = _container("executor", executor.get("command", {}), executor.get("container") or {}, settings)
     container["resources"] = {"requests": requests_of(launch.resources, settings.dimensions)}
+    container["volumeMounts"] += mounts(launch.resources, launch.agent_id, settings.master)
     gpus = container["resources"]["requests"].get(settings.dimensions.gpu)
     if gpus:
         container["resources"]["limits"] = {settings.dimensions.gpu: gpus}
@@ -182,7 +188,7 @@ def _container(name: str, command: Json, info: Json, settings: PodSettings) -> J
     if security:
         container["securityContext"] = security
     for position, volume in enumerate(info.get("volumes", ())):
-        mount = {"name": f"{name}-{position}", "mountPath": _mount_path(volume.get("container_path", ""))}
+        mount = {"name": f"{name}-{position}", "mountPath": mount_path(volume.get("container_path", ""))}
         container["volumeMounts"].append({**mount, "readOnly": True} if volume.get("mode") == "RO" else mount)
     return container
 
@@ -199,10 +205,6 @@ def command_line(command: Json) -> Json:
 
 def _variable(name: str, value: str) -> Json:
     return {"name": name, "value": value.replace("$(", "$$(")}  # Mesos expands nothing
-
-
-def _mount_path(path: str) -> str:
-    return path if path.startswith("/") else f"{SANDBOX}/{path}"
 
 
 def _volumes(launch: Launch) -> list[Json]:

@@ -36,7 +36,8 @@ async def handle(serving: Serving, request: Request, principal: str) -> Response
     except OperatorRefused as error:
         raise refused(error.status, str(error)) from error
     await serving.flush()
-    return Response(202 if call["type"].endswith(("RESOURCES", "VOLUMES")) else 200, content_type=content_type)
+    is_later = call["type"].endswith(("RESOURCES", "VOLUMES", "VOLUME"))
+    return Response(202 if is_later else 200, content_type=content_type)
 
 
 def _check(call: Json) -> None:

@@ -11,6 +11,7 @@ from strato.interop.mesos.master.offers import Offers
 from strato.interop.mesos.master.state import State, Unit
 from strato.interop.mesos.master.updates import Updates
 from strato.interop.mesos.master.views import agent_json
+from strato.interop.mesos.master.volumes import volumes_of
 from strato.interop.mesos.resources import NOTHING, Resources
 from strato.interop.mesos.specs import AgentId, AgentSpec, Domain, FrameworkId
 
@@ -174,6 +175,8 @@ class Agents:
             self._state.gone_agents[agent_id] = now
         self._state.allocator.remove_agent(AgentId(agent_id))
         del self._state.agents[agent_id]
+        self._state.set_volumes(dict.fromkeys(volumes_of(agent_id, agent.converted_to)))
+        self._state.outbox.saved_registry |= bool(agent.converted_to)
         self._state.outbox.held_agents.pop(agent_id, None)
         if self._state.listeners:
             body = {"agent_id": {"value": agent_id}}

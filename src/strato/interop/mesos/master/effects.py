@@ -58,35 +58,17 @@ class Outbox:
     offered: dict[str, list[str]] = field(default_factory=dict)
     """New offers by framework, to be announced once their room is held."""
     saved_registry: bool = False
-    """Whether weights, quotas or the maintenance schedule have changed."""
+    """Whether weights, quotas, reservations, volumes or the maintenance schedule have changed."""
+    volumes: dict[str, None] = field(default_factory=dict)
+    """Names of persistent volumes that were made, resized or destroyed."""
 
     def __bool__(self) -> bool:
-        return bool(
-            self.launches
-            or self.kills
-            or self.forgotten
-            or self.saved_units
-            or self.saved_frameworks
-            or self.removed_frameworks
-            or self.held_agents
-            or self.offered
-            or self.saved_registry
-        )
+        return any(getattr(self, name) for name in self.__slots__)
 
     def take(self) -> Outbox:
         """Return what is in it and empty it."""
-        taken = Outbox(
-            self.launches,
-            self.kills,
-            self.forgotten,
-            self.saved_units,
-            self.saved_frameworks,
-            self.removed_frameworks,
-            self.held_agents,
-            self.offered,
-            self.saved_registry,
-        )
-        fresh = Outbox()
+        taken, fresh = Outbox(), Outbox()
         for name in self.__slots__:
+            setattr(taken, name, getattr(self, name))
             setattr(self, name, getattr(fresh, name))
         return taken

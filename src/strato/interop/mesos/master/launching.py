@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from strato.api.meta import Json
 from strato.errors import InvalidInput
 from strato.interop.mesos.filters import refuse_seconds
-from strato.interop.mesos.master.conversions import CONVERSIONS, converted
+from strato.interop.mesos.master.conversions import CONVERSIONS, RESIZES, converted
 from strato.interop.mesos.master.effects import Launch
 from strato.interop.mesos.master.executors import Executors
 from strato.interop.mesos.master.model import Agent, Executor, Framework, Offer, Task, value_of
@@ -23,6 +23,7 @@ from strato.interop.mesos.master.taskinfo import (
     resources_of,
 )
 from strato.interop.mesos.master.updates import Updates
+from strato.interop.mesos.resourcejson import to_json
 from strato.interop.mesos.resources import NOTHING, Resources
 from strato.interop.mesos.wire import JSON, message
 
@@ -116,13 +117,17 @@ class Launching:
             if not tasks_of(operation):
                 self.operation_answer(framework, operation, "OPERATION_DROPPED", text)
 
-    def operation_answer(self, framework: Framework, operation: Json, state: str, text: str = "") -> None:
+    def operation_answer(
+        self, framework: Framework, operation: Json, state: str, text: str = "", made: Resources = NOTHING
+    ) -> None:
         """Report what became of an operation, if its id asks for that."""
         if "id" not in operation:
             return
         status: Json = {"operation_id": operation["id"], "state": state}
         if text:
             status["message"] = text
+        if made:
+            status["converted_resources"] = to_json(made)
         framework.send({"type": "UPDATE_OPERATION_STATUS", "update_operation_status": {"status": status}})
 
     # -- operations ----------------------------------------------------------------------------------------------------
@@ -143,18 +148,22 @@ class Launching:
             if "launch_group" in operation:
                 self._launch_group(framework, operation["launch_group"], room, now)
         elif kind in CONVERSIONS:
-            outcome = converted(operation, room.left, room.role)
+            outcome = converted(operation, room.left, room.role, self._state.disks(room.agent))
             if isinstance(outcome, str):
                 self.operation_answer(framework, operation, "OPERATION_ERROR", outcome)
                 return
             old, new = outcome
             self._state.convert(framework.id, room.agent, room.role, old, new)
-            room.left = room.left - old + new
-            room.fresh = room.fresh - old + new
-            self.operation_answer(framework, operation, "OPERATION_FINISHED")
+            room.left -= old
+            room.fresh -= old
+            if kind in RESIZES:  # what it makes is in the next offer
+                self._offers.restore(framework.id, room.agent.id, room.role, new)
+            else:
+                room.left += new
+                room.fresh += new
+            self.operation_answer(framework, operation, "OPERATION_FINISHED", made=new)
         else:
-            text = f"Operation {kind} is not supported: agents are nodes without resource providers"
-            self.operation_answer(framework, operation, "OPERATION_ERROR", text)
+            self.operation_answer(framework, operation, "OPERATION_ERROR", f"Operation {kind} is not supported")
 
     def _refuse_all(self, framework: Framework, operation: Json, text: str, room: _Room, now: float) -> None:
         for task in tasks_of(operation):

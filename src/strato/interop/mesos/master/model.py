@@ -46,6 +46,8 @@ class AgentFacts:
     zone: str = ""
     is_ready: bool = True
     is_schedulable: bool = True
+    gives_volumes: bool = True
+    """Whether its pods see persistent volumes."""
 
 
 @dataclass(slots=True, eq=False)

@@ -60,6 +60,10 @@ class Operators:
             case "RESERVE_RESOURCES" | "UNRESERVE_RESOURCES" | "CREATE_VOLUMES" | "DESTROY_VOLUMES":
                 verb = kind.partition("_")[0]
                 self._convert(value_of(body, "agent_id"), {"type": verb, verb.lower(): body})
+            case "GROW_VOLUME" | "SHRINK_VOLUME":
+                if "agent_id" not in body:
+                    raise OperatorRefused("Failed to validate master::Call: Expecting 'agent_id' to be present")
+                self._convert(value_of(body, "agent_id"), call)
             case "UPDATE_MAINTENANCE_SCHEDULE":
                 self.set_schedule(body.get("schedule", {}))
             case "START_MAINTENANCE" | "STOP_MAINTENANCE":
@@ -151,7 +155,7 @@ class Operators:
     def _convert(self, agent_id: str, operation: Json) -> None:
         agent = self._agent(agent_id)
         free = self._state.allocator.free(AgentId(agent.id))
-        outcome = converted(operation, self._free_and_offered(agent, free), None)
+        outcome = converted(operation, self._free_and_offered(agent, free), None, self._state.disks(agent))
         if isinstance(outcome, str):
             raise OperatorRefused(f"Invalid {operation['type']} operation: {outcome}", 409)
         old, new = outcome

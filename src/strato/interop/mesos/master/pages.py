@@ -152,7 +152,7 @@ def slave(state: State, agent: Agent, used: Resources) -> Json:
         "active": agent.is_offered,
         "deactivated": agent.is_deactivated,
         "version": VERSION,
-        "capabilities": list(views.AGENT_CAPABILITIES),
+        "capabilities": views.capabilities(agent),
     }
 
 

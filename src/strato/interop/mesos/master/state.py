@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from strato.api.meta import Json
 from strato.interop.mesos.allocator import Allocator
+from strato.interop.mesos.master.conversions import Disks
 from strato.interop.mesos.master.effects import Outbox
 from strato.interop.mesos.master.model import (
     MOST_COMPLETED_FRAMEWORKS,
@@ -18,6 +19,7 @@ from strato.interop.mesos.master.model import (
     Stream,
     Task,
 )
+from strato.interop.mesos.master.volumes import Volume, volumes_of
 from strato.interop.mesos.resources import NOTHING, Resources
 from strato.interop.mesos.specs import AgentId, FrameworkId
 
@@ -132,6 +134,8 @@ class State:
     down_machines: list[Json] = field(default_factory=list)
     conversions: dict[str, tuple[Resources, Resources]] = field(default_factory=dict)
     """By agent that is not there yet, what of it has become what before the master started anew."""
+    volumes: dict[str, Volume] = field(default_factory=dict)
+    """Persistent volumes of all agents, by name."""
     numbers: dict[str, int] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     is_recovering: bool = False
@@ -149,6 +153,21 @@ class State:
         both = agent.converted_from - (agent.converted_from - agent.converted_to)
         agent.converted_from, agent.converted_to = agent.converted_from - both, agent.converted_to - both
         self.outbox.saved_registry = True
+        gone, made = volumes_of(agent.id, old), volumes_of(agent.id, new)
+        self.set_volumes({**dict.fromkeys(gone), **made})
+
+    def set_volumes(self, changed: Mapping[str, Volume | None]) -> None:
+        """Take notice of persistent volumes by name: made, of another size, or destroyed."""
+        for name, volume in changed.items():
+            if volume is None:
+                self.volumes.pop(name, None)
+            else:
+                self.volumes[name] = volume
+            self.outbox.volumes[name] = None
+
+    def disks(self, agent: Agent) -> Disks:
+        """Return what operations on volumes have to know of an agent."""
+        return Disks(agent.id, agent.facts.gives_volumes, volumes_of(agent.id, agent.converted_to).keys())
 
     def add_unit(self, unit: Unit) -> None:
         """Know a pod."""

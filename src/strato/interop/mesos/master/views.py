@@ -10,10 +10,15 @@ from strato.interop.mesos.master.state import VERSION, State
 from strato.interop.mesos.resourcejson import to_json
 from strato.interop.mesos.resources import NOTHING, Resources
 
-AGENT_CAPABILITIES = (
+_CAPABILITIES = (
     "MULTI_ROLE", "HIERARCHICAL_ROLE", "RESERVATION_REFINEMENT", "AGENT_OPERATION_FEEDBACK", "AGENT_DRAINING",
     "TASK_RESOURCE_LIMITS",
 )  # fmt: skip
+
+
+def capabilities(agent: Agent) -> list[str]:
+    """Return what an agent can do."""
+    return [*_CAPABILITIES, *(["RESIZE_VOLUME"] if agent.facts.gives_volumes else [])]
 
 
 def instant(seconds: float) -> Json:
@@ -94,7 +99,7 @@ def agent_json(state: State, agent: Agent, used: Resources = NOTHING) -> Json:
         "total_resources": to_json(agent.total),
         "allocated_resources": to_json(used),
         "offered_resources": to_json(offered_on(agent)),
-        "capabilities": [{"type": name} for name in AGENT_CAPABILITIES],
+        "capabilities": [{"type": name} for name in capabilities(agent)],
     }
 
 

@@ -1,0 +1,43 @@
+"""Persistent volumes as the master knows them: which there are, and what the cluster calls them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+from strato.interop.mesos.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A persistent volume on one agent. Its id is unique within its role there."""
+
+    agent_id: str
+    role: str
+    id: str
+    size_mib: int
+    """Rounded up."""
+    is_shared: bool = False
+    """Whether several tasks may have it at once."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from all others, and may be part of an object's name; its size may change."""
+        return volume_name(self.agent_id, self.role, self.id)
+
+
+def volume_name(agent_id: str, role: str, persistence_id: str) -> str:
+    """Return the name of a volume: the same for as long as there is a volume of this id."""
+    return hashlib.sha256(f"{agent_id}\n{role}\n{persistence_id}".encode()).hexdigest()[:32]
+
+
+def volumes_of(agent_id: str, resources: Resources) -> dict[str, Volume]:
+    """Return the persistent volumes among an agent's resources, by name."""
+    found = {}
+    for kind, _ in resources:
+        if kind.disk is not None and kind.disk.persistence_id is not None:
+            size = math.ceil((kind.whole_millis or 0) / 1000)
+            volume = Volume(agent_id, kind.role, kind.disk.persistence_id, size, kind.shared)
+            found[volume.name] = volume
+    return found
