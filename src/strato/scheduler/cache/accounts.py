@@ -22,6 +22,7 @@ from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.cache.journal import NO_JOURNAL
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
+from strato.scheduler.cache.replies import KnownReplies
 from strato.scheduler.cache.runtimes import RunTimes
 from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.totals import Totals
@@ -92,6 +93,7 @@ class Accounts:
         held: By key, pending tasks left out of decisions for a while: their binds failed.
         waiting_changes: Changes that wait for the end of the session that is under way; None while none is.
         journal: Notes what enters from outside a cycle; the one of this class notes nothing.
+        replies: Those that were recorded, so that nobody is asked; None has whoever is asked answer.
         version: Grows with every change.
         schedulable_generation: Grows with every change that may let something be placed; a pod that merely goes on
             (Binding to Bound to Running) does not count, nor one whose gang is still incomplete.
@@ -130,6 +132,7 @@ class Accounts:
         self.held: dict[str, Task] = {}
         self.waiting_changes: list[Callable[[], None]] | None = None
         self.journal = NO_JOURNAL
+        self.replies: KnownReplies | None = None
         self.version = 0
         self.schedulable_generation = 0
         self.gangs_are_whole = False

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from strato.api.kinds import Kind
 from strato.api.meta import Object
+from strato.scheduler.cache.replies import Reply
 from strato.scheduler.cache.usage import Usages
 from strato.scheduler.model.plan import Plan
 
@@ -78,6 +79,9 @@ class Journal:
 
     def repair(self) -> None:
         """Note that sums were wrong and have been computed anew."""
+
+    def reply(self, where: str, body: bytes, reply: Reply) -> None:
+        """Note what came of a question that a cycle asked; the note on the cycle follows."""
 
     def configure(self, text: str, base: Path) -> None:
         """Note that another configuration is in force, for whose caches a seed is drawn."""

@@ -22,6 +22,7 @@ import numpy as np
 from strato.api.core import PodSpec
 from strato.errors import one_line
 from strato.http.fetch import fetch
+from strato.scheduler.cache.replies import Reply
 from strato.scheduler.framework.arguments import arg, seconds
 from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, Plugin
@@ -273,38 +274,54 @@ class Extender(Plugin):
         if self._silent:
             raise ExtenderFailed("the extender failed a moment ago")
         health: Health = self._world.memory[self._name]
-        began = perf_counter()
+        seconds = 0.0
         try:
             left = min(self.args.timeout_seconds, self.args.budget_seconds - self._spent)
             if left <= 0:
                 raise ExtenderFailed(f"its answers took {self.args.budget_seconds:g}s of this cycle already")
-            answer = wait_for(post(f"{self.args.prefix.rstrip('/')}/{verb}", body, left))
+            reply = self._reply(f"{self.args.prefix.rstrip('/')}/{verb}", json.dumps(body).encode(), left)
+            seconds = reply.seconds
+            if reply.problem:
+                raise ExtenderFailed(reply.problem)
         except ExtenderFailed as error:
             self._silent = True
-            health.rests_until = self._ssn.now + _REST * (perf_counter() - began)
+            health.rests_until = self._ssn.now + _REST * seconds
             if not health.problem:
                 _log.warning("extender does not answer: verb=%s: %s", verb, error)
             health.problem = str(error)
             raise
         finally:
-            self._spent += perf_counter() - began
+            self._spent += seconds
         health.problem = ""
+        answer: dict[str, Any] = json.loads(reply.text)
         problem = answer.get("errorMessage")
         if problem:
             raise ExtenderFailed(str(problem))
         return answer
 
+    def _reply(self, url: str, body: bytes, timeout_seconds: float) -> Reply:
+        """Return what came of a question: asked now, or when it was recorded."""
+        if self._world.replies is not None:
+            return self._world.replies.take(url, body)
+        began = perf_counter()
+        try:
+            text, problem = wait_for(post(url, body, timeout_seconds)), ""
+        except ExtenderFailed as error:
+            text, problem = "", str(error)
+        reply = Reply(text, problem, perf_counter() - began)
+        self._world.journal.reply(url, body, reply)
+        return reply
 
-async def post(url: str, body: Mapping[str, Any], timeout_seconds: float) -> dict[str, Any]:
-    """Post JSON and return the JSON object answered; an empty body counts as an empty object.
+
+async def post(url: str, body: bytes, timeout_seconds: float) -> str:
+    """Post JSON and return the JSON object answered, as text; an empty body counts as an empty object.
 
     Raises:
         ExtenderFailed: It cannot be reached, takes too long, or answers something else.
     """
-    raw = json.dumps(body).encode()
     try:
         status, raw = await fetch(
-            url, "POST", headers=_JSON, body=raw, limit_bytes=_ANSWER_LIMIT, seconds=timeout_seconds
+            url, "POST", headers=_JSON, body=body, limit_bytes=_ANSWER_LIMIT, seconds=timeout_seconds
         )
     except (OSError, ValueError) as error:
         raise ExtenderFailed(f"{url}: {one_line(error)}") from error
@@ -312,11 +329,12 @@ async def post(url: str, body: Mapping[str, Any], timeout_seconds: float) -> dic
         raise ExtenderFailed(f"{url} answered {status}")
     try:
         answer = json.loads(raw) if raw.strip() else {}
+        text = json.dumps(answer)
     except (ValueError, RecursionError) as error:
         raise ExtenderFailed(f"{url}: its answer is no JSON: {one_line(error)}") from error
     if not isinstance(answer, dict):
         raise ExtenderFailed(f"{url} did not answer an object")
-    return answer
+    return text
 
 
 def _vote(answer: Mapping[str, Any]) -> int:

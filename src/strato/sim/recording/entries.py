@@ -119,6 +119,16 @@ class Repaired(Entry, frozen=True, tag="repaired", gc=False):
     """The self-audit found wrong sums and computed them anew: what was decided just before may not be repeatable."""
 
 
+class Replied(Entry, frozen=True, tag="reply", gc=False):
+    """What came of a question that the next cycle asked; see `strato.scheduler.cache.replies`."""
+
+    where: str
+    digest: bytes
+    text: str
+    problem: str
+    seconds: float
+
+
 class Configured(Entry, frozen=True, tag="config", gc=False):
     """Another configuration is in force."""
 
@@ -207,6 +217,7 @@ AnyEntry = (
     | FlowLoaded
     | Measured
     | Repaired
+    | Replied
     | Configured
     | Cycle
     | SnapshotBegan

@@ -20,6 +20,7 @@ from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.clock import Clock
 from strato.scheduler.cache.journal import Beginning, Journal
+from strato.scheduler.cache.replies import Reply, question_of
 from strato.scheduler.cache.usage import Usages
 from strato.scheduler.model.plan import Plan
 from strato.sim.recording import entries as e
@@ -190,6 +191,12 @@ class Recorder(Journal):
     def repair(self) -> None:
         """Note that sums were wrong."""
         self._write(lambda: e.encode(e.Repaired()))
+
+    def reply(self, where: str, body: bytes, reply: Reply) -> None:
+        """Note what came of a question; names in it cannot be told from other text, so no log with hashed names has it."""
+        if not self._is_anonymised:
+            digest = question_of(where, body).digest
+            self._write(lambda: e.encode(e.Replied(where, digest, reply.text, reply.problem, reply.seconds)))
 
     def configure(self, text: str, base: Path) -> None:
         """Note another configuration."""

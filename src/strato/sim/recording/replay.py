@@ -61,7 +61,8 @@ class Tally:
         more_binds, more_evictions: Decisions that were not recorded.
         differing: Cycles that differ.
         first: The first of them.
-        is_exact: Whether the world was the scheduler's own from its first object on, so that all must be the same.
+        is_exact: Whether the world was the scheduler's own from its first object on, and so was what others answered,
+            so that all must be the same.
         is_seen: Whether cycles are those that an onlooker saw, of which several may have been one.
         notes: What a reader of the result should know.
     """
@@ -151,6 +152,9 @@ def _note(tally: Tally, text: str) -> None:
 def _cycle(replica: Replica, cycle: e.Cycle, tally: Tally) -> Difference | None:
     """Decide one cycle; the world goes on as recorded."""
     plan = replica.decide(cycle)
+    if replica.replies.missed:
+        tally.is_exact = False
+        _note(tally, "the log has no answer to some questions of the plugin extender; they count as not answered")
     difference = compare(cycle, plan)
     tally.cycles += 1
     tally.binds += len(cycle.binds)

@@ -14,6 +14,7 @@ from typing import Final
 
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.ingest import status_of
+from strato.scheduler.cache.replies import KnownReplies, Question, Reply
 from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.usage import NodeUsage
 from strato.scheduler.cache.world import World
@@ -41,6 +42,7 @@ class Replica:
 
     Attributes:
         world: As it is after the last entry.
+        replies: Those from outside that the log has for the next cycle; nobody is asked.
         cycles: How many were decided.
     """
 
@@ -54,6 +56,7 @@ class Replica:
         world.flow_loaded = began.flow_loaded
         world.shards = Shards(world.nodes, began.shard_mode, began.shard_name, began.agent_shard)
         world.gangs_are_whole = self._is_gang()
+        world.replies = self.replies = KnownReplies()
         self._placer = self._new_placer()
         self._phases: dict[str, str] = {}
         self._snapshot: e.SnapshotBegan | None = None
@@ -92,6 +95,8 @@ class Replica:
                 world.usages.interval_seconds = entry.interval_seconds
                 world.usages.take({name: NodeUsage(*usage) for name, usage in entry.nodes.items()})
                 world.version += 1
+            case e.Replied():
+                self.replies.add(Question(entry.where, entry.digest), Reply(entry.text, entry.problem, entry.seconds))
             case e.Configured():
                 self._configure(entry.text, entry.base)
             case e.SnapshotBegan():
@@ -132,7 +137,7 @@ class Replica:
     def decide(self, cycle: e.Cycle) -> Plan:
         """Decide at the instant of a recorded cycle; the world is then as the plan says."""
         self.cycles = cycle.number
-        return run_cycle(
+        plan = run_cycle(
             self.world,
             self.config,
             now=cycle.at,
@@ -140,6 +145,8 @@ class Replica:
             uid=f"session-{cycle.number}",
             placer=self._placer,
         )
+        self.replies.forget()
+        return plan
 
     def is_same_otherwise(self, cycle: e.Cycle, plan: Plan) -> bool:
         """Whether a plan also changes the phases of groups as was recorded."""
