@@ -18,12 +18,10 @@ from pathlib import Path
 
 from tests.conformance.images import build_images
 from tests.conformance.report import page, table
-from tests.conformance.suite import Result, Spec, Suite, programs
+from tests.conformance.suite import UP, Result, Spec, Suite, programs
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build/conformance"
-UP = ("--strict-images", "--cpus", "8")
-"""Options of 'strato up': never another root than the image's, and room for the specs that run beside one another."""
 SLICE = Path(__file__).parent / "slice.txt"
 """Names of sixty specs of all groups that take seconds."""
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tests.conformance.images import RECIPES
-from tests.conformance.suite import Result, Spec
+from tests.conformance.suite import UP, Result, Spec
 
 BARS = {
     "api-machinery": 88,
@@ -52,7 +52,7 @@ def page(version: str, specs: Sequence[Spec], results: dict[str, Result]) -> str
     failed = [results[spec.name] for spec in specs if spec.name in results and not results[spec.name].passed]
     parts = [
         "# Conformance",
-        f"Kubernetes' own conformance suite, version {version}, against `strato up --strict-images --cpus 8` on one "
+        f"Kubernetes' own conformance suite, version {version}, against `strato up {' '.join(UP)}` on one "
         "machine, as root. `make conformance` builds the suite from its published sources, runs it, and writes this "
         "page; what ran already is kept, and `make conformance CONFORMANCE=--fresh` begins anew. Nothing is done to "
         "the cluster beforehand but that the images below are imported into its store.",

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+UP = ("--strict-images", "--cpus", "8", "--sandbox-nodes", "2")
+"""Options of 'strato up': never another root than the image's, room for the specs that run beside one another, and two
+nodes, which some specs want."""
 BUILD = Path(__file__).parent / "suite/build.sh"
 GRACE_SECONDS = 20
 """What a spec that is out of time may take to clean up after itself."""

@@ -14,6 +14,8 @@ from typing import Any
 from strato.cli.homelock import HomeLock, Owner, owner_of
 from strato.errors import UsageError
 
+MOST_NODES = 16
+"""Nodes that one machine is."""
 GRACE_SECONDS = 5.0
 """What pods have by default when the cluster is stopped; somebody waits at a terminal."""
 
@@ -197,3 +199,9 @@ class Home:
 def node_name() -> str:
     """Return what this machine is called as a node."""
     return socket.gethostname().lower()
+
+
+def node_names(count: int) -> list[str]:
+    """Return what the nodes are called that this machine is."""
+    first = node_name()
+    return [first, *(f"{first}-{number}" for number in range(2, count + 1))]

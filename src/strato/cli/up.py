@@ -13,7 +13,7 @@ import msgspec
 from strato.cli.auditing import AuditOptions, audit_options
 from strato.cli.connect import home_of
 from strato.cli.hollowoptions import HollowOptions, hollow_options
-from strato.cli.home import GRACE_SECONDS, Stop
+from strato.cli.home import GRACE_SECONDS, MOST_NODES, Stop
 from strato.cli.homelock import STOPPING, HomeLock, Interruption
 from strato.cli.imageoptions import ImageOptions
 from strato.cli.machine import machine_options
@@ -28,6 +28,13 @@ from strato.errors import UsageError
 @click.command()
 @hollow_options
 @click.option("--sandbox/--no-sandbox", default=True, show_default=True, help="This machine as a node.")
+@click.option(
+    "--sandbox-nodes",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, MOST_NODES),
+    help="So many nodes out of this machine, each with its share of cpus and memory.",
+)
 @click.option("--agent", is_flag=True, help="This machine's node has an agent: suppression, bursts, hot spots.")
 @machine_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -77,6 +84,7 @@ def up(
     ctx: click.Context,
     hollow: HollowOptions,
     sandbox: bool,
+    sandbox_nodes: int,
     agent: bool,
     cpus: str,
     node_memory: str,
@@ -112,6 +120,8 @@ def up(
     home = home_of(ctx)
     if not sandbox and not hollow.shapes():
         raise UsageError("no nodes: with --no-sandbox give --hollow-nodes N")
+    if agent and sandbox_nodes > 1:
+        raise UsageError("--agent looks after one node: leave it out, or --sandbox-nodes")
     interruption = Interruption()
     if foreground:
         from strato.cli.serving import collect_rarely
@@ -125,6 +135,7 @@ def up(
         home_path=str(home.path),
         hollow=hollow,
         sandbox=sandbox,
+        sandbox_nodes=sandbox_nodes,
         agent=agent and sandbox,
         sandbox_cpus=cpus,
         sandbox_memory=node_memory,

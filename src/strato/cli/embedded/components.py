@@ -18,7 +18,7 @@ from strato.api.wire import User
 from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
 from strato.cli.history import history_member
 from strato.cli.hollowoptions import overcommitted
-from strato.cli.home import node_name
+from strato.cli.home import node_names
 from strato.cli.publishedconfig import publishing_configuration
 from strato.cli.recordoptions import recorded, recorder_of
 from strato.cli.servicenetwork import ANY_HOST, api_address
@@ -69,30 +69,34 @@ class Components:
         """Wait until every node is there and the scheduler decides; return what this machine's node says of itself."""
         for event in self.milestones:
             await event.wait()
-        return dataclasses.asdict(self.machine.node.summary()) if self.machine is not None else None
+        return dataclasses.asdict(self.machine.nodes[0].summary()) if self.machine is not None else None
 
 
 class Machine:
-    """This machine's node as a part of the cluster: when that is stopped the pods end before the node does."""
+    """This machine's nodes as a part of the cluster: when that is stopped the pods end before the nodes do."""
 
-    def __init__(self, node: SandboxNode, ending: Ending) -> None:
-        self.node = node
+    def __init__(self, nodes: Sequence[SandboxNode], ending: Ending) -> None:
+        self.nodes = nodes
+        """The first one prepares the machine for all."""
         self._ending = ending
         self.ended = 0
 
     async def run(self) -> None:
-        """Be a node until cancelled."""
-        running = asyncio.ensure_future(self.node.run())
+        """Be the nodes until cancelled."""
+        running = [asyncio.ensure_future(node.run()) for node in self.nodes]
+        all_of_them = asyncio.gather(*running)
         try:
-            await asyncio.shield(running)
+            await asyncio.shield(all_of_them)
         except asyncio.CancelledError:
             stop = self._ending()
             if stop is not None and not stop.keep_pods:
-                self.ended = await self.node.shut_down(stop.grace_seconds)
+                self.ended = sum(await asyncio.gather(*(node.shut_down(stop.grace_seconds) for node in self.nodes)))
             raise
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            for one in reversed(running):
+                one.cancel()
+                await asyncio.gather(one, return_exceptions=True)
+            await asyncio.gather(all_of_them, return_exceptions=True)
 
 
 def build(
@@ -187,15 +191,15 @@ def build(
         milestones.append(hollow.registered)
     machine = None
     if options.sandbox:
-        name = node_name()
-        node = _sandbox_node(options, name, client(bootstrap.node(name)), informers, clock, random)
-        machine = Machine(node, ending)
-        names.append(node.name)
+        sandbox_names = node_names(options.sandbox_nodes)
+        nodes = _sandbox_nodes(options, sandbox_names, client, informers, clock, random)
+        machine = Machine(nodes, ending)
+        names.extend(sandbox_names)
         members.append(("sandbox node", machine.run))
-        milestones.append(node.registered)
+        milestones.extend(node.registered for node in nodes)
         if options.agent:
             cluster = client(bootstrap.ADMIN)
-            members.append(("agent", _agent(options, name, cluster, informers, clock, random, metrics)))
+            members.append(("agent", _agent(options, sandbox_names[0], cluster, informers, clock, random, metrics)))
     if options.records_history:
         recording = history_member(options.home.history, client(bootstrap.CONTROLLERS), informers, clock, metrics)
         members.append(("history", recording))
@@ -223,27 +227,34 @@ def _local_volumes(options: EmbeddedOptions) -> LocalVolumes | None:
     return LocalVolumes(str(options.home.volumes), remove_tree)
 
 
-def _sandbox_node(
-    options: EmbeddedOptions, name: str, cluster: Cluster, informers: Informers, clock: Clock, random: Random
-) -> SandboxNode:
+def _sandbox_nodes(
+    options: EmbeddedOptions,
+    names: Sequence[str],
+    client: Callable[[User], Cluster],
+    informers: Informers,
+    clock: Clock,
+    random: Random,
+) -> Sequence[SandboxNode]:
     from strato.node.sandbox.gpupool import Offer
     from strato.node.sandbox.node import SandboxNode
     from strato.node.sandbox.settings import ClusterServices, NodeOffer, PodIsolation, PodNetwork
 
-    return SandboxNode(
-        cluster,
+    offer = NodeOffer(
+        name=names[0],
+        cpus=options.sandbox_cpus,
+        memory=options.sandbox_memory,
+        cpu_overcommit_factor=options.cpu_overcommit_factor,
+        gpus=Offer(options.gpus),
+        labels={OURS: ""},
+        share=len(names),
+    )
+    first = SandboxNode(
+        client(bootstrap.node(offer.name)),
         clock,
         random,
         informers,
         data_dir=options.home.node,
-        offer=NodeOffer(
-            name=name,
-            cpus=options.sandbox_cpus,
-            memory=options.sandbox_memory,
-            cpu_overcommit_factor=options.cpu_overcommit_factor,
-            gpus=Offer(options.gpus),
-            labels={OURS: ""},
-        ),
+        offer=offer,
         isolation=PodIsolation(
             network=PodNetwork(options.pod_network),
             own_users=options.pod_users == "own",
@@ -254,6 +265,8 @@ def _sandbox_node(
             hidden=[options.home.path, options.data_dir],
         ),
     )
+    others = [dataclasses.replace(offer, name=name, gpus=Offer.NONE) for name in names[1:]]
+    return [first, *(first.neighbour(client(bootstrap.node(other.name)), other) for other in others)]
 
 
 def _mesos_master(

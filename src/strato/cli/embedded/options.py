@@ -33,6 +33,8 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     hollow: HollowOptions
     sandbox: bool
     """Whether this machine is a node."""
+    sandbox_nodes: int = 1
+    """How many."""
     sandbox_cpus: str
     sandbox_memory: str
     """Quantities; empty is what the machine has."""

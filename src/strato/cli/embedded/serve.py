@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from strato.cli.apiserver import Api, open_api
 from strato.cli.embedded.background import print_ready
 from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
-from strato.cli.home import Home, Stop, node_name
+from strato.cli.home import Home, Stop, node_names
 from strato.cli.homelock import STOPPING, HomeLock, Interruption
 from strato.cli.logrotation import keep_short
 from strato.cli.serving import collect_hardly, make_random, run_together, settle, stop_on_signals
@@ -93,7 +93,7 @@ async def _serve(
     members: list[Part] = []
     try:
         if options.sandbox:
-            reach_pods(api.server, home, clock)
+            reach_pods(api.server, home, node_names(options.sandbox_nodes), clock)
         if companion is not None:
             companion.ending = ending
             await companion.attach(api.handler)
@@ -124,7 +124,7 @@ def _components(
     return build(options, api.client, clock, random, metrics, ending)
 
 
-def reach_pods(server: ApiServer, home: Home, clock: Clock) -> None:
+def reach_pods(server: ApiServer, home: Home, nodes: Sequence[str], clock: Clock) -> None:
     """Serve logs, streams and usage of this machine's pods, which its files tell of, whichever process is the node."""
     from strato.node.sandbox.logs import DiskLogs
     from strato.node.sandbox.paths import NodePaths
@@ -133,7 +133,7 @@ def reach_pods(server: ApiServer, home: Home, clock: Clock) -> None:
 
     server.use_logs(DiskLogs(NodePaths(str(home.node)), clock))
     server.use_streams(NodeStreams(NodePaths(str(home.node)), clock))
-    server.use_metrics(NodeUsage(NodePaths(str(home.node)), node_name(), clock))
+    server.use_metrics(NodeUsage(NodePaths(str(home.node)), nodes, clock))
 
 
 async def end_a_start_that_cannot_write(journal: SqliteJournal, announced: asyncio.Event) -> None:

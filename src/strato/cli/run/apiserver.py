@@ -10,6 +10,7 @@ import click
 from strato.cli.auditing import AuditOptions, audit_options
 from strato.cli.connect import home_of
 from strato.cli.goflags import GoCommand
+from strato.cli.home import node_names
 from strato.cli.homelock import Interruption
 from strato.cli.serving import configure_logging, make_random, run_loop, stop_on_signals
 from strato.cli.storage import StorageOptions, storage_options
@@ -70,7 +71,7 @@ def apiserver(
             audit=audit,
             off=kinds_off(kinds),
         )
-        reach_pods(api.server, home, clock)  # of a node of the same home, which 'run node --sandbox' is
+        reach_pods(api.server, home, node_names(1), clock)  # of a node of the same home, which 'run node --sandbox' is
         try:
             home.write_ready({"address": api.address})
             stop = asyncio.Event()

@@ -1,0 +1,84 @@
+"""What the nodes have in common that one machine is: helper process, images, network, services, files of pods.
+
+Mostly there is one node. `SandboxNode.neighbour` makes further ones, whose pods the same kernel, bridge and name server
+serve: each has its own name, offer, address, leases and conditions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Sized
+
+from strato.node.sandbox.clusterservices import NodeServiceAccess
+from strato.node.sandbox.imagemanager import ImageManager
+from strato.node.sandbox.machine import Machine
+from strato.node.sandbox.runtime import Runtime
+from strato.node.sandbox.setup import MachineSetup
+
+
+class SharedHost:
+    """See the module.
+
+    Args:
+        runtime: The helper's.
+        machine: As the first node sees it.
+        setup: Of that.
+        images: Pulls for all nodes.
+        services: Connects the pods of all nodes.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        machine: Machine,
+        setup: MachineSetup,
+        images: ImageManager,
+        services: NodeServiceAccess,
+    ) -> None:
+        self.runtime = runtime
+        self.images = images
+        self._machine = machine
+        self._setup = setup
+        self._services = services
+        self._others: list[Machine] = []
+        self._workers: list[Sized] = []
+        self.is_ready = asyncio.Event()
+        """Set when pods of every node can run."""
+
+    @property
+    def pods(self) -> int:
+        """How many pods its nodes have."""
+        return sum(map(len, self._workers))
+
+    def count(self, workers: Sized) -> None:
+        """Count a node's pods in."""
+        self._workers.append(workers)
+
+    def add(self, other: Machine) -> None:
+        """Take in a further node, before `open`."""
+        self._others.append(other)
+
+    async def open(self) -> None:
+        """Start the helper and prepare the machine.
+
+        Raises:
+            RuntimeProblem: The helper does not start.
+        """
+        pods = os.path.join(self._machine.node_paths.data_dir, "pods")
+        os.makedirs(pods, exist_ok=True)
+        os.chmod(pods, 0o700)  # secrets lie here
+        await self.runtime.open()
+        await self._setup.run()
+        for number, other in enumerate(self._others):
+            other.join(self._machine)
+            await self._setup.give_address(other, number)
+            self._services.add_neighbour(other)
+
+    async def serve(self) -> Callable[[], Coroutine[None, None, None]] | None:
+        """Open the services; return what keeps that current until it is cancelled."""
+        keep = await self._services.start()
+        for other in self._others:
+            other.dns = self._machine.dns
+        self.is_ready.set()
+        return keep
