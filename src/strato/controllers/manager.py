@@ -23,6 +23,7 @@ from strato.controllers.cron import VolcanoCronController
 from strato.controllers.flow import JobFlowController, JobTemplateController
 from strato.controllers.gc import JobGarbageCollector
 from strato.controllers.job import JobController
+from strato.controllers.joblifetimes import JobLifetimes
 from strato.controllers.kube.registry import KUBE
 from strato.controllers.mail import MailController
 from strato.controllers.overcommit import CpuOvercommitController
@@ -52,6 +53,7 @@ VOLCANO: Mapping[str, Factory] = {
     "pg-controller": PodGroupController,
     "queue-controller": QueueController,
     "gc-controller": JobGarbageCollector,
+    JobLifetimes.name: JobLifetimes,
     "cronjob-controller": VolcanoCronController,
     "jobflow-controller": JobFlowController,
     "jobtemplate-controller": JobTemplateController,

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from strato.api.joblifetimes import DEFAULT, MAXIMUM
 from strato.api.queueacls import SUBMIT
 from strato.errors import InvalidInput
 from strato.interop.yarn import capacityimport, importing
+from strato.interop.yarn.hadoopxml import HEARTBEAT, Setting
 from strato.interop.yarn.importing import DIFFERS, MAPS, MISSING, ImportOptions
 from strato.scheduler.config import parse_config
 
@@ -123,3 +125,33 @@ def test_types_of_resources_need_a_name_in_kubernetes(tmp_path: Path) -> None:
     made = capacityimport.imported(given, ImportOptions(resources={"yarn.io/fpga": "example.com/fpga"}))
     arguments = made.config["tiers"][0]["plugins"][0]["arguments"]
     assert arguments["yarncapacity.resources"] == "yarn.io/gpu=nvidia.com/gpu, yarn.io/fpga=example.com/fpga"
+
+
+def test_lifetimes_become_annotations_where_the_file_has_them(tmp_path: Path) -> None:
+    changes = {"root.maximum-application-lifetime": "3600", "root.prod.default-application-lifetime": "60"}
+    made = capacityimport.imported(sources(tmp_path, changes), ImportOptions())
+    found = {queue["metadata"]["name"]: queue["metadata"]["annotations"] for queue in made.queues}
+    assert found["root"][MAXIMUM] == "3600"
+    assert found["prod"][DEFAULT] == "60"
+    assert MAXIMUM not in found["prod"]
+    assert {line.becomes for line in made.lines if "lifetime" in line.what} == {MAPS}
+
+
+def test_reservations_and_waits_for_nodes_map(tmp_path: Path) -> None:
+    changes = {
+        "reservations-continue-look-all-nodes": "false",
+        "node-locality-delay": "40",
+        "rack-locality-additional-delay": "-1",
+        "rack-locality-full-reset": "true",
+    }
+    made = capacityimport.imported(sources(tmp_path, changes), ImportOptions())
+    becomes = {line.what: line.becomes for line in made.lines if line.what in changes}
+    assert becomes == {**dict.fromkeys(changes, MAPS), "rack-locality-full-reset": MISSING}
+
+
+def test_the_heartbeat_of_nodes_is_carried_over(tmp_path: Path) -> None:
+    given = sources(tmp_path)
+    given.settings.by_name[HEARTBEAT] = Setting(HEARTBEAT, "500", 1)
+    made = capacityimport.imported(given, ImportOptions())
+    arguments = made.config["tiers"][0]["plugins"][0]["arguments"]
+    assert arguments["yarncapacity.properties"][HEARTBEAT] == "500"

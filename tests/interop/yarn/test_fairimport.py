@@ -14,6 +14,7 @@ from strato.errors import InvalidInput
 from strato.interop.yarn import fairimport, hadoopxml, importing
 from strato.interop.yarn.fair import allocationfile
 from strato.interop.yarn.fairplugin.sources import from_annotations
+from strato.interop.yarn.hadoopxml import Setting
 from strato.interop.yarn.importing import ImportOptions, Sources
 from strato.interop.yarn.resources import ResourceTypes
 from strato.scheduler.config import parse_config
@@ -114,6 +115,30 @@ def test_options_become_arguments_that_a_scheduler_takes() -> None:
     assert arguments.size_based_weight
     assert arguments.resources == {"gpu": "nvidia.com/gpu"}
     assert (arguments.user, arguments.master) == ("owner", "role=am")
+
+
+@pytest.mark.parametrize("continuous", [True, False])
+def test_reservations_and_waits_for_nodes_become_arguments(continuous: bool) -> None:
+    settings = {
+        "yarn.scheduler.fair.reservable-nodes": "0.2",
+        "yarn.scheduler.reservation-threshold.increment-multiple": "3",
+        "yarn.scheduler.fair.locality.threshold.node": "0.5",
+        "yarn.scheduler.fair.locality.threshold.rack": "0.7",
+        "yarn.scheduler.fair.locality-delay-node-ms": "100",
+        "yarn.scheduler.fair.locality-delay-rack-ms": "200",
+        "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "500",
+    }
+    given = sources()
+    given.settings.by_name.update({name: Setting(name, value, 1) for name, value in settings.items()})
+    if continuous:
+        name = "yarn.scheduler.fair.continuous-scheduling-enabled"
+        given.settings.by_name[name] = Setting(name, "true", 1)
+    made = fairimport.imported(given, ImportOptions())
+    assert {line.becomes for line in made.lines if line.what in settings} == {"maps"}
+    args = parse_config(yaml.safe_dump(dict(made.config))).tiers[0][0].args
+    assert (args.reservable_nodes, args.reservation_threshold, args.heartbeat_ms) == (0.2, 3.0, 500)
+    assert (args.node_threshold, args.rack_threshold) == (0.5, 0.7)
+    assert (args.node_delay_ms, args.rack_delay_ms) == ((100, 200) if continuous else (-1, -1))
 
 
 def test_lines_that_do_not_mean_what_they_say_are_refused() -> None:

@@ -51,7 +51,7 @@ def controller_rules() -> list[Json]:
         _rule(("patch", "update"), "batch.volcano.sh", "jobs/status", "cronjobs/status"),
         # blockOwnerDeletion of what jobs own, where a cluster checks it
         _rule(("update",), "batch.volcano.sh", "jobs/finalizers", "cronjobs/finalizers"),
-        _rule((*_READ, "delete"), "bus.volcano.sh", "commands"),
+        _rule((*_READ, "create", "delete"), "bus.volcano.sh", "commands"),  # jobs are ended by one, too
         _rule(_READ, "config.volcano.sh", "colocationconfigurations"),
         _rule((*_READ, "patch", "update"), "flow.volcano.sh", "jobflows", "jobtemplates"),
         _rule(("patch", "update"), "flow.volcano.sh", "jobflows/status", "jobtemplates/status"),

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from strato.api import joblifetimes
 from strato.api.queueacls import ADMINISTER, SUBMIT
 from strato.interop.yarn import hadoopxml
 from strato.interop.yarn.capacity import mappingrules
@@ -37,14 +38,13 @@ _NOT_PLACED = (
 )
 _RESERVATIONS = "reservations are not carried over"
 _ALL_AT_ONCE = "a cycle places all that fits, on all nodes; nodes send no heartbeats"
-_LOCALITY = "pods prefer nodes by affinity and do not wait for them"
-_LIFETIME = "jobs are not ended by their queue; set activeDeadlineSeconds on the pods or ttlSecondsAfterFinished"
+_LOCALITY = "pods wait for nodes of their preferred affinity, then for those with the same yarncapacity.rackLabel"
 _LABELS = "nodes have partitions once yarncapacity.nodeLabelKey names the node label that says which"
 _CREATED = (
     "a Queue object below it (annotation yarn.strato.io/path) is created with these settings; placement makes none"
 )
 _NO_CUT = "pods are not cut; admission or a LimitRange refuses larger ones"
-_NO_RESERVED = "single pods reserve no nodes"
+_AT_ADMISSION = "the webhook rejects jobs beyond it, with --queue-placement and this file; without, they wait"
 
 _QUEUE: tuple[tuple[str, str, str], ...] = (
     (r"queues", MAPS, "its queues"),
@@ -53,7 +53,7 @@ _QUEUE: tuple[tuple[str, str, str], ...] = (
     (r"minimum-user-limit-percent", MAPS, "what a user gets at least"),
     (r"user-limit-factor", MAPS, "what a user gets at most"),
     (r"user-settings\..+\.weight", MAPS, "a user's weight"),
-    (r"maximum-applications", DIFFERS, "jobs beyond it wait; YARN rejects them"),
+    (r"maximum-applications", DIFFERS, _AT_ADMISSION),
     (r"(user\.(.+\.)?)?max-parallel-apps", MAPS, "jobs beyond it wait"),
     (r"ordering-policy", MAPS, "order of its queues or jobs"),
     (r"ordering-policy\.fair\.enable-size-based-weight", MAPS, "larger jobs weigh more"),
@@ -65,7 +65,8 @@ _QUEUE: tuple[tuple[str, str, str], ...] = (
     (r"acl_administer_queue", MAPS, f"annotation {ADMINISTER} of the Queue"),
     (r"acl_\w+", MISSING, _RESERVATIONS),
     (r"(intra-queue-preemption\.)?disable_preemption", MAPS, "whether its pods make room"),
-    (r"(maximum|default)-application-lifetime", MISSING, _LIFETIME),
+    (r"maximum-application-lifetime", MAPS, f"annotation {joblifetimes.MAXIMUM} of the Queue"),
+    (r"default-application-lifetime", MAPS, f"annotation {joblifetimes.DEFAULT} of the Queue"),
     (r"maximum-allocation(-mb|-vcores)?", MISSING, _NO_CUT),
     (r"accessible-node-labels(\..+\.(maximum-)?capacity)?", DIFFERS, _LABELS),
     (r"default-node-label-expression", DIFFERS, _LABELS),
@@ -78,25 +79,31 @@ _QUEUE: tuple[tuple[str, str, str], ...] = (
 )
 """By name below a queue's path, as patterns."""
 _GLOBAL: tuple[tuple[str, str, str], ...] = (
-    (r"maximum-applications|global-queue-max-application", DIFFERS, "jobs beyond it wait; YARN rejects them"),
+    (r"maximum-applications|global-queue-max-application", DIFFERS, _AT_ADMISSION),
     (r"resource-calculator", MAPS, "which types of resources count"),
     (r"legacy-queue-mode\.enabled", MAPS, "whether types of resources may be counted in different ways"),
     (r"minimum-user-limit-percent|user-limit-factor", MAPS, "for queues that have none of their own"),
     (r"(user\.(.+\.)?)?max-parallel-apps", MAPS, "for queues that have none of their own"),
     (r"lazy-preemption-enabled", DIFFERS, "marked pods always stay until somebody asks for their room"),
-    (r"ordering-policy\.priority-utilization\.underutilized-preemption\..+", MISSING, _NO_RESERVED),
+    (
+        r"ordering-policy\.priority-utilization\.underutilized-preemption\..+",
+        MAPS,
+        "whether more important queues' reservations take room",
+    ),
     (r"queue-mappings(-override\.enable)?|mapping-rule-.+|workflow-.+", DIFFERS, _NOT_PLACED),
-    (r"(node|rack)-locality-.+", MISSING, _LOCALITY),
+    (r"node-locality-delay|rack-locality-additional-delay", MAPS, _LOCALITY),
+    (r"rack-locality-full-reset", MISSING, "nobody's wait begins again with a container"),
     (r"per-node-heartbeat\..+|schedule-asynchronously\..+|offswitch-.+", MISSING, _ALL_AT_ONCE),
     (r"multi-node-.+", MISSING, "plugins of the scheduler score nodes"),
-    (r"reservations-continue-look-all-nodes|skip-allocate-on-nodes-.+", MISSING, _NO_RESERVED),
+    (r"reservations-continue-look-all-nodes", MAPS, "whether a pod that has a node reserved may start elsewhere"),
+    (r"skip-allocate-on-nodes-.+", DIFFERS, "a reserved node takes no other pods, whatever it says"),
     (r"auto-queue-creation-v2\..+", DIFFERS, _CREATED),
     (r"application\.fail-fast", MISSING, "is no option that changes decisions"),
 )
 _SITE: tuple[tuple[str, str, str], ...] = (
     (re.escape(MONITOR_ENABLED), MAPS, "whether pods make room for others"),
-    (re.escape(PREEMPTION) + r"(select|additional_res_balance)_based_on_reserved_containers", MISSING, _NO_RESERVED),
     (re.escape(PREEMPTION) + r".+", MAPS, "an argument of the plugin, under yarncapacity.properties"),
+    (re.escape(hadoopxml.HEARTBEAT), MAPS, "counts scheduling opportunities, of which waits for nodes are made"),
     (r"yarn\.resource-types", MAPS, "types of resources"),
     (r"yarn\.resource-types\..+", MISSING, "requests are not rounded; pods get what they ask for"),
     (r"yarn\.scheduler\.minimum-allocation-.+", DIFFERS, "rounds limits; requests are not rounded"),
@@ -159,7 +166,11 @@ def _queues(sources: Sources, configuration: CapacityConfiguration) -> list[Mapp
                 "kind": "Queue",
                 "metadata": {
                     "name": names[queue.path],
-                    "annotations": {PATH: queue.path, **_access_lists(queue.path, sources, configuration)},
+                    "annotations": {
+                        PATH: queue.path,
+                        **_access_lists(queue.path, sources, configuration),
+                        **_lifetimes(queue.path, sources),
+                    },
                 },
                 "spec": spec,
             }
@@ -179,6 +190,15 @@ def _access_lists(path: str, sources: Sources, configuration: CapacityConfigurat
             queue = configuration.by_path[path]
             found[annotation] = queue.submit_acl if annotation == SUBMIT else queue.administer_acl
     return found
+
+
+def _lifetimes(path: str, sources: Sources) -> dict[str, str]:
+    """Return the lifetimes that a queue has in the file; those below it inherit them here, too."""
+    names = {"maximum": joblifetimes.MAXIMUM, "default": joblifetimes.DEFAULT}
+    values = {
+        key: sources.settings.get(f"{SCHEDULER}{path}.{name}-application-lifetime") for name, key in names.items()
+    }
+    return {key: value for key, value in values.items() if value}
 
 
 # -- configuration -----------------------------------------------------------------------------------------------------

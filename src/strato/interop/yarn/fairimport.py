@@ -10,7 +10,7 @@ from strato.interop.yarn.fair import allocationfile
 from strato.interop.yarn.fair.allocation import ROOT, Allocations, parent_of
 from strato.interop.yarn.fair.options import PREFIX, FairOptions, options_of
 from strato.interop.yarn.fairplugin.sources import annotations_of
-from strato.interop.yarn.hadoopxml import Element
+from strato.interop.yarn.hadoopxml import HEARTBEAT, Element
 from strato.interop.yarn.importing import (
     DIFFERS,
     MAPS,
@@ -88,13 +88,26 @@ _OPTIONS: dict[str, tuple[str, str]] = {
     "continuous-scheduling-enabled": (MISSING, _ALL_AT_ONCE),
     "continuous-scheduling-sleep-ms": (MISSING, _ALL_AT_ONCE),
     "update-interval-ms": (MISSING, "shares are computed in every cycle; see --schedule-period"),
-    "locality.threshold.node": (MISSING, "pods prefer nodes by affinity and do not wait for them"),
-    "locality.threshold.rack": (MISSING, "pods prefer nodes by affinity and do not wait for them"),
-    "locality-delay-node-ms": (MISSING, "pods prefer nodes by affinity and do not wait for them"),
-    "locality-delay-rack-ms": (MISSING, "pods prefer nodes by affinity and do not wait for them"),
-    "reservable-nodes": (MISSING, "single pods reserve no nodes; the plugin easy keeps room for gangs"),
+    "locality.threshold.node": (
+        MAPS,
+        "argument yarnfair.localityThresholdNode; nodes are named by preferred affinity",
+    ),
+    "locality.threshold.rack": (
+        MAPS,
+        "argument yarnfair.localityThresholdRack; nodes are named by preferred affinity",
+    ),
+    "locality-delay-node-ms": (
+        MAPS,
+        "argument yarnfair.localityDelayNode, with continuous scheduling",
+    ),
+    "locality-delay-rack-ms": (
+        MAPS,
+        "argument yarnfair.localityDelayRack, with continuous scheduling",
+    ),
+    "reservable-nodes": (MAPS, "argument yarnfair.reservableNodes; gangs reserve none"),
 }
 _ROUNDING = ("yarn.scheduler.minimum-allocation-", "yarn.scheduler.increment-allocation-", "yarn.resource-types.")
+_THRESHOLD = "yarn.scheduler.reservation-threshold.increment-multiple"
 _CUT = "yarn.scheduler.maximum-allocation-"
 
 
@@ -194,8 +207,24 @@ def _config(site: FairOptions, resources: Mapping[str, str], options: ImportOpti
             "yarnfair.waitTimeBeforeNextStarvationCheck": site.wait_before_check_ms,
             "yarnfair.amPreemption": site.am_preemption.get("", True),
         }
-    if site.size_based_weight:
-        arguments["yarnfair.sizeBasedWeight"] = True
+    default = FairOptions()
+    arguments |= {
+        f"yarnfair.{name}": value
+        for name, value, otherwise in (
+            ("sizeBasedWeight", site.size_based_weight, default.size_based_weight),
+            ("reservableNodes", min(1.0, max(0.0, site.reservable_nodes)), default.reservable_nodes),
+            ("reservationThreshold", max(0.0, site.reservation_multiple), default.reservation_multiple),
+            ("localityThresholdNode", site.node_threshold, default.node_threshold),
+            ("localityThresholdRack", site.rack_threshold, default.rack_threshold),
+            ("heartbeatInterval", site.heartbeat_ms, default.heartbeat_ms),
+        )
+        if value != otherwise
+    }
+    if site.continuous:
+        arguments |= {
+            "yarnfair.localityDelayNode": site.node_delay_ms,
+            "yarnfair.localityDelayRack": site.rack_delay_ms,
+        }
     if resources:
         arguments["yarnfair.resources"] = ", ".join(f"{name}={resource}" for name, resource in resources.items())
     if options.user_key:
@@ -258,6 +287,10 @@ def _site_lines(sources: Sources) -> list[Line]:
             becomes = _OPTIONS.get(known, (MISSING, "is no option that changes decisions"))
             if known != name:
                 becomes = (MISSING, "for single queues; yarnfair.amPreemption is for all")
+        elif setting.name == _THRESHOLD:
+            becomes = (MAPS, "argument yarnfair.reservationThreshold")
+        elif setting.name == HEARTBEAT:
+            becomes = (MAPS, "argument yarnfair.heartbeatInterval, of which waits for nodes are made")
         elif setting.name.startswith(_CUT):
             becomes = (MISSING, "pods are not cut; maxContainerAllocation of the root queue refuses larger ones")
         elif setting.name.startswith(_ROUNDING):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import DefusedXMLParser, ParseError
@@ -24,6 +25,8 @@ MOST_SUBSTITUTIONS = 20
 """How often `${name}` is looked up again in what came out, as Hadoop bounds it."""
 
 _REFERENCE = re.compile(r"\$\{([^{}$]{1,256})\}")
+HEARTBEAT: Final = "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms"
+"""Property of ``yarn-site.xml``: how often a node reports, which is when containers are given to it."""
 
 
 @dataclass(slots=True)

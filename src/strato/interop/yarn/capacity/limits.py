@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from strato.api import joblifetimes
 from strato.interop.yarn.capacity.arithmetic import Arithmetic, single
 from strato.interop.yarn.capacity.capacities import QueueCapacity
 from strato.interop.yarn.capacity.configuration import CapacityConfiguration, QueueConfiguration
@@ -113,6 +114,4 @@ def lifetime_seconds(queue: QueueConfiguration, requested: int) -> int:
         queue: The leaf.
         requested: What the application asked for; 0 or less when it asked for nothing.
     """
-    wanted = requested if requested > 0 else queue.default_lifetime_seconds
-    most = queue.maximum_lifetime_seconds
-    return min(wanted, most) if wanted > 0 and most > 0 else max(wanted, -1)
+    return joblifetimes.resolved(requested, queue.default_lifetime_seconds, queue.maximum_lifetime_seconds)

@@ -23,6 +23,7 @@ from strato.interop.yarn.capacityplugin.making_room import MakingRoom, Remembere
 from strato.interop.yarn.capacityplugin.mirror import ApplicationUse, Mirror, QueueUse
 from strato.interop.yarn.capacityplugin.source import file_source, read_file, scaled, with_queues
 from strato.interop.yarn.followedfile import FollowedFile
+from strato.interop.yarn.hadoopxml import HEARTBEAT
 from strato.interop.yarn.locality import HEARTBEAT_MS, RACK_LABEL, Allowed, Patience, Waited
 from strato.interop.yarn.objects import path_of
 from strato.interop.yarn.resources import Amounts, subtract
@@ -43,8 +44,6 @@ GUARANTEE = "Guarantee"
 """Code of a verdict, besides those of `limits` and `sharing`."""
 LEAST_FREE = (1024, 1)
 """MB and vcores, YARN's smallest container: nodes with less free are not reserved."""
-HEARTBEAT = "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms"
-"""Property: milliseconds in which every node counts as one scheduling opportunity."""
 OTHER_PARTITION = Reason("yarncapacity", "node(s) belong to another partition", curable=False)
 QUEUE_FULL = Reason("yarncapacity", "node(s) are in a partition where the queue has its maximum")
 

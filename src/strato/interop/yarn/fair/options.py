@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from strato.errors import InvalidInput, Problem
 from strato.interop.yarn.fair.placement import Rule, rules_of_options
-from strato.interop.yarn.hadoopxml import Settings
+from strato.interop.yarn.hadoopxml import HEARTBEAT, Settings
 from strato.interop.yarn.resources import MEMORY, MOST_TYPES, VCORES, Amounts, ResourceTypes, fits, times
 
 PREFIX = "yarn.scheduler.fair."
@@ -57,6 +57,7 @@ class FairOptions:
     """Share of the nodes (of a rack) that one application may reserve."""
     reservation_multiple: float = 2.0
     """A request smaller than so many increments never reserves a node."""
+    heartbeat_ms: int = _HEARTBEAT_MS
 
     @property
     def default_rules(self) -> tuple[Rule, ...]:
@@ -120,7 +121,12 @@ def options_of(settings: Settings, types: ResourceTypes | None = None) -> FairOp
         rack_delay_ms=read.whole(PREFIX + "locality-delay-rack-ms", -1),
         reservable_nodes=read.number(PREFIX + "reservable-nodes", 0.05),
         reservation_multiple=read.number("yarn.scheduler.reservation-threshold.increment-multiple", 2.0),
+        heartbeat_ms=read.whole(HEARTBEAT, _HEARTBEAT_MS),
     )
+    if options.heartbeat_ms <= 0:
+        read.problems.append(
+            Problem(settings.where(HEARTBEAT), f"{options.heartbeat_ms}: expected milliseconds above 0")
+        )
     if not fits(options.minimum, options.maximum):
         text = f"minimum ({known.text(options.minimum)}) exceeds the maximum ({known.text(options.maximum)})"
         read.problems.append(Problem("yarn.scheduler.minimum-allocation", text))
