@@ -192,14 +192,19 @@ def test_page_that_expires_leads_to_one_whole_list(monkeypatch: pytest.MonkeyPat
     World(RemoteLocal).run(script)
 
 
-def test_local_lists_are_whole_and_remote_ones_paged() -> None:
-    async def script(w: World) -> None:
-        await w.started()
-        remote = w.informer is not None and w.server.requests[0].param("limit")
-        assert remote == ("500" if isinstance(w.informer._reflector._cluster, RemoteLocal) else "")
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_lists_are_paged_and_local_ones_in_larger_pages(is_remote: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector, "PAGE_SIZE" if is_remote else "LOCAL_PAGE_SIZE", 2)
 
-    World().run(script)
-    World(RemoteLocal).run(script)
+    async def script(w: World) -> None:
+        for name in "abcde":
+            w.server.put(PODS, a_pod(name))
+        await w.started()
+        assert len(w.informer) == 5
+        assert [request.param("limit") for request in w.server.requests[:3]] == ["2", "2", "2"]
+
+    assert reflector.PAGE_SIZE < reflector.LOCAL_PAGE_SIZE or not is_remote
+    (World(RemoteLocal) if is_remote else World()).run(script)
 
 
 def test_errors_back_off_and_never_spin() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.api.wire import Handler, Request, Response, User
+from strato.client import link as links
 from strato.client.link import Link, connect
 from strato.errors import Unavailable
 
@@ -101,6 +102,27 @@ async def test_writes_ahead_of_one_turn_share_a_frame_and_each_hears_its_own_ans
     assert (await patient).body == b"kept"
     with pytest.raises(asyncio.CancelledError):
         await impatient
+    await close(asking, answering)
+
+
+async def test_others_have_turns_while_a_long_frame_of_writes_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "_ANSWERED_AT_ONCE", 10)
+    together: list[int] = []
+    turns: list[int] = []
+
+    class Counting(Scripted):
+        async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
+            together.append(len(requests))
+            asyncio.get_running_loop().call_soon(turns.append, len(together))
+            return await super().handle_all(requests)
+
+    near, far = socket.socketpair()
+    asking, answering = await connect(near), await connect(far, Counting(echo))
+    bodies = [b"%d" % number for number in range(35)]
+    got = await asking.handle_all([Request("POST", "/x", body=body, uncommitted=True) for body in bodies])
+    assert [one.body for one in got] == bodies
+    assert together == [10, 10, 10, 5]
+    assert turns[:3] == [1, 2, 3], "between each and the next"
     await close(asking, answering)
 
 

@@ -9,11 +9,12 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from strato.errors import Unavailable
+from strato.errors import ApiError, Unavailable
 from strato.server.journal import JournalError, SqliteJournal, open_store
 from strato.server.journal import layout as layouts
 from strato.server.journal import writer as journals
@@ -135,6 +136,52 @@ async def test_commits_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(journals, limit, value)
     assert await commits_of(tmp_path / "journal.db", many) == [3, 3, 2]
+
+
+async def test_a_large_commit_is_published_in_order_and_leaves_others_their_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "_PUBLISHED_AT_ONCE", 4)
+    events: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    async def many(store: Store) -> None:
+        def published(resource: str, change: Change) -> None:
+            if change.key.endswith("0"):
+                loop.call_soon(events.append, f"turn {change.key}")
+            events.append(change.key)
+
+        def answered(number: int, failure: ApiError | None) -> None:
+            events.append(f"answer {number} {failure}")
+
+        store.on_publish("things", published)
+        for number in range(10):
+            store.write("things", f"k{number}", b"1")
+            store.when_durable(partial(answered, number))
+        await store.wait_durable()
+
+    assert await commits_of(tmp_path / "journal.db", many) == [10]
+    assert [event for event in events if event.startswith("k")] == [f"k{number}" for number in range(10)]
+    assert [event for event in events if event.startswith("answer")] == [f"answer {n} None" for n in range(10)]
+    assert events.index("k3") < events.index("answer 0 None") < events.index("turn k0") < events.index("k4")
+
+
+async def test_what_was_committed_before_a_failure_is_answered_as_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "_PUBLISHED_AT_ONCE", 2)
+    store, journal = open_store(tmp_path / "journal.db")
+    assert journal is not None
+    journal.start(store)
+    answers: list[bool] = []
+    for number in range(9):
+        store.write("things", f"k{number}", b"1")
+        store.when_durable(lambda failure: answers.append(failure is None))
+    await until(lambda: bool(journal._durable))
+    journal._fail(Unavailable("the next commit"))
+    assert answers == [True] * 9
+    assert len(list(store.bucket("things").objects)) == 9
+    await asyncio.to_thread(journal.close)
 
 
 async def test_closing_writes_what_no_commit_has_taken_yet(tmp_path: Path) -> None:
