@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from strato.api.meta import Json
 from strato.cli.connect import with_cluster
 from strato.cli.inputs import INPUT_FILE
 from strato.cli.output import output_option, text_of
+from strato.cli.recordoptions import log_options
 from strato.errors import Forbidden, StateError, UsageError
 
 if TYPE_CHECKING:
@@ -50,12 +51,21 @@ _KINDS = {word: kind for kind, aliases in _ALIASES.items() for word in (kind, *a
 @click.argument("target")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="Take the state from manifests instead.")
+@log_options
 @click.option("--config", type=INPUT_FILE, default=None, help="The scheduler's configuration file.")
 @click.option("--fix", is_flag=True, help="Search the smallest change that starts it now; each is tried on a copy.")
 @output_option
 @click.pass_context
 def explain(
-    ctx: click.Context, target: str, namespace: str, paths: tuple[str, ...], config: Path | None, fix: bool, output: str
+    ctx: click.Context,
+    target: str,
+    namespace: str,
+    paths: tuple[str, ...],
+    log_path: Path | None,
+    at: str | None,
+    config: Path | None,
+    fix: bool,
+    output: str,
 ) -> None:
     """Say why TARGET failed, is suspended or waits: pod/NAME, job/NAME, podgroup/NAME, queue/NAME and others.
 
@@ -70,8 +80,33 @@ def explain(
         raise UsageError(f"{target!r}: write pod/NAME, job/NAME, podgroup/NAME, queue/NAME, …; see --help")
     if kind == "queue" and fix:
         raise UsageError("--fix looks for what starts one pod, job or pod group; name one of those in the queue")
-    asking = _Asking(ctx, kind, name, namespace, paths, config, fix)
+    if at is not None and log_path is None:
+        raise UsageError("--at INSTANT goes with --log LOG")
+    source = _Source(paths, (log_path, at) if log_path is not None else None, config)
+    asking = _Asking(ctx, kind, name, namespace, source, fix)
     click.echo(asking.queue(output) if kind == "queue" else asking.answer(output))
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the state comes from, if not from the cluster: manifests, or a log and an instant; and what decides."""
+
+    paths: tuple[str, ...]
+    log: tuple[Path, str | None] | None
+    config: Path | None
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it is the cluster as it is now."""
+        return not self.paths and self.log is None
+
+    def text(self) -> str:
+        """Return the options that name it."""
+        parts = [f" -f {path}" for path in self.paths]
+        if self.log is not None:
+            path, at = self.log
+            parts += [f" --log {path}", *([f" --at {at}"] if at is not None else [])]
+        return "".join(parts)
 
 
 class _Asking:
@@ -83,13 +118,12 @@ class _Asking:
         kind: str,
         name: str,
         namespace: str,
-        paths: tuple[str, ...],
-        config: Path | None,
+        source: _Source,
         fix: bool,
     ) -> None:
         self._ctx = ctx
         self._kind, self._name, self._namespace = kind, name, namespace
-        self._paths, self._config, self._fix = paths, config, fix
+        self._source, self._fix = source, fix
 
     def queue(self, output: str) -> str:
         from strato.scheduler.dryrun.examine import examine_queue
@@ -102,12 +136,13 @@ class _Asking:
     def answer(self, output: str) -> str:
         from strato.cli.reasons.workloads import report_of
 
-        copy = self._copy() if self._paths else None  # what is wrong with files is said first
-        obj, facts = self._read_files() if self._paths else with_cluster(self._ctx, self._read)
+        is_live = self._source.is_cluster
+        copy = None if is_live else self._copy()  # what is wrong with files is said first
+        obj, facts = with_cluster(self._ctx, self._read) if is_live else self._read_files()
         try:
             report = report_of(obj, facts)
         except (AttributeError, KeyError, TypeError) as error:
-            if not self._paths:
+            if is_live:
                 raise
             what = f"{self._kind} {self._name!r}, or what belongs to it,"
             raise UsageError(f"{what} has a member that is not as Kubernetes writes it: {error}") from error
@@ -117,7 +152,7 @@ class _Asking:
                 found = self._diagnosis(copy or self._copy(), _scheduled_as(obj, facts), report)
             except Forbidden as error:
                 report = replace(report, notes=[*report.notes, f"the engine was not asked, as it needs more: {error}"])
-        elif self._kind == "pod" and not self._paths and not report.code:
+        elif self._kind == "pod" and is_live and not report.code:
             found = self._choice(report)
         if output != "table":
             return text_of(_joined(report, found), output)
@@ -130,7 +165,7 @@ class _Asking:
 
     def _where(self) -> str:
         namespace = "" if self._namespace == "default" else f" -n {self._namespace}"
-        return namespace + "".join(f" -f {path}" for path in self._paths)
+        return namespace + self._source.text()
 
     async def _read(self, cluster: Cluster) -> tuple[Json, Facts]:
         from strato.cli.reasons.reading import read
@@ -160,7 +195,8 @@ class _Asking:
     def _copy(self) -> Copy:
         from strato.cli import states
 
-        self._state, copy = states.copy_for(self._ctx, self._paths, self._config)
+        source = self._source
+        self._state, copy = states.copy_for(self._ctx, source.paths, source.config, source.log)
         return copy
 
     def _diagnosis(self, copy: Copy, keys: Sequence[str], report: Report) -> Diagnosis | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -36,7 +36,7 @@ class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _read(*, record: Path | None, record_anonymised: bool, record_file_size: int, record_keep: int) -> RecordOptions:
-    if record is None:
+    if record is None or record == Path():  # an installation names an empty one to record nothing
         return RecordOptions()
     return RecordOptions(
         file=str(record.absolute()), anonymise=record_anonymised, file_bytes=record_file_size, keep=record_keep
@@ -76,6 +76,18 @@ record_options = option_group(
     ),
 )
 """Adds the options to a command, which takes them as ``record``."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def log_options(command: F) -> F:
+    """Add the options by which a command takes the state from a recorded log: ``log_path`` and ``at``."""
+    path = click.Path(path_type=Path, dir_okay=False)
+    with_at = click.option(
+        "--at", default=None, metavar="INSTANT", help="… as it was then: a date or +90s.  [default: its end]"
+    )(command)
+    return click.option("--log", "log_path", type=path, default=None, help="Take it from a recorded log …")(with_at)
 
 
 def recorder_of(options: RecordOptions, clock: Clock) -> Recorder | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from strato.cli.connect import with_cluster
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
 from strato.controllers.podgroup import build_group, is_ours
-from strato.errors import Forbidden, InvalidInput, NotFound, Problem
+from strato.errors import Forbidden, InvalidInput, NotFound, Problem, UsageError
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import default_config, parse_config, read_config_text
@@ -116,21 +117,46 @@ def copy_of(state: State, header: Header, base: Path = Path()) -> Copy:
     return Copy(decode_all(with_groups(state.objects), problems), config, header.seed, header.now)
 
 
-def copy_for(ctx: click.Context, paths: Sequence[str], config: Path | None) -> tuple[State, Copy]:
-    """Return the state of the manifests, without any that of the cluster, and a copy of it to try things on.
-
-    The configuration is the given one, else the cluster's, else the default.
+def of_log(path: Path, at: str | None) -> State:
+    """Return the state of a recorded log at an instant, or at its end, and say where it is torn.
 
     Raises:
+        BadLog: It is damaged, or no log.
+        UsageError: The instant is none.
+    """
+    from strato.sim.recording.instants import parse_instant
+    from strato.sim.recording.log import open_log
+    from strato.sim.recording.state import state_at
+
+    log = open_log(path)
+    for torn in log.torn:
+        click.echo(f"note: {torn}", err=True)
+    found = state_at(log, parse_instant(at, log.begin) if at is not None else math.inf)
+    return State(list(found.manifests()), found.header())
+
+
+def copy_for(
+    ctx: click.Context, paths: Sequence[str], config: Path | None, log: tuple[Path, str | None] | None = None
+) -> tuple[State, Copy]:
+    """Return the state of the manifests or the log, without any that of the cluster, and a copy to try things on.
+
+    The configuration is the given one, else the log's or the cluster's, else the default.
+
+    Raises:
+        BadLog: The log is damaged.
         InvalidInput: Listing everything that is wrong with the manifests and the configuration.
     """
     text = config_text(config)
-    if paths:
+    if paths and log is not None:
+        raise UsageError("-f and --log: the state comes from the one or the other")
+    if log is not None:
+        state = of_log(*log)
+    elif paths:
         state = read(paths)
     else:
         state, served = with_cluster(ctx, whole_cluster)
         text = text if text is not None else served
-    header = header_of(state, config=text, live=not paths)
+    header = header_of(state, config=text, live=not paths and log is None)
     return state, copy_of(state, header, config.parent if config is not None else Path())
 
 

@@ -13,6 +13,7 @@ import click
 
 from strato.cli.connect import with_cluster
 from strato.cli.inputs import INPUT_FILE
+from strato.cli.recordoptions import log_options
 from strato.errors import InvalidInput, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 @click.option("--submit", multiple=True, metavar="PATH", help="Manifests that are submitted as well; repeat it.")
 @click.option("--until-all-start", metavar="SHAPE", default=None, help="Search how many nodes of a shape start all.")
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="Take the state from manifests instead.")
-@click.option("--log", "log_path", type=click.Path(path_type=Path), default=None, help="Take it from a recorded log …")
-@click.option("--at", default=None, metavar="INSTANT", help="… as it was then: a date or +90s.  [default: its end]")
+@log_options
 @click.option("--config", type=INPUT_FILE, default=None, help="The configuration that is in force.")
 @click.option("--run-seconds", type=click.FloatRange(0), default=None, help="Of pods of which nothing is known.")
 @click.option("--horizon", default="30d", show_default=True, metavar="DURATION", help="Look so far ahead.")
@@ -141,7 +141,9 @@ class _Source:
 
         given = states.config_text(self.config)
         if self.log is not None:
-            state = self._of_log(self.log)
+            if self.paths:
+                raise UsageError("-f and --log: the state comes from the one or the other")
+            state = states.of_log(self.log, self.at)
         elif self.at is not None:
             raise UsageError("--at INSTANT goes with --log LOG")
         elif self.paths:
@@ -152,20 +154,6 @@ class _Source:
         is_live = not self.paths and self.log is None
         header = states.header_of(state, config=given, seed=self.seed, live=is_live)
         return self._completed(state, header.now), header
-
-    def _of_log(self, path: Path) -> State:
-        from strato.scheduler.dryrun.states import State
-        from strato.sim.recording.instants import parse_instant
-        from strato.sim.recording.log import open_log
-        from strato.sim.recording.state import state_at
-
-        if self.paths:
-            raise UsageError("-f and --log: the state comes from the one or the other")
-        log = open_log(path)
-        for torn in log.torn:
-            click.echo(f"note: {torn}", err=True)
-        found = state_at(log, parse_instant(self.at, log.begin) if self.at is not None else math.inf)
-        return State(list(found.manifests()), found.header())
 
     def _completed(self, state: State, now: float) -> State:
         from strato.sim.foresight.whatif_state import with_late_pods

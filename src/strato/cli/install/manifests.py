@@ -173,8 +173,13 @@ def _scheduler(values: Values, config: str) -> list[Resource]:
         f"--enable-metrics={_flag(values('custom.scheduler_metrics_enable'))}",
         f"--scheduler-sharding-mode={values('custom.scheduler_sharding_mode')}",
         f"--agent-scheduler={_flag(values('custom.agent_scheduler_enable'))}",
+        f"--record={values('custom.scheduler_record_file')}",
+        f"--record-keep={values('custom.scheduler_record_keep')}",
     ]
     deployment = _deployment(values, "scheduler", "scheduler", options, config=_SCHEDULER_CONFIG)
+    pod = deployment["spec"]["template"]["spec"]
+    pod["containers"][0]["volumeMounts"].append({"name": "record", "mountPath": "/record"})
+    pod["volumes"].append(values.merged({"name": "record"}, "custom.scheduler_record_volume"))
     data = {"volcano-scheduler.conf": config, "shadow.yaml": values("custom.scheduler_shadow_config")}
     when = ("custom.scheduler_enable",)
     return [

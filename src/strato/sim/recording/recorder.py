@@ -193,7 +193,7 @@ class Recorder(Journal):
         self._write(lambda: e.encode(e.Repaired()))
 
     def reply(self, where: str, body: bytes, reply: Reply) -> None:
-        """Note what came of a question; names in it cannot be told from other text, so no log with hashed names has it."""
+        """Note what came of a question; not where names are hashed, since it may hold some."""
         if not self._is_anonymised:
             digest = question_of(where, body).digest
             self._write(lambda: e.encode(e.Replied(where, digest, reply.text, reply.problem, reply.seconds)))
