@@ -31,6 +31,21 @@ def test_the_image_runs_as_the_user_of_the_deployments() -> None:
     assert steps("ENTRYPOINT") == ['["strato"]']
 
 
+def test_nothing_is_sent_to_a_builder_but_what_is_copied() -> None:
+    """An environment of a developer beside the sources has more than a gigabyte."""
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    kept = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    copied = {
+        source
+        for stage in (0, 1)
+        for step in steps("COPY", stage)
+        if not step.startswith("--from")
+        for source in step.split()[:-1]
+    }
+    assert kept == copied
+    assert lines[1] == "*"  # a later line overrides an earlier one
+
+
 @pytest.mark.e2e
 @pytest.mark.embedded
 @pytest.mark.timeout(600)
