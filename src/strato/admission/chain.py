@@ -95,6 +95,9 @@ class ChainOptions:
     queue_placement: queueplacement.QueuePlacement | None = None
     """Rules that put new work of users into queues; None leaves it in those that it names."""
 
+    queue_limits: queueplacement.QueueLimits | None = None
+    """How much work of users queues take, beside such rules; None for no limit."""
+
 
 _WORKLOADS = (
     catalog.DEPLOYMENT,
@@ -292,8 +295,9 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
         add(validations, catalog.NODE, (create, update, f"{update}/status"), nodes.validate)
     trusted = queueacls.trusted_groups(options.part_namespaces)
     if options.queue_placement is not None and (options.built_in_plugins or queueplacement.PATH in on):
+        placing = queueplacement.PlaceInQueue(options.queue_placement, trusted, options.queue_limits)
         for kind in queueplacement.KINDS:
-            add(mutations, kind, (create,), queueplacement.PlaceInQueue(options.queue_placement, trusted))
+            add(mutations, kind, (create,), placing)
     if options.built_in_plugins or queueacls.NOTE in on:
         for kind in queueacls.KINDS:
             add(mutations, kind, (create, update), queueacls.NoteSubmitter(trusted))

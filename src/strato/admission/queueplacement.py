@@ -6,8 +6,8 @@ parts create on behalf of users whose objects were placed here, and are not aske
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from strato.admission import queueacls
@@ -36,6 +36,10 @@ KINDS: Final = tuple(_MEMBERS)
 """What is placed."""
 
 
+_TEMPLATES: Final = (catalog.VCCRONJOB, catalog.JOBTEMPLATE)
+"""What makes work later."""
+
+
 class NotPlaced(StateError):
     """The rules turn work away; the message says by which and why."""
 
@@ -50,6 +54,11 @@ class Submission:
     user: str
     groups: tuple[str, ...]
     """Of the user; those that Kubernetes itself gives are left out."""
+    kind: str = ""
+    namespace: str = ""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Its annotations and labels."""
+    dry_run: bool = False
 
 
 class QueuePlacement(Protocol):
@@ -67,12 +76,29 @@ class QueuePlacement(Protocol):
         """
 
 
+class QueueLimits(Protocol):
+    """How much work queues take."""
+
+    def admit(self, submission: Submission, queue: str, queues: Sequence[Json]) -> None:
+        """Count work that runs by itself towards the limits of its queue.
+
+        Args:
+            submission: The work.
+            queue: Name of the queue that it goes to.
+            queues: All Queue objects.
+
+        Raises:
+            NotPlaced: The queue has as much as it takes.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class PlaceInQueue:
     """Asks the rules about new work of users."""
 
     rules: QueuePlacement
     trusted: frozenset[str]
+    limits: QueueLimits | None = None
 
     def __call__(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Set the work's queue, in place.
@@ -94,10 +120,22 @@ class PlaceInQueue:
             queue="" if named == DEFAULT_QUEUE else named,
             user=user.name,
             groups=tuple(group for group in user.groups if not group.startswith("system:")),
+            kind=request.kind.name,
+            namespace=request.namespace,
+            notes={**(obj["metadata"].get("annotations") or {}), **(obj["metadata"].get("labels") or {})},
+            dry_run=request.dry_run,
         )
+        queues = reader.list(catalog.QUEUE, "")
         try:
-            placed = self.rules.place(submission, reader.list(catalog.QUEUE, ""))
+            placed = self.rules.place(submission, queues)
+            if self.limits is not None and request.kind not in _TEMPLATES and not _is_owned(obj):
+                self.limits.admit(submission, placed or named or DEFAULT_QUEUE, queues)
         except NotPlaced as problem:
             raise Forbidden(f"{request.kind.name} {request.name} of {user.name} goes to no queue: {problem}") from None
         if placed:
             spec["queue"] = placed
+
+
+def _is_owned(obj: Json) -> bool:
+    """Whether something made it that counts itself."""
+    return any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ())

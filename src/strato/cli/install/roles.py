@@ -140,6 +140,7 @@ def webhook_rules(names: Sequence[str]) -> list[Json]:
         submitted.setdefault(kind.group, []).append(kind.plural)
     return [
         _rule(("list",), "scheduling.volcano.sh", "queues"),
+        _rule(("list", "watch"), "scheduling.volcano.sh", "podgroups"),  # applications, where a file limits them
         _rule(("get",), "", "namespaces"),
         _rule(("list",), "autoscaling.k8s.io", "verticalpodautoscalers"),
         _rule(("get",), _TRAINER, "trainingruntimes", "clustertrainingruntimes"),

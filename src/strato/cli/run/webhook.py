@@ -22,12 +22,14 @@ from strato.cli.run.tls import tls_options
 from strato.cli.serving import make_random, run_loop
 from strato.cli.training import kinds_option
 from strato.client.cluster import Cluster
+from strato.client.informer import Informers
 from strato.client.namespaces import ensure_namespace
 from strato.clock import Clock, SystemClock
 from strato.errors import UsageError
 from strato.metrics import Registry
 
 if TYPE_CHECKING:
+    from strato.admission.queueplacement import QueueLimits
     from strato.admission.webhook import WebhookServer
     from strato.interop.yarn.placing import FollowedPlacement
 
@@ -48,7 +50,9 @@ class WebhookFlags:
     """Certificate, key and authority that are managed elsewhere."""
     admission_conf: Path | None
     queue_placement: Path | None
-    """YARN's file with placement rules."""
+    """YARN's file with placement rules and limits on applications."""
+    queue_user_key: str
+    """Label or annotation that names a job's user, for these limits."""
     failure_policy: str
     excluded_namespaces: tuple[str, ...]
     check_allocated_pods: bool
@@ -87,7 +91,10 @@ _OPTIONS = (
                  help="Certificates."),
     click.option("--admission-conf", default="", metavar="FILE", help="Resource groups of pods, followed."),
     click.option("--queue-placement", default="", metavar="FILE",
-                 help="fair-scheduler.xml or capacity-scheduler.xml whose rules choose queues of new jobs, followed."),
+                 help="fair-scheduler.xml or capacity-scheduler.xml whose rules choose queues of new jobs and limit "
+                      "their number, followed."),
+    click.option("--queue-user-key", default="", metavar="KEY",
+                 help="Label or annotation of jobs that names their user, for that file's limits; else the namespace."),
     click.option("--failure-policy", type=click.Choice(["Fail", "Ignore"]), default="Fail", show_default=True,
                  help="What happens to our own kinds while no webhook answers; pods always pass."),
     click.option("--exclude-namespace", "excluded_namespaces", multiple=True,
@@ -111,8 +118,11 @@ def build_webhook(
     flags: WebhookFlags,
     names: tuple[str, ...],
     off: Collection[Kind] = (),
+    groups_of: Informers | None = None,
 ) -> WebhookServer:
     """Put the webhook together, without checks of kinds that are off.
+
+    PodGroups of ``groups_of`` count as applications, where a file limits these.
 
     Raises:
         InvalidInput: The admission configuration is wrong.
@@ -143,6 +153,7 @@ def build_webhook(
         check_allocated_pods_on_delete=flags.check_allocated_pods,
         resource_groups=groups.first() if groups is not None else None,
         queue_placement=placement,
+        queue_limits=_limits(placement, groups_of, clock, flags.queue_user_key),
     )
     hooks = Hooks(
         services=parse_enabled([flags.enabled, queueplacement.PATH if placement is not None else ""], off),
@@ -191,6 +202,18 @@ def _placement(path: Path | None, clock: Clock) -> FollowedPlacement | None:
     return rules
 
 
+def _limits(
+    placement: FollowedPlacement | None, groups_of: Informers | None, clock: Clock, user_key: str
+) -> QueueLimits | None:
+    """Return the limits of YARN's file, where applications can be counted."""
+    if placement is None or groups_of is None:
+        return None
+    from strato.api.volcano.scheduling import PodGroup
+    from strato.interop.yarn.admitting import Applications, SubmissionLimits
+
+    return SubmissionLimits(placement, Applications(groups_of.informer(PodGroup), clock, user_key))
+
+
 def webhook_member(
     cluster: Cluster,
     clock: Clock,
@@ -206,11 +229,18 @@ def webhook_member(
         InvalidInput: The admission configuration is wrong.
         UsageError: An enabled service does not exist.
     """
-    part = build_webhook(cluster, clock, metrics, flags, names, off)
+    groups_of = Informers(cluster, clock, make_random()) if flags.queue_placement is not None else None
+    part = build_webhook(cluster, clock, metrics, flags, names, off, groups_of)
 
     async def work() -> None:
         await ensure_namespace(cluster, clock, flags.namespace, common.timing.retry_seconds)
-        await part.run()
+        if groups_of is not None:
+            await groups_of.wait_synced()  # nobody is admitted before all are counted
+        try:
+            await part.run()
+        finally:
+            if groups_of is not None:
+                await groups_of.stop()
 
     return Member(name="webhook", work=work)
 

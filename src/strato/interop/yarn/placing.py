@@ -6,7 +6,7 @@ are the Queue objects there are; a rule that would create one passes over queues
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from strato.errors import InvalidInput, Problem, StateError
 from strato.interop.yarn import hadoopxml
 from strato.interop.yarn.capacity import placement as capacityplacement
 from strato.interop.yarn.capacity.autocreation import QueueCatalogue
+from strato.interop.yarn.capacity.configuration import CapacityConfiguration
 from strato.interop.yarn.capacity.mappingrules import MappingRules
 from strato.interop.yarn.capacity.mappingrules import read as read_mapping
 from strato.interop.yarn.capacityplugin.source import with_queues
@@ -25,6 +26,8 @@ from strato.interop.yarn.followedfile import FollowedFile
 from strato.interop.yarn.objects import PATH
 
 _FAIR = "queuePlacementPolicy"
+_LIMITS = (".maximum-applications", ".global-queue-max-application")
+"""What properties that limit applications end with."""
 
 
 class FollowedPlacement:
@@ -48,6 +51,11 @@ class FollowedPlacement:
                 "the placement rules", [Problem("", self._file.problem or f"{self._file.path}: no file")]
             )
 
+    @property
+    def content(self) -> QueuePlacement | None:
+        """The rules as read last; None before they could be read."""
+        return self._file.content
+
     def place(self, submission: Submission, queues: Sequence[Json]) -> str:
         """See `QueuePlacement.place`."""
         return self._file.content.place(submission, queues) if self._file.content is not None else ""
@@ -68,9 +76,9 @@ def read(path: Path) -> QueuePlacement:
         return FairPlacement(str(path), tuple(_among_existing(rule) for rule in rules))
     settings = hadoopxml.settings_of(root, str(path))
     mapping = read_mapping(settings)
-    if not mapping.rules:
-        where = "yarn.scheduler.capacity.queue-mappings"
-        raise InvalidInput(str(path), [Problem(where, "is not set, so there is nothing to place by")])
+    if not mapping.rules and not any(setting.name.endswith(_LIMITS) for setting in settings):
+        text = "is not set, nor is any maximum-applications, so there is nothing to place by and nothing to limit"
+        raise InvalidInput(str(path), [Problem("yarn.scheduler.capacity.queue-mappings", text)])
     return CapacityPlacement(mapping, QueueCatalogue.of(settings))
 
 
@@ -132,6 +140,10 @@ class CapacityPlacement:
             raise NotPlaced(f"there is no Queue object of {path}; create one, with the annotation {PATH}: {path}")
         return names[path]
 
+    def configuration_with(self, paths: Iterable[str]) -> CapacityConfiguration:
+        """Return the configuration with the queues that there are."""
+        return self._catalogue_with(tuple(sorted(paths))).configuration
+
     def _catalogue_with(self, paths: tuple[str, ...]) -> QueueCatalogue:
         """Return the catalogue with the queues that there are; kept until there are others."""
         if self._with_queues is None or paths != self._paths:
@@ -154,11 +166,13 @@ class _Existing:
 
 def _by_path(queues: Sequence[Json]) -> dict[str, str]:
     """Return the names of Queue objects by their full names in YARN."""
-    found = {}
-    for queue in queues:
-        metadata = queue["metadata"]
-        found[full_name((metadata.get("annotations") or {}).get(PATH) or metadata["name"])] = metadata["name"]
-    return found
+    return {path_of_queue(queue): queue["metadata"]["name"] for queue in queues}
+
+
+def path_of_queue(queue: Json) -> str:
+    """Return the full name in YARN of a Queue object, as `path_of` does of the scheduler's."""
+    metadata = queue["metadata"]
+    return full_name((metadata.get("annotations") or {}).get(PATH) or metadata["name"])
 
 
 def _path_of(name: str, names: Mapping[str, str]) -> str:
