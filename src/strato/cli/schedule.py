@@ -58,10 +58,12 @@ def schedule(
 
     if not paths and not from_cluster:
         raise UsageError("nothing to schedule on: name manifests with -f PATH, or a cluster with --from-cluster")
-    found = states.read(paths, with_cluster(ctx, states.from_cluster) if from_cluster else ())
+    present, served = with_cluster(ctx, states.deciding_state) if from_cluster else ((), None)
+    found = states.read(paths, present)
+    text = states.config_text(config)
     header = states.header_of(
         found,
-        config=states.config_text(config),
+        config=text if text is not None else served,
         cycles=cycles,
         seed=seed,
         shard_mode=shard_mode,

@@ -246,6 +246,11 @@ async def from_cluster(cluster: Cluster) -> list[Located]:
     return found
 
 
+async def deciding_state(cluster: Cluster) -> tuple[list[Located], str | None]:
+    """Return what the scheduler of a cluster decides on, and its configuration, where that can be seen."""
+    return await from_cluster(cluster), await served_config(cluster)
+
+
 async def whole_cluster(cluster: Cluster) -> tuple[State, str | None]:
     """Return a cluster's state with its jobs, and the configuration its scheduler has, where that can be seen."""
     found = await from_cluster(cluster)

@@ -62,7 +62,7 @@ def what_if(
     """
     from strato.cli.states import as_json
     from strato.sim.foresight import whatif
-    from strato.sim.foresight.forward import expected_seconds
+    from strato.sim.foresight.runseconds import expected_seconds
     from strato.sim.foresight.whatif_report import to_json, to_table
 
     source = _Source(ctx, paths, log_path, at, config, seed)

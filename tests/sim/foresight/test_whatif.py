@@ -15,7 +15,8 @@ from strato.scheduler.dryrun.run import decode_all
 from strato.scheduler.dryrun.states import START, State
 from strato.scheduler.dryrun.trial import Copy
 from strato.sim.foresight import whatif
-from strato.sim.foresight.forward import expected_seconds, run_forward
+from strato.sim.foresight.forward import run_forward
+from strato.sim.foresight.runseconds import expected_seconds
 from strato.sim.foresight.whatif_report import to_json, to_table
 from strato.sim.foresight.whatif_state import job_names, with_late_pods
 from strato.testing.manifests import pod

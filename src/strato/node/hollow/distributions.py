@@ -16,6 +16,9 @@ from strato.errors import UsageError, nearest
 from strato.lru import memoised
 
 _STANDARD: Final = NormalDist()
+_FIRST: Final = 2.0**-54
+_LAST: Final = 1 - 2.0**-53
+"""Least and most part that is drawn, as a quantile at 0 or 1 may be without end."""
 _LONGEST: Final = 4096
 """Characters of a distribution."""
 
@@ -66,9 +69,15 @@ class Distribution:
         """Return the seconds that ``part`` of all draws stay below."""
         return min(self._high, max(self._low, self._quantile(part)))
 
+    @property
+    def certain(self) -> float | None:
+        """The only seconds that are ever drawn; None where there are several."""
+        least = self.quantile(_FIRST)
+        return least if least == self.quantile(_LAST) else None
+
     def draw(self, random: Random) -> float:
         """Draw seconds."""
-        return self.quantile(min(max(random.random(), 2.0**-54), 1 - 2.0**-53))
+        return self.quantile(min(max(random.random(), _FIRST), _LAST))
 
 
 def _constant(given: Mapping[str, float]) -> Callable[[float], float]:

@@ -61,6 +61,20 @@ def plan_run(annotations: Mapping[str, str] | None, argv: Sequence[str], restart
     return RunPlan(seconds, code)
 
 
+def certain_seconds(annotations: Mapping[str, str] | None) -> float | None:
+    """Return how long a pod's containers run by its annotations, where that is certain.
+
+    It is not without the annotation, where that is a distribution, or where it is ignored because it cannot be read.
+    """
+    text = annotations.get(RUN_SECONDS) if annotations else None
+    if text is None:
+        return None
+    try:
+        return parse_distribution(text).certain
+    except BadDistribution:
+        return None
+
+
 def start_seconds(annotations: Mapping[str, str] | None, uid: str) -> float:
     """Return how long a pod's containers take from the bind to running, without what their images take."""
     text = annotations.get(START_SECONDS) if annotations else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from strato.api.core import Pod
@@ -11,14 +12,20 @@ EXPECTED: Final = "strato.dev/expected-seconds"
 """Annotation of pods or PodGroups: how long a pod will run, in seconds."""
 
 
+def seconds_of(text: str) -> float | None:
+    """Return the seconds that an annotation says; None where it is no time: no number, negative, or without end."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0.0 <= seconds < math.inf else None
+
+
 def stated_seconds(pod: Pod, group: PodGroup | None) -> float | None:
     """Return what the first of these says: annotation of the pod, of its group, ``activeDeadlineSeconds``."""
     for meta in (pod.metadata, group.metadata if group is not None else None):
         text = meta.annotation(EXPECTED) if meta is not None else ""
-        if text:
-            try:
-                return max(0.0, float(text))
-            except ValueError:
-                continue
+        if text and (seconds := seconds_of(text)) is not None:
+            return seconds
     deadline = pod.spec.active_deadline_seconds
     return None if deadline is None else float(deadline)

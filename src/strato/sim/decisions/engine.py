@@ -6,18 +6,63 @@ settled before a cycle runs, and cycles follow each other at that instant until 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from random import Random
+from typing import Protocol
 
 from strato.scheduler.cache.world import World
 from strato.scheduler.cycle import nobody_waits, run_cycle, settle
 from strato.scheduler.framework.options import Config
+from strato.scheduler.model.plan import Plan
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.throttle import Throttle
-from strato.sim.decisions.jobs import Jobs
 from strato.sim.decisions.timeline import Timeline
 from strato.sim.rest import STALL_SECONDS, CycleLimit, instant
-from strato.sim.results.record import RunRecorder
+
+
+class Arrivals(Protocol):
+    """What is still to be submitted."""
+
+    @property
+    def next_at(self) -> float | None:
+        """When that is next; None when nothing is left."""
+
+
+class Jobs(Protocol):
+    """What happens between cycles: the jobs of a trace, or those of a living cluster's state.
+
+    Attributes:
+        submitted_at: When a job was submitted last.
+    """
+
+    submitted_at: float
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """What is still to be submitted."""
+
+    @property
+    def are_over(self) -> bool:
+        """Whether nothing is waited for any more."""
+
+    def submit_due(self) -> None:
+        """Submit the jobs whose time has come."""
+
+    def carry_out(self, plan: Plan) -> None:
+        """Let a plan come about."""
+
+
+class Record(Protocol):
+    """What has happened to the jobs."""
+
+    @property
+    def running_pods(self) -> int:
+        """How many pods run that will end."""
+
+    @property
+    def last_change_at(self) -> float:
+        """When one began or ended last."""
 
 
 class Engine:
@@ -26,14 +71,23 @@ class Engine:
     Args:
         world: What the scheduler knows.
         config: The policy.
-        jobs: What the trace submits.
+        jobs: What happens between cycles.
         recorder: What has happened to it.
         timeline: Virtual time.
         rng: Of the scheduler.
+        tick_seconds: Time between two looks at the clock by plugins that are time-based, while somebody waits.
     """
 
     def __init__(
-        self, world: World, config: Config, jobs: Jobs, recorder: RunRecorder, timeline: Timeline, rng: Random
+        self,
+        world: World,
+        config: Config,
+        jobs: Jobs,
+        recorder: Record,
+        timeline: Timeline,
+        rng: Random,
+        *,
+        tick_seconds: float = 1.0,
     ) -> None:
         self._world = world
         self._config = config
@@ -43,6 +97,7 @@ class Engine:
         self._recorder = recorder
         self._timeline = timeline
         self._rng = rng
+        self._tick_seconds = tick_seconds
         self._placer = Placer(world.nodes, seed=rng.getrandbits(16))
         self._throttle = Throttle()
         self._limit = CycleLimit()
@@ -54,35 +109,46 @@ class Engine:
         self._tick_at: float | None = None
         self.cycles = 0
 
-    def run(self, progress: Callable[[], None] | None = None) -> None:
+    def run(self, progress: Callable[[], None] | None = None, *, until: float = math.inf) -> None:
         """Run until all jobs have ended, or none can start any more.
 
         Args:
             progress: Called after each instant at which something happened.
+            until: The last instant, in seconds after the beginning.
         """
         while not self._jobs.are_over:
-            at = self._next_at()
-            if at is None:
+            at = self.next_at
+            if at is None or at > until:
                 return
             self._timeline.now = at
             version = self._world.version
             self._happen()
             if self._world.version != version:
                 self._is_woken = True
-            if self._is_time_based:
-                self._tick()
-            while self._is_cycle_due():
-                self._cycle()
+            self._decide()
             if progress is not None:
                 progress()
+
+    def begin(self) -> None:
+        """Decide on a world in which there are jobs already."""
+        self._is_woken = True
+        self._decide()
+
+    def _decide(self) -> None:
+        """Run the cycles that are due at this instant."""
+        if self._is_time_based:
+            self._tick()
+        while self._is_cycle_due():
+            self._cycle()
 
     def _happen(self) -> None:
         """Let everything happen that does at this instant."""
         self._timeline.fire()
         self._jobs.submit_due()
 
-    def _next_at(self) -> float | None:
-        """Return when something happens next; None when nothing will."""
+    @property
+    def next_at(self) -> float | None:
+        """When something happens next; None when nothing will."""
         sources = (
             self._timeline.next_at,
             self._jobs.arrivals.next_at,
@@ -93,7 +159,7 @@ class Engine:
         return min((at for at in sources if at is not None), default=None)
 
     def _tick(self) -> None:
-        """Let time-based plugins look at the clock every second while somebody waits."""
+        """Let time-based plugins look at the clock now and then while somebody waits."""
         now, world = self._timeline.now, self._world
         waits = world.with_pending or world.waiting_for_queue or "shuffle" in self._config.actions
         if self._tick_at is not None and self._tick_at <= now:
@@ -102,7 +168,7 @@ class Engine:
                 world.schedulable_generation += 1
                 self._is_woken = True
         if self._tick_at is None and not self._is_stalled():
-            self._tick_at = instant(now // 1 + 1.0)
+            self._tick_at = instant((now // self._tick_seconds + 1.0) * self._tick_seconds)
 
     def _is_stalled(self) -> bool:
         """Whether only time passes, and has for so long that nothing will come of it."""

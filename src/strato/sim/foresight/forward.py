@@ -1,14 +1,15 @@
 """A state run forward: cycles, pods that end when they are expected to, cycles again, until all has started.
 
-Takes the copy of a state as `strato.scheduler.dryrun.trial` has it. Bound pods run at once; evicted ones wait again, as
-their controllers make them anew. What nobody knows the run time of goes on for good, and is counted.
+Takes the copy of a state as `strato.scheduler.dryrun.trial` has it; time passes and cycles are decided as for a trace
+(`strato.sim.decisions.engine`), only that the jobs are those which are there. Bound pods run at once; evicted ones wait
+again, as their controllers make them anew. What nobody knows the run time of goes on for good, and is counted.
 """
 
 from __future__ import annotations
 
-import heapq
+import math
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
@@ -17,31 +18,29 @@ import numpy as np
 from msgspec import structs
 
 from strato.api.core import Pod, PodStatus
-from strato.clock import format_time, parse_time
-from strato.node.hollow.runplan import RUN_SECONDS
+from strato.clock import parse_time
 from strato.scheduler.cache.world import World
-from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.run import build
 from strato.scheduler.dryrun.trial import Copy
-from strato.scheduler.framework.options import Config
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import PODS
 from strato.scheduler.model.tasks import BINDING, BOUND, COMPLETED_SET, RELEASING, RUNNING, SUCCEEDED
-from strato.scheduler.placement.placer import Placer
+from strato.scheduler.plugins.gang import GANG
 from strato.scheduler.reporting.explain import ranked
+from strato.sim.decisions.engine import Engine
+from strato.sim.decisions.lives import with_status
+from strato.sim.decisions.timeline import Timeline
+from strato.sim.foresight.runseconds import RunSeconds
 
-MOST_ROUNDS: Final = 12
-"""Cycles at one instant at most: to be let in, to evict, to be bound, each in a cycle of its own."""
 MOST_INSTANTS: Final = 50_000
 _OVERDUE_RATIO: Final = 0.25
 """A pod that has run longer than was expected is taken to run so much longer still, as a share of what it has."""
 _SECOND: Final = 1.0
-"""Ends within it are one instant."""
-
-RunSeconds = Callable[[World, Task], float | None]
-"""Returns how long a pod runs from its start, None when nobody knows."""
+_TINY: Final = 1e-6
+_TICK_SECONDS: Final = 300.0
+"""Between two looks at the clock by plugins that are time-based: a month has to pass in seconds."""
 
 
 @dataclass(slots=True)
@@ -106,20 +105,223 @@ class Forecast:
         return [job for job in self.jobs.values() if job.starts_at == 0.0]
 
 
-def expected_seconds(default: float | None = None) -> RunSeconds:
-    """Return what knows run times: annotations and deadlines of pods, what their like took, else a default."""
+@dataclass(slots=True)
+class _Usage:
+    """Shares of what the nodes have that pods hold, summed over time.
 
-    def seconds(world: World, task: Task) -> float | None:
-        text = task.pod.metadata.annotation(RUN_SECONDS)
-        if text:
-            try:
-                return max(0.0, float(text))
-            except ValueError:
-                pass  # a distribution, of which the mean is not known here
-        known = world.runtimes.expected_seconds(task)
-        return known if known is not None else default
+    Attributes:
+        latest: As they have been since ``at``.
+    """
 
-    return seconds
+    latest: Mapping[str, float]
+    at: float = 0.0
+    _totals: dict[str, float] = field(default_factory=dict)
+    _kept: dict[str, float] = field(default_factory=dict)
+    _kept_at: float = 0.0
+
+    def passed(self, now: float, latest: Mapping[str, float]) -> None:
+        """Take an instant, and how much is held from then on."""
+        for name, share in self.latest.items():
+            self._totals[name] = self._totals.get(name, 0.0) + share * (now - self.at)
+        self.at, self.latest = now, latest
+
+    def until_here(self) -> None:
+        """Have the mean end at this instant."""
+        self._kept, self._kept_at = dict(self._totals), self.at
+
+    def mean(self) -> dict[str, float]:
+        """Return the mean from the beginning to there; empty if that is the beginning."""
+        return {name: total / self._kept_at for name, total in self._kept.items()} if self._kept_at else {}
+
+
+class _NoArrivals:
+    """Nothing is submitted later: what will be is not foreseen."""
+
+    next_at: float | None = None
+
+
+@dataclass(slots=True)
+class _Ends:
+    """What has happened to the pods that will end, as the engine asks.
+
+    Attributes:
+        running_pods: How many run that will end.
+        last_change_at: When one began or ended last.
+    """
+
+    running_pods: int = 0
+    last_change_at: float = 0.0
+
+
+class _LiveJobs:
+    """The jobs of a state: what runs ends when it is expected to, and what was evicted waits again.
+
+    Args:
+        world: What the scheduler knows.
+        timeline: Has pods end.
+        run_seconds: See `RunSeconds`.
+        names: By key of a pod group, what the job is called.
+        only: Keys of the pod groups that are waited for; None is all.
+
+    Attributes:
+        found: What comes of them.
+        ends: What has happened.
+        submitted_at: None is submitted: the beginning.
+        arrivals: Nothing is still to be submitted.
+        is_cut: Whether no more is to happen, whoever waits.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        timeline: Timeline,
+        run_seconds: RunSeconds,
+        names: Mapping[str, str],
+        only: Collection[str] | None,
+    ) -> None:
+        self._world = world
+        self._timeline = timeline
+        self._run_seconds = run_seconds
+        self._names = names
+        self._only = only
+        self._numbers = count()
+        self._verdicts: dict[str, Sequence[Verdict]] = {}
+        self.found = Forecast()
+        self.ends = _Ends()
+        self.submitted_at = 0.0
+        self.arrivals = _NoArrivals()
+        self.is_cut = False
+
+    @property
+    def are_over(self) -> bool:
+        """Whether all have started on whose start the run ends."""
+        return self.is_cut or not self.is_awaited
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether any job has not started on whose start the run ends."""
+        jobs = self.found.jobs
+        if self._only is None:
+            return any(job.starts_at is None for job in jobs.values())
+        return any(key in jobs and jobs[key].starts_at is None for key in self._only)
+
+    def submit_due(self) -> None:
+        """Submit nothing."""
+
+    # -- the beginning -----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Look at what there is."""
+        world = self._world
+        world.runtimes.on = True
+        for task in list(world.tasks.values()):
+            if task.status == SUCCEEDED:
+                world.runtimes.note(task)
+        for task in list(world.tasks.values()):
+            if task.status in (RUNNING, BOUND):
+                self._will_end(task)
+            elif task.status == RELEASING:
+                self._leave(task)
+        for job in world.jobs.values():
+            if _has_started(job):
+                self.found.running.add(job.key)
+            elif job.pending and (job.group is not None or job.solo):
+                self._watch(job)
+
+    def _watch(self, job: Job) -> JobForecast:
+        known = self.found.jobs.get(job.key)
+        if known is None:
+            name = self._names.get(job.key) or _name_of(job)
+            running = job.counts[RUNNING] + job.counts[BOUND]
+            known = self.found.jobs[job.key] = JobForecast(job.key, name, job.queue_name, len(job.tasks), running)
+        return known
+
+    def _will_end(self, task: Task) -> None:
+        """Note when a pod ends that runs; ends within a second are one instant."""
+        seconds = self._run_seconds(self._world, task)
+        if seconds is None:
+            self.found.unknown += 1
+            return
+        since, now = _started_at(task.pod), self._timeline.now
+        elapsed = max(0.0, self._timeline.epoch - since) if since is not None else 0.0
+        left = seconds - elapsed if elapsed < seconds else max(_SECOND, _OVERDUE_RATIO * elapsed)
+        if left < math.inf:
+            self.ends.running_pods += 1
+            self._timeline.after(max(0.0, math.ceil(now + left - _TINY) - now), self._end, task.key, task.uid)
+
+    # -- what a cycle decided ----------------------------------------------------------------------------------------
+
+    def carry_out(self, plan: Plan) -> None:
+        """Let a plan come about."""
+        world = self._world
+        self._verdicts.update(plan.verdicts)
+        for bind in plan.binds:
+            if bind.task.status == BINDING:
+                world.move(bind.task, RUNNING, bind.task.row)
+                self._will_end(bind.task)
+        self.found.evictions += [(one.task.key, one.beneficiary) for one in plan.evictions]
+        for eviction in plan.evictions:
+            if eviction.task.status == RELEASING:
+                self._leave(eviction.task)
+        for task in plan.admitted.values():
+            world.set_pod(structs.replace(task.pod, spec=structs.replace(task.pod.spec, scheduling_gates=())))
+        for status in plan.groups:
+            if status.job.group is not None:
+                world.set_group(with_status(status.job.group, status))
+        for job in {bind.task.job: None for bind in plan.binds}:
+            known = self.found.jobs.get(job.key) if job is not None else None
+            if job is not None and known is not None and known.starts_at is None and _has_started(job):
+                known.starts_at = self.ends.last_change_at = self._timeline.now
+
+    def _leave(self, task: Task) -> None:
+        """Let an evicted pod go, and its controller make it anew."""
+        job, pod = task.job, task.pod
+        world = self._world
+        world.remove_pod(task.key)
+        if pod.metadata.deletion_timestamp is not None or not (pod.metadata.controller or job is not None):
+            return
+        uid = f"{pod.metadata.uid}-{next(self._numbers)}"
+        meta = structs.replace(pod.metadata, uid=uid, creation_timestamp=self._timeline.text, generation=0)
+        spec = structs.replace(pod.spec, node_name="")
+        world.set_pod(structs.replace(pod, metadata=meta, spec=spec, status=PodStatus(phase="Pending")))
+        again = world.tasks.get(task.key)
+        if again is not None and again.job is not None and not _has_started(again.job):
+            known = self._watch(again.job)
+            known.evicted += 1
+            known.starts_at = None
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def _end(self, key: str, uid: str) -> None:
+        """End a pod whose time is over, if it is still there."""
+        self.ends.running_pods -= 1
+        task = self._world.tasks.get(key)
+        if task is None or task.uid != uid or task.status in COMPLETED_SET or task.row < 0:
+            return
+        self.ends.last_change_at = self._timeline.now
+        node = self._world.nodes.names[task.row]
+        spec = structs.replace(task.pod.spec, node_name=node)
+        self._world.set_pod(structs.replace(task.pod, spec=spec, status=PodStatus(phase="Succeeded")))
+        self._end_job(self._world.tasks[key].job)
+
+    def _end_job(self, job: Job | None) -> None:
+        """Forget a job whose pods have all ended: its queue has its share back."""
+        if job is None or any(task.status not in COMPLETED_SET for task in job.tasks.values()):
+            return
+        for key in list(job.tasks):
+            self._world.remove_pod(key)
+        self._world.remove_group(job.key)
+
+    def explain(self) -> None:
+        """Say of those that wait what holds them back."""
+        for known in self.found.waiting:
+            job = self._world.jobs.get(known.key)
+            if job is None:
+                known.reason = "it has gone"
+                continue
+            verdicts = ranked(self._verdicts.get(job.key, ()))
+            condition = job.conditions.get("Unschedulable")
+            known.reason = verdicts[0].text if verdicts else condition[2] if condition is not None else ""
 
 
 def run_forward(
@@ -139,202 +341,34 @@ def run_forward(
         names: By key of a pod group, what the job is called.
         only: Keys of the pod groups on whose start the run ends; None is all that wait.
     """
-    return _Run(copy, run_seconds, horizon_seconds, names or {}, only).run()
+    world, timeline = build(copy.objects), Timeline(copy.now)
+    world.gangs_are_whole = any(option.name == GANG for tier in copy.config.tiers for option in tier)
+    jobs = _LiveJobs(world, timeline, run_seconds, names or {}, only)
+    rng = random.Random(copy.seed)
+    engine = Engine(world, copy.config, jobs, jobs.ends, timeline, rng, tick_seconds=_TICK_SECONDS)
+    found = jobs.found
+    jobs.begin()
+    engine.begin()
+    found.in_use = _use_of(world)
+    found.nodes = _count_nodes(world)
+    usage = _Usage(found.in_use)
+    waiting, instants = len(found.waiting), 0
 
+    def passed() -> None:
+        nonlocal waiting, instants
+        instants += 1
+        usage.passed(timeline.now, _use_of(world))
+        if len(found.waiting) < waiting:
+            usage.until_here()
+        waiting = len(found.waiting)
+        jobs.is_cut = instants >= MOST_INSTANTS
 
-class _Run:
-    def __init__(
-        self,
-        copy: Copy,
-        run_seconds: RunSeconds,
-        horizon_seconds: float,
-        names: Mapping[str, str],
-        only: Collection[str] | None,
-    ) -> None:
-        self._world = build(copy.objects)
-        self._config: Config = copy.config
-        self._rng = random.Random(copy.seed)
-        self._placer = Placer(self._world.nodes, copy.seed)
-        self._begin = self._now = copy.now
-        self._run_seconds = run_seconds
-        self._horizon = horizon_seconds
-        self._names = names
-        self._only = only
-        self._ends: list[tuple[float, int, str, str]] = []
-        self._numbers = count()
-        self._cycles = 0
-        self._verdicts: dict[str, Sequence[Verdict]] = {}
-        self._phases: dict[str, str] = {}
-        self._found = Forecast()
-
-    def run(self) -> Forecast:
-        """See `run_forward`."""
-        self._look_at_beginning()
-        found = self._found
-        self._decide()
-        found.in_use = _use_of(self._world)
-        found.nodes = _count_nodes(self._world)
-        instants, last_start, totals = 0, 0.0, dict.fromkeys(found.in_use, 0.0)
-        averaged = dict(totals)
-        while self._is_awaited() and self._ends:
-            at = self._ends[0][0]
-            if at - self._begin > self._horizon or instants >= MOST_INSTANTS:
-                found.is_cut = True
-                break
-            instants += 1
-            for name, share in _use_of(self._world).items():
-                totals[name] = totals.get(name, 0.0) + share * (at - self._now)
-            self._now = at
-            waiting = len(found.waiting)
-            self._end_pods(at + _SECOND)
-            self._decide()
-            if len(found.waiting) < waiting:
-                last_start, averaged = self._now - self._begin, dict(totals)
-        found.in_use_later = (
-            {name: total / last_start for name, total in averaged.items()} if last_start else dict(found.in_use)
-        )
-        found.ended_at = self._now - self._begin
-        self._explain()
-        return found
-
-    def _is_awaited(self) -> bool:
-        """Whether any job has not started on whose start the run ends."""
-        jobs = self._found.jobs
-        if self._only is None:
-            return any(job.starts_at is None for job in jobs.values())
-        return any(key in jobs and jobs[key].starts_at is None for key in self._only)
-
-    # -- the beginning -----------------------------------------------------------------------------------------------
-
-    def _look_at_beginning(self) -> None:
-        world = self._world
-        world.runtimes.on = True
-        for task in list(world.tasks.values()):
-            if task.status == SUCCEEDED:
-                world.runtimes.note(task)
-        for task in list(world.tasks.values()):
-            if task.status in (RUNNING, BOUND):
-                self._will_end(task)
-        for job in world.jobs.values():
-            if _has_started(job):
-                self._found.running.add(job.key)
-            elif job.pending and (job.group is not None or job.solo):
-                self._watch(job)
-
-    def _watch(self, job: Job) -> JobForecast:
-        known = self._found.jobs.get(job.key)
-        if known is None:
-            name = self._names.get(job.key) or _name_of(job)
-            running = job.counts[RUNNING] + job.counts[BOUND]
-            known = self._found.jobs[job.key] = JobForecast(job.key, name, job.queue_name, len(job.tasks), running)
-        return known
-
-    def _will_end(self, task: Task) -> None:
-        """Note when a pod ends that runs."""
-        seconds = self._run_seconds(self._world, task)
-        if seconds is None:
-            self._found.unknown += 1
-            return
-        since = _started_at(task.pod)
-        elapsed = max(0.0, self._now - since) if since is not None else 0.0
-        left = seconds - elapsed if elapsed < seconds else max(_SECOND, _OVERDUE_RATIO * elapsed)
-        heapq.heappush(self._ends, (self._now + max(left, 0.0), next(self._numbers), task.key, task.uid))
-
-    # -- cycles ------------------------------------------------------------------------------------------------------
-
-    def _decide(self) -> None:
-        """Run cycles until none changes anything."""
-        for _ in range(MOST_ROUNDS):
-            self._cycles += 1
-            plan = run_cycle(
-                self._world,
-                self._config,
-                now=self._now,
-                rng=self._rng,
-                uid=f"forecast-{self._cycles}",
-                placer=self._placer,
-            )
-            self._verdicts.update(plan.verdicts)
-            if not self._carry_out(plan):
-                return
-
-    def _carry_out(self, plan: Plan) -> bool:
-        """Let a plan come about; return whether the next cycle may decide something else."""
-        world = self._world
-        for bind in plan.binds:
-            if bind.task.status == BINDING:
-                world.move(bind.task, RUNNING, bind.task.row)
-                self._will_end(bind.task)
-        self._found.evictions += [(one.task.key, one.beneficiary) for one in plan.evictions]
-        for task in [one for one in world.tasks.values() if one.status == RELEASING] if world.nodes.leaving else []:
-            self._leave(task)
-        for task in plan.admitted.values():
-            world.remove_pod(task.key)
-            world.set_pod(structs.replace(task.pod, spec=structs.replace(task.pod.spec, scheduling_gates=())))
-        moved = bool(plan.binds or plan.evictions or plan.admitted)
-        for status in plan.groups:
-            moved |= self._phases.get(status.job.key, "") != status.phase
-            self._phases[status.job.key] = status.phase
-            if status.condition is not None:
-                status.job.conditions[status.condition.type] = status.condition.content
-        for job in {bind.task.job: None for bind in plan.binds}:
-            known = self._found.jobs.get(job.key) if job is not None else None
-            if job is not None and known is not None and known.starts_at is None and _has_started(job):
-                known.starts_at = self._now - self._begin
-        if moved:
-            world.schedulable_generation += 1
-        return moved
-
-    def _leave(self, task: Task) -> None:
-        """Let an evicted pod go, and its controller make it anew."""
-        job, pod = task.job, task.pod
-        world = self._world
-        world.remove_pod(task.key)
-        if pod.metadata.deletion_timestamp is not None or not (pod.metadata.controller or job is not None):
-            return
-        uid = f"{pod.metadata.uid}-{next(self._numbers)}"
-        meta = structs.replace(pod.metadata, uid=uid, creation_timestamp=format_time(self._now), generation=0)
-        spec = structs.replace(pod.spec, node_name="")
-        world.set_pod(structs.replace(pod, metadata=meta, spec=spec, status=PodStatus(phase="Pending")))
-        again = world.tasks.get(task.key)
-        if again is not None and again.job is not None and not _has_started(again.job):
-            known = self._watch(again.job)
-            known.evicted += 1
-            known.starts_at = None
-
-    # -- ends ----------------------------------------------------------------------------------------------------------
-
-    def _end_pods(self, until: float) -> None:
-        """End the pods whose time is over before an instant."""
-        while self._ends and self._ends[0][0] < until:
-            _, _, key, uid = heapq.heappop(self._ends)
-            task = self._world.tasks.get(key)
-            if task is None or task.uid != uid or task.status in COMPLETED_SET or task.row < 0:
-                continue
-            node = self._world.nodes.names[task.row]
-            spec = structs.replace(task.pod.spec, node_name=node)
-            self._world.set_pod(structs.replace(task.pod, spec=spec, status=PodStatus(phase="Succeeded")))
-            self._end_job(self._world.tasks[key].job)
-
-    def _end_job(self, job: Job | None) -> None:
-        """Forget a job whose pods have all ended: its queue has its share back."""
-        if job is None or any(task.status not in COMPLETED_SET for task in job.tasks.values()):
-            return
-        for key in list(job.tasks):
-            self._world.remove_pod(key)
-        self._world.remove_group(job.key)
-
-    # -- the end -------------------------------------------------------------------------------------------------------
-
-    def _explain(self) -> None:
-        for known in self._found.waiting:
-            job = self._world.jobs.get(known.key)
-            if job is None:
-                known.reason = "it has gone"
-                continue
-            verdicts = ranked(self._verdicts.get(job.key, ()))
-            condition = job.conditions.get("Unschedulable")
-            known.reason = verdicts[0].text if verdicts else condition[2] if condition is not None else ""
+    engine.run(passed, until=horizon_seconds)
+    found.is_cut = jobs.is_awaited and engine.next_at is not None
+    found.in_use_later = usage.mean() or dict(found.in_use)
+    found.ended_at = timeline.now
+    jobs.explain()
+    return found
 
 
 def _has_started(job: Job) -> bool:

@@ -24,7 +24,8 @@ from strato.scheduler.dryrun.changes import Change
 from strato.scheduler.dryrun.run import Decoded
 from strato.scheduler.dryrun.trial import Copy
 from strato.scheduler.model.resources import internal
-from strato.sim.foresight.forward import Forecast, RunSeconds, run_forward
+from strato.sim.foresight.forward import Forecast, run_forward
+from strato.sim.foresight.runseconds import RunSeconds
 
 _NODE: Final = kinds.of(catalog.NODE)
 _HOSTNAME: Final = "kubernetes.io/hostname"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 
 from strato.api.core import Pod
@@ -11,12 +10,12 @@ from strato.api.volcano.scheduling import PodGroup
 from strato.clock import parse_time
 from strato.history.prediction import RunTimePredictor, RunTimes, Submission
 from strato.history.rows import COMPLETED, Run
-from strato.node.hollow.runplan import RUN_SECONDS
-from strato.scheduler.cache.runtimes import EXPECTED
 from strato.scheduler.cache.world import World
+from strato.scheduler.model.estimates import EXPECTED, seconds_of
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.resources import CPU
 from strato.scheduler.model.tasks import SUCCEEDED
+from strato.sim.foresight.runseconds import known_seconds
 
 _CORE: float = 1000.0
 """Millicores."""
@@ -30,14 +29,9 @@ def submission_of(job: Job, task: Task) -> Submission:
         user=_annotation(SUBMITTED_BY, pod, group) or job.namespace or task.namespace,
         name=_name_of(job, task),
         size=max(1.0, float(sum(one.cls.request[CPU] for one in job.tasks.values())) / _CORE),
-        estimate_seconds=_seconds(_annotation(EXPECTED, pod, group)),
+        estimate_seconds=seconds_of(_annotation(EXPECTED, pod, group)),
         limit_seconds=float(limit) if limit is not None else None,
     )
-
-
-def known_seconds(task: Task) -> float | None:
-    """Return how long a pod runs that says so itself, as pods of hollow nodes do."""
-    return _seconds(task.pod.metadata.annotation(RUN_SECONDS))
 
 
 def submission_of_run(run: Run) -> Submission:
@@ -88,14 +82,6 @@ def run_times(predictor: RunTimePredictor) -> Callable[[Job, Task], RunTimes | f
 
 def _annotation(name: str, pod: Pod, group: PodGroup | None) -> str:
     return pod.metadata.annotation(name) or (group.metadata.annotation(name) if group is not None else "")
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return seconds if 0.0 <= seconds < math.inf else None
 
 
 def _name_of(job: Job, task: Task) -> str:

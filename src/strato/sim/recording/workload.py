@@ -13,10 +13,10 @@ from strato.api.core import Node, Pod
 from strato.api.meta import Json, Object
 from strato.api.pods import effective_spec
 from strato.api.volcano.scheduling import PodGroup, Queue
-from strato.node.hollow.runplan import RUN_SECONDS
+from strato.node.hollow.runplan import certain_seconds
 from strato.node.shapes import NodeShape
 from strato.scheduler.cache.ingest import group_of, requests
-from strato.scheduler.cache.runtimes import EXPECTED
+from strato.scheduler.model.estimates import EXPECTED, seconds_of
 from strato.scheduler.model.resources import PODS, Dimensions, to_quantity
 from strato.sim.recording import entries as e
 from strato.sim.recording.log import Log
@@ -194,11 +194,11 @@ class _Reading:
         if seen:
             return sum(seen) / len(seen), True
         for one in life.pods.values():
-            for key in (RUN_SECONDS, EXPECTED):
-                try:
-                    return max(0.0, float(one.view.metadata.annotation(key))), True
-                except ValueError:
-                    continue
+            meta = one.view.metadata
+            said = certain_seconds(meta.annotations), seconds_of(meta.annotation(EXPECTED))
+            for seconds in said:
+                if seconds is not None:
+                    return seconds, True
         bound = [self._now - one.bound_at for one in life.pods.values() if one.bound_at is not None]
         return (max(bound), False) if bound else (None, False)
 
