@@ -18,7 +18,6 @@ from strato.api.core.container import ContainerState, ContainerStatus, ResourceR
 from strato.api.core.pod import PodIP, PodStatus
 from strato.api.meta import Condition, ObjectMeta, OwnerReference
 from strato.api.shapes import EMPTY, ResourceList
-from strato.lru import LONGEST
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -76,13 +75,30 @@ class _Part(Generic[T]):
         return value
 
 
-def _interned(texts: dict[str, str] | None) -> dict[str, str] | None:
-    if not texts:
+class _Texts:
+    """Labels, or annotations: what those of the object before have too is shared with it.
+
+    Objects of one template come together, in lists as in watches. To look each value up in a table of all would cost
+    four times as much.
+    """
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+
+    def of(self, texts: dict[str, str] | None) -> dict[str, str] | None:
+        """Return what was decoded, which may be changed for it, or what is equal."""
+        if not texts:
+            return texts
+        last = self._last
+        if texts == last:
+            return last
+        for key, value in last.items():
+            if texts.get(key) == value:
+                texts[key] = value
+        self._last = texts
         return texts
-    values = texts.values()
-    if max(map(len, values)) > LONGEST:
-        return {key: intern(value) if len(value) <= LONGEST else value for key, value in texts.items()}
-    return dict(zip(texts, map(intern, values), strict=True))
 
 
 class _RareFields:
@@ -125,7 +141,7 @@ class PodParts:
 
     def __init__(self) -> None:
         raw = msgspec.Raw
-        self.metadata = frame_of(ObjectMeta, {"annotations": raw, "owner_references": raw})
+        self.metadata = frame_of(ObjectMeta, {"owner_references": raw})
         container = frame_of(
             ContainerStatus, {"state": raw, "last_state": raw, "allocated_resources": raw, "resources": raw}
         )
@@ -133,7 +149,7 @@ class PodParts:
         self.status = frame_of(PodStatus, {"conditions": raw, "container_statuses": containers})
         self._rare_metadata = _RareFields(self.metadata, _RARE_METADATA)
         self._rare_status = _RareFields(self.status, _RARE_STATUS)
-        self._annotations = _Part(dict[str, str] | None, None, _interned)
+        self._labels, self._annotations = _Texts(), _Texts()  # with the pod's index in its job, so never equal
         owners: Any = list[OwnerReference] | None
         self._owners: _Part[list[OwnerReference] | None] = _Part(owners, None)
         self._conditions: _Part[tuple[Condition, ...]] = _Part(tuple[Condition, ...], ())
@@ -155,7 +171,7 @@ class PodParts:
             resource_version=frame.resource_version,
             generation=frame.generation,
             creation_timestamp=intern(created) if created is not None else None,
-            labels=_interned(frame.labels),  # those of a job's pods have their index, and are not equal
+            labels=self._labels.of(frame.labels),
             annotations=self._annotations.of(frame.annotations),
             owner_references=self._owners.of(frame.owner_references),
         )
