@@ -252,8 +252,8 @@ async def forget_nodes(cluster: Cluster, label: str, keep: Collection[str]) -> l
     Raises:
         ApiError: What the API answered.
     """
-    page = await cluster.list(catalog.NODE, label_selector=label)
-    gone = [name for node in page.items if (name := node["metadata"]["name"]) not in keep]
+    page, kept = await cluster.list(catalog.NODE, label_selector=label), frozenset(keep)
+    gone = [name for node in page.items if (name := node["metadata"]["name"]) not in kept]
     for name in gone:
         with contextlib.suppress(NotFound):
             await cluster.delete(catalog.NODE, name)
