@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from cryptography import x509
 
 from strato.cli.mesosoptions import MesosOptions, read_credentials
 from strato.cli.run.mesos import mesos
@@ -31,8 +32,11 @@ def test_options_become_settings() -> None:
         (MesosOptions(min_allocatable="cpus"), "--min-allocatable-resources 'cpus': "),
         (MesosOptions(allocation_interval=0.0), "--allocation-interval 0secs: must be more than 0"),
         (MesosOptions(credentials="/nonexistent"), "--credentials '/nonexistent': "),
+        (MesosOptions(tls_cert_file="/x"), "--tls-cert-file and --tls-private-key-file go together: give both or none"),
+        (MesosOptions(tls_cert_file="/x", tls_private_key_file="/y"),
+         "--tls-cert-file '/x', --tls-private-key-file '/y': cannot be used: "),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_names_its_option(chosen: MesosOptions, text: str) -> None:
     with pytest.raises(UsageError) as caught:
         chosen.check()
@@ -53,6 +57,24 @@ def test_credentials_that_cannot_be_read_are_an_error(tmp_path: Path, text: str)
     path.write_text(text)
     with pytest.raises(UsageError, match="--credentials"):
         read_credentials(str(path))
+
+
+def test_our_own_authority_makes_the_certificate(tmp_path: Path) -> None:
+    """Its name is that at which the master is reached; it is used again, and not the API server's."""
+    chosen = MesosOptions(ip="10.1.2.3", tls=True, pki=str(tmp_path))
+    files = chosen.settings().tls
+    assert files is not None
+    assert files.certificate == tmp_path / "mesos.crt"
+    names = x509.load_pem_x509_certificate(files.certificate.read_bytes()).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    assert "10.1.2.3" in map(str, names.value.get_values_for_type(x509.IPAddress))
+    before = files.certificate.read_bytes()
+    again = chosen.settings().tls
+    assert again is not None
+    assert again.certificate.read_bytes() == before
+    files.context()
+    assert MesosOptions().settings().tls is None
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,8 @@ def test_pymesos_runs_commands_and_executors(master: tuple[EmbeddedWorld, str], 
     assert not world.items("pods", "-n", "mesos")
 
 
-def test_mesos_go_runs_commands_in_protobuf(master: tuple[EmbeddedWorld, str]) -> None:
+def _mesos_go() -> Path:
+    """Return the framework on mesos-go, built once."""
     if shutil.which("go") is None:
         pytest.skip("go is not installed; on Debian: apt-get install golang-go")
     sources = b"".join(path.read_bytes() for path in sorted(GO.iterdir()))
@@ -80,8 +81,23 @@ def test_mesos_go_runs_commands_in_protobuf(master: tuple[EmbeddedWorld, str]) -
         if built.returncode:
             pytest.skip(f"mesos-go cannot be had: {built.stderr[-400:]}")
 
-    program = made_once("mesosgo", sources, make) / "framework"
-    world, address = master
-    done = subprocess.run([str(program), address], capture_output=True, text=True, timeout=300, check=False)
+    return made_once("mesosgo", sources, make) / "framework"
+
+
+def _runs_commands(world: EmbeddedWorld, *arguments: str) -> None:
+    command = [str(_mesos_go()), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{done.stdout}{done.stderr[-4000:]}{world.last_words()}"
     assert done.stdout.splitlines() == ["subscribed", "ok TASK_FINISHED", "long TASK_KILLED", "fails TASK_FAILED"]
+
+
+def test_mesos_go_runs_commands_in_protobuf(master: tuple[EmbeddedWorld, str]) -> None:
+    world, address = master
+    _runs_commands(world, f"http://{address}")
+
+
+def test_mesos_go_trusts_the_clusters_authority(tmp_path: Path) -> None:
+    port = _free_port()
+    options = ("--cpus", "2", "--node-memory", "2Gi", "--mesos", "--mesos-port", str(port), "--mesos-tls")
+    with embedded(tmp_path / "home", *options) as world:
+        _runs_commands(world, f"https://127.0.0.1:{port}", str(world.home / "pki" / "ca.crt"))

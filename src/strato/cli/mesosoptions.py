@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from strato.cli.connect import home_of
 from strato.cli.optiongroups import option_group
 from strato.errors import UsageError, one_line
 
 if TYPE_CHECKING:
     from strato.interop.mesos.cluster.run import MesosSettings
+    from strato.interop.mesos.door.certificate import CertificateFiles
     from strato.interop.mesos.master.state import MasterOptions
 
 PORT = 5050
@@ -70,6 +73,13 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
     fair_sharing_excluded: str = ""
     credentials: str = ""
     """A file."""
+    tls: bool = False
+    """Whether the port speaks TLS, with a certificate of our own authority."""
+    tls_cert_file: str = ""
+    tls_private_key_file: str = ""
+    """Files of a certificate that is renewed elsewhere; they mean TLS too."""
+    pki: str = ""
+    """Folder of our own authority."""
 
     def check(self, prefix: str = "--") -> None:
         """Check what the options say.
@@ -95,6 +105,37 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
         if not self.allocation_interval > 0:
             raise UsageError(f"{prefix}allocation-interval {self.allocation_interval:g}secs: must be more than 0")
         read_credentials(self.credentials, prefix)
+        self._check_certificate(prefix)
+
+    def _check_certificate(self, prefix: str) -> None:
+        files = self.tls_cert_file, self.tls_private_key_file
+        if any(files) and not all(files):
+            raise UsageError(f"{prefix}tls-cert-file and {prefix}tls-private-key-file go together: give both or none")
+        if all(files):
+            from strato.interop.mesos.door.certificate import CertificateFiles
+
+            try:
+                CertificateFiles(Path(files[0]), Path(files[1])).context()
+            except OSError as error:
+                raise UsageError(
+                    f"{prefix}tls-cert-file {files[0]!r}, {prefix}tls-private-key-file {files[1]!r}: cannot be used: "
+                    f"{one_line(error)}; give PEM files that belong together"
+                ) from error
+
+    def _certificate(self, advertise: str) -> CertificateFiles | None:
+        """Return the files of the port's certificate; our own authority makes them."""
+        from strato.interop.mesos.door.certificate import CertificateFiles
+
+        if self.tls_cert_file:
+            return CertificateFiles(Path(self.tls_cert_file), Path(self.tls_private_key_file))
+        if not self.tls:
+            return None
+        from strato.clock import SystemClock
+        from strato.server.auth.ca import CertificateAuthority
+
+        names = dict.fromkeys((advertise, socket.gethostname(), *(() if self.ip in _ANY else (self.ip,))))
+        authority = CertificateAuthority(Path(self.pki), SystemClock())
+        return CertificateFiles(*authority.server_files(tuple(names), stem="mesos"))
 
     def settings(self) -> MesosSettings:
         """Return the settings of the master's edge."""
@@ -102,14 +143,16 @@ class MesosOptions(msgspec.Struct, frozen=True, kw_only=True):
         from strato.interop.mesos.cluster.run import MesosSettings
 
         first, _, last = self.ports.partition("-")
+        advertise = self.advertise or _own_address(self.ip)
         return MesosSettings(
-            host="" if self.ip in ("0.0.0.0", "::", "") else self.ip,
+            host="" if self.ip in _ANY else self.ip,
             port=self.port,
-            advertise=self.advertise or _own_address(self.ip),
+            advertise=advertise,
             namespace=self.tasks_namespace,
             image=self.image,
             dimensions=Dimensions(gpu=self.gpu, ports=(int(first), int(last))),
             credentials=read_credentials(self.credentials),
+            tls=self._certificate(advertise),
         )
 
     def options(self) -> MasterOptions:
@@ -189,6 +232,11 @@ _MASTER_OPTIONS = (
                  help="Scalars that shares do not count."),
     click.option("--credentials", default="", metavar="FILE",
                  help="Principals and their secrets; all others are refused."),
+    click.option("--tls", is_flag=True,
+                 help="Speak TLS, with a certificate of our own authority (pki/ca.crt of strato's --home)."),
+    click.option("--tls-cert-file", default="", metavar="FILE",
+                 help="Speak TLS with this certificate; it is loaded again when it changes."),
+    click.option("--tls-private-key-file", default="", metavar="FILE", help="Its key."),
     click.option("--tasks-namespace", default="mesos", show_default=True, help="Of the pods of tasks."),
     click.option("--image", default="busybox", show_default=True, help="Of tasks that name none."),
     click.option("--ports", default="31000-32000", show_default=True, type=_RangeType(), help="Ports of each agent."),
@@ -205,7 +253,15 @@ mesos_options = option_group("mesos", MesosOptions, (*_ADDRESS_OPTIONS, *_MASTER
 
 
 def _embedded(
-    *, on: bool, port_of_mesos: int, offer_timeout: float | None, credentials: str, roles: str
+    *,
+    on: bool,
+    port_of_mesos: int,
+    offer_timeout: float | None,
+    credentials: str,
+    roles: str,
+    mesos_tls: bool,
+    mesos_certificate: str,
+    mesos_key: str,
 ) -> MesosOptions | None:
     from strato.node.images.store import HOST_IMAGE
 
@@ -215,11 +271,19 @@ def _embedded(
         port=port_of_mesos,
         image=HOST_IMAGE,
         offer_timeout=offer_timeout,
-        credentials=str(Path(credentials).absolute()) if credentials else "",
+        credentials=_absolute(credentials),
         roles=roles,
+        tls=mesos_tls,
+        tls_cert_file=_absolute(mesos_certificate),
+        tls_private_key_file=_absolute(mesos_key),
+        pki=str(home_of(click.get_current_context()).pki),
     )
     options.check("--mesos-")
     return options
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).absolute()) if path else ""
 
 
 embedded_mesos_options = option_group(
@@ -233,6 +297,11 @@ embedded_mesos_options = option_group(
                      help="Rescind offers that are not answered for so long, for example 30secs; without it never."),
         click.option("--mesos-credentials", "credentials", default="", metavar="FILE",
                      help="Principals and their secrets; all others are refused."),
+        click.option("--mesos-tls", "mesos_tls", is_flag=True,
+                     help="Its port speaks TLS, with a certificate of the cluster's authority."),
+        click.option("--mesos-tls-cert-file", "mesos_certificate", default="", metavar="FILE",
+                     help="Its port speaks TLS with this certificate; it is loaded again when it changes."),
+        click.option("--mesos-tls-private-key-file", "mesos_key", default="", metavar="FILE", help="Its key."),
         click.option("--mesos-roles", "roles", default="", metavar="ROLE,…",
                      help="The only roles there are; without it any."),
     ),

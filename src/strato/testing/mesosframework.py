@@ -12,6 +12,7 @@ import contextlib
 import http.client
 import queue
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -36,9 +37,13 @@ class FrameworkClient:
         info: FrameworkInfo; its id is put in once it is known.
         on_event: Called with each event, in order.
         workers: Connections for calls that are not waited for (`post`).
+        tls: How the master is trusted; without it plain HTTP is spoken.
     """
 
-    def __init__(self, master: str, info: Json, on_event: OnEvent, *, workers: int = 1) -> None:
+    def __init__(
+        self, master: str, info: Json, on_event: OnEvent, *, workers: int = 1, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._tls = tls
         self._master, self.info, self._on_event = master, dict(info), on_event
         self._stream_id = ""
         self._connection: http.client.HTTPConnection | None = None
@@ -59,6 +64,11 @@ class FrameworkClient:
     def id(self) -> str:
         """The framework's id; empty before it has subscribed."""
         return str(self.info.get("id", {}).get("value", ""))
+
+    def _open(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._master, timeout=_SECONDS)
+        return http.client.HTTPSConnection(self._master, timeout=_SECONDS, context=self._tls)
 
     def __enter__(self) -> Self:
         self.connect()
@@ -81,7 +91,7 @@ class FrameworkClient:
         self._is_closing = False
         self.subscribed.clear()
         self.ended.clear()
-        self._connection = http.client.HTTPConnection(self._master, timeout=_SECONDS)
+        self._connection = self._open()
         headers = {"Content-Type": JSON, "Accept": JSON}
         self._connection.request("POST", "/api/v1/scheduler", msgspec.json.encode(body), headers)
         self._socket = self._connection.sock
@@ -122,7 +132,7 @@ class FrameworkClient:
         """Make a call and wait for its answer."""
         with self._lock:
             if self._calls is None:
-                self._calls = http.client.HTTPConnection(self._master, timeout=_SECONDS)
+                self._calls = self._open()
             self._send(self._calls, self._message(kind, body))
 
     def post(self, kind: str, **body: Any) -> None:
@@ -139,7 +149,7 @@ class FrameworkClient:
         return {"type": kind, "framework_id": self.info["id"], kind.lower(): body}
 
     def _work(self) -> None:
-        with contextlib.closing(http.client.HTTPConnection(self._master, timeout=_SECONDS)) as connection:
+        with contextlib.closing(self._open()) as connection:
             while (call := self._posted.get()) is not None:
                 try:
                     self._send(connection, call)

@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"sort"
@@ -79,10 +81,21 @@ func main() {
 	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
 	f := &framework{ctx: ctx, stop: stop, final: map[string]string{}}
 	id := store.NewInMemorySingleton()
-	client := httpcli.New(
-		httpcli.Endpoint("http://"+os.Args[1]+"/api/v1/scheduler"),
+	options := []httpcli.Opt{
+		httpcli.Endpoint(os.Args[1] + "/api/v1/scheduler"),
 		httpcli.Codec(codecs.ByMediaType[codecs.MediaTypeProtobuf]),
-	)
+	}
+	if len(os.Args) > 2 { // the certificate of an authority
+		pem, err := os.ReadFile(os.Args[2])
+		authorities := x509.NewCertPool()
+		if err != nil || !authorities.AppendCertsFromPEM(pem) {
+			fmt.Fprintln(os.Stderr, "no certificate in", os.Args[2], err)
+			os.Exit(1)
+		}
+		trust := httpcli.TLSConfig(&tls.Config{RootCAs: authorities})
+		options = append(options, httpcli.Do(httpcli.With(trust)))
+	}
+	client := httpcli.New(options...)
 	f.caller = callrules.New(callrules.WithFrameworkID(store.GetIgnoreErrors(id))).Caller(httpsched.NewCaller(client))
 	handler := eventrules.New().Handle(events.Handlers{
 		scheduler.Event_SUBSCRIBED: events.HandlerFunc(func(_ context.Context, e *scheduler.Event) error {

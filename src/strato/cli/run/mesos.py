@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
-from strato.cli.connect import connect
+from strato.cli.connect import connect, home_of
 from strato.cli.goflags import GoCommand
 from strato.cli.mesosoptions import MesosOptions, mesos_options
 from strato.cli.run.common import Common, Member, component_options, serve
@@ -25,6 +26,7 @@ def mesos(ctx: click.Context, common: Common, mesos: MesosOptions) -> None:
     masters one leads; the others send frameworks to it. What is not carried over is in docs/from-mesos.md.
     """
     mesos.check()
+    chosen = msgspec.structs.replace(mesos, pki=str(home_of(ctx).pki))
 
     async def main() -> None:
         from strato.interop.mesos.cluster.run import MesosMaster
@@ -33,7 +35,7 @@ def mesos(ctx: click.Context, common: Common, mesos: MesosOptions) -> None:
         cluster = connect(ctx)
         informers = Informers(cluster, clock, random)
         master = MesosMaster(
-            cluster, informers, clock, random, settings=mesos.settings(), options=mesos.options(),
+            cluster, informers, clock, random, settings=chosen.settings(), options=chosen.options(),
             lease=common.timing if common.leader_elect else None,
         )  # fmt: skip
 

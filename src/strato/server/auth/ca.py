@@ -62,14 +62,15 @@ class CertificateAuthority:
         """The CA's certificate, PEM."""
         return self._authority.pair.certificate
 
-    def server_files(self, names: Sequence[str] = ()) -> tuple[Path, Path]:
-        """Return paths of the server's certificate and key, made or renewed if needed.
+    def server_files(self, names: Sequence[str] = (), *, stem: str = "server") -> tuple[Path, Path]:
+        """Return paths of a server's certificate and key, made or renewed if needed.
 
         Args:
             names: Host names and addresses beside the loopback ones.
+            stem: Of the files; each server has its own.
         """
         wanted = list(dict.fromkeys((*LOOPBACK_NAMES, *names)))
-        certificate, key = self._folder / "server.crt", self._folder / "server.key"
+        certificate, key = self._folder / f"{stem}.crt", self._folder / f"{stem}.key"
         if not self._is_good(certificate, key, wanted):
             now = self._clock.now()
             pair = self._authority.server("strato-apiserver", wanted, now_seconds=now, days=_LEAF_DAYS)

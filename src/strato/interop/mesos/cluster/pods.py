@@ -59,6 +59,8 @@ class PodSettings:
     scheduler_name: str = "volcano"
     """Whose accounts the pods are in."""
     dimensions: Dimensions = field(default_factory=Dimensions)
+    has_tls: bool = False
+    """Whether executors have to speak TLS to the endpoint."""
 
 
 def pod_of(launch: Launch, node: str, group: str, record: str, settings: PodSettings) -> Json:
@@ -161,6 +163,8 @@ def _executor_container(launch: Launch, executor: Json, settings: PodSettings) -
         "MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD": f"{SHUTDOWN_GRACE_SECONDS:g}secs",
         "MESOS_HTTP_COMMAND_EXECUTOR": "0",
     }
+    if settings.has_tls:
+        own["LIBPROCESS_SSL_ENABLED"] = "1"  # where Mesos' executors read which scheme the endpoint has
     container["env"] += [_variable(name, value) for name, value in own.items()]
     return container
 

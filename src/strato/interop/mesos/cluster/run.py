@@ -23,6 +23,7 @@ from strato.interop.mesos.books import Order
 from strato.interop.mesos.cluster.edge import Edge
 from strato.interop.mesos.cluster.nodes import Dimensions
 from strato.interop.mesos.cluster.pods import PodSettings
+from strato.interop.mesos.door.certificate import CertificateFiles, FollowedCertificate
 from strato.interop.mesos.door.service import Door
 from strato.interop.mesos.door.serving import Serving
 from strato.interop.mesos.master.core import Master
@@ -54,6 +55,13 @@ class MesosSettings:
     dimensions: Dimensions = field(default_factory=Dimensions)
     credentials: Mapping[str, str] = field(default_factory=dict)
     """Secrets by principal; empty asks nobody who he is."""
+    tls: CertificateFiles | None = None
+    """Of the port; without it plain HTTP is spoken."""
+
+    @property
+    def scheme(self) -> str:
+        """How clients have to come."""
+        return "http" if self.tls is None else "https"
 
 
 class MesosMaster:
@@ -89,19 +97,26 @@ class MesosMaster:
 
         Raises:
             PortInUse: The address is taken or not ours.
+            OSError: The certificate cannot be used.
             LeadershipLost: Another master may lead now.
         """
         settings = self._settings
         await ensure_namespace(self._cluster, self._clock, settings.namespace, _RETRY_SECONDS)
-        server = await serve(PlainService(self._door.handle), settings.host, settings.port, clock=self._clock)
+        shown = None if settings.tls is None else FollowedCertificate(settings.tls, self._clock)
+        context = None if shown is None else shown.context
+        service = PlainService(self._door.handle)
+        server = await serve(service, settings.host, settings.port, tls=context, clock=self._clock)
         self.port = server.port
-        _log.info("Mesos master: http://%s:%d", settings.advertise, self.port)
+        _log.info("Mesos master: %s://%s:%d", settings.scheme, settings.advertise, self.port)
+        following = None if shown is None else asyncio.create_task(shown.follow())
         try:
             if self._lease is None:
                 await self._lead()
             else:
                 await self._elect(self._lease)
         finally:
+            if following is not None:
+                following.cancel()
             await server.stop()
 
     async def _elect(self, timing: LeaseTiming) -> None:
@@ -127,6 +142,7 @@ class MesosMaster:
             ip=settings.advertise if settings.advertise.replace(".", "").isdecimal() else "127.0.0.1",
             port=self.port,
             started_at=self._clock.now(),
+            scheme=settings.scheme,
         )
         allocator = Allocator(_allocator_options(options), Random(self._random.getrandbits(64)))
         master = Master(identity, options, allocator, self._uuid)
@@ -137,6 +153,7 @@ class MesosMaster:
             f"{settings.advertise}:{self.port}",
             settings.scheduler_name,
             settings.dimensions,
+            has_tls=settings.tls is not None,
         )
         edge = Edge(self._cluster, self._informers, self._clock, master, pods)
         if self._lease is None:

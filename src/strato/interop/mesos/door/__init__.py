@@ -1,5 +1,6 @@
 """The master's HTTP: the scheduler, executor and operator APIs and the old JSON pages.
 
+- `certificate`: of the port, loaded again when its files change
 - `streams`: event streams; `negotiation`: types of bodies
 - `scheduler`, `executor`, `operator`, `oldpages`: the endpoints
 - `service`: which path is whose, who leads, who may

@@ -56,7 +56,7 @@ class Offers:
     def _url(self, agent: Agent) -> Json:
         facts = agent.facts
         address = {"hostname": facts.hostname, "ip": facts.ip, "port": self._state.identity.port}
-        return {"scheme": "http", "address": address, "path": f"/slave({facts.node})"}
+        return {"scheme": self._state.identity.scheme, "address": address, "path": f"/slave({facts.node})"}
 
     def announce(self, framework_id: str, offer_ids: Iterable[str]) -> None:
         """Send a framework the offers of one allocation, as far as they are still there."""

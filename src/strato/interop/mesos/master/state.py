@@ -58,6 +58,8 @@ class MasterIdentity:
     ip: str
     port: int
     started_at: float
+    scheme: str = "http"
+    """Of the addresses that frameworks are shown."""
 
     @property
     def pid(self) -> str:
