@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from strato.api.core import Container, Pod
+from strato.api.core import Container, Pod, PodSpec
 from strato.clock import VirtualClock, run_virtual
 from strato.node.images.store import Image
 from strato.node.podstatus import phase_of, resources_json
@@ -56,6 +56,8 @@ class FakeMachine:
         self.pending: Pending | None = None
         self.in_use = ""
         self.resized: list[tuple[str, dict[str, Any]]] = []
+        self.resized_pods: list[dict[str, Any]] = []
+        self.pod_in_use = ""
 
     def submitted(self, worker: PodWorker) -> None:
         first = worker.record.containers[0]
@@ -73,7 +75,7 @@ class FakeMachine:
     def refusal(self) -> None:
         return None
 
-    async def prepare(self, hosts: str) -> None:
+    async def prepare(self, hosts: str, given: PodSpec) -> None:
         if self.blocked is not None:
             raise self.blocked
 
@@ -145,6 +147,11 @@ class FakeMachine:
         if not self.in_use:
             self.resized.append((container.name, resources_json(container.resources)))
         return self.in_use
+
+    def resize_pod(self, given: PodSpec) -> str:
+        if given.resources is not None:
+            self.resized_pods.append(resources_json(given.resources))
+        return self.pod_in_use
 
     def give_back_gpus(self) -> None:
         self.gpus_back_at.append(self.clock.monotonic())

@@ -84,6 +84,24 @@ def test_what_a_pod_asks_for_as_a_whole_is_resized_too() -> None:
         worker.resize()
         status = pod_status(worker.record, 0.0)
         assert (status["resources"], status["allocatedResources"]) == (LARGE, LARGE["requests"])
+        assert machine.resized_pods == [LARGE, LARGE], "before its containers may get more, and after they get less"
+
+    live(story, {"main": [(1e6, 0)]}, containers=[main(SMALL)], resources=SMALL)
+
+
+def test_a_limit_of_the_pod_below_what_is_used_is_tried_again() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(5)
+        machine.pod_in_use = "attempting to set pod memory limit (1) below current usage (2)"
+        worker.update(changed(worker.pod, resources=LARGE))
+        status = pod_status(worker.record, 0.0)
+        (problem,) = [one for one in status["conditions"] if one["type"] == "PodResizeInProgress"]
+        assert (problem["reason"], machine.pod_in_use in problem["message"]) == ("Error", True)
+        machine.pod_in_use = ""
+        await clock.sleep(2 * RESIZE_RETRY_SECONDS)
+        assert not worker.record.resize_problem
+        assert "PodResizeInProgress" not in {one["type"] for one in pod_status(worker.record, 0.0)["conditions"]}
+        assert machine.resized_pods[-1] == LARGE
 
     live(story, {"main": [(1e6, 0)]}, containers=[main(SMALL)], resources=SMALL)
 

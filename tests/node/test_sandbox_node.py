@@ -14,7 +14,7 @@ import pytest
 from strato.api import catalog
 from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.permissions import plain_warning
-from strato.node.sandbox.sandbox import PROCESSES
+from strato.node.sandbox.podlimits import PROCESSES
 from strato.node.sandbox.settings import ImagePolicy, PodNetwork
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import GO_VOLUME, World, running, until

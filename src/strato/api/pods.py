@@ -163,11 +163,16 @@ def host_ports_clash(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bo
 
 
 def qos_class(spec: PodSpec) -> str:
-    """Return Guaranteed, Burstable or BestEffort, from cpu and memory of all containers."""
+    """Return Guaranteed, Burstable or BestEffort, from cpu and memory of the pod as a whole, else of all containers."""
     any_set, guaranteed = False, True
-    for container in (*spec.containers, *spec.init_containers):
+    whole = spec.resources
+    if whole is not None and (whole.requests or whole.limits):
+        members = [whole]
+    else:
+        members = [container.resources for container in (*spec.containers, *spec.init_containers)]
+    for resources in members:
         for name in ("cpu", "memory"):
-            request, limit = container.resources.requests.get(name), container.resources.limits.get(name)
+            request, limit = resources.requests.get(name), resources.limits.get(name)
             wanted = parse(request).nanos if request is not None else 0
             capped = parse(limit).nanos if limit is not None else 0
             any_set = any_set or wanted > 0 or capped > 0

@@ -299,7 +299,7 @@ def _resize_conditions(pod: PodRecord, now: str) -> list[Json]:
         found.append(_condition(pod, RESIZE_PENDING, (True, *pod.pending_resize), now))
     else:
         pod.conditions.pop(RESIZE_PENDING, None)
-    if any(container.is_resizing for container in pod.containers):
+    if pod.resize_problem or any(container.is_resizing for container in pod.containers):
         problem = ("Error", pod.resize_problem) if pod.resize_problem else ("", "")
         found.append(_condition(pod, RESIZE_IN_PROGRESS, (True, *problem), now))
     else:

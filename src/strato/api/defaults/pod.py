@@ -221,8 +221,10 @@ def _canonical_amount(amount: str | float) -> str | int | float:
 def dict_qos_class(spec: Json) -> str:
     """Return Guaranteed, Burstable or BestEffort of a defaulted pod spec."""
     any_set, guaranteed = False, True
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        resources = container.get("resources") or {}
+    whole = spec.get("resources") or {}
+    members = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    for member in (spec,) if whole.get("requests") or whole.get("limits") else members:
+        resources = member.get("resources") or {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
             wanted, capped = _nanos(requests.get(name)), _nanos(limits.get(name))

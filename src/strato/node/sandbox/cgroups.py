@@ -18,13 +18,15 @@ _ACCOUNTING = ("cpuacct",)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a container may use; 0 means no limit."""
+    """What a container or a pod may use; 0 means no limit."""
 
     cpu_millicores: int = 0
     cpu_request_millicores: int = 0
     memory_bytes: int = 0
     processes: int = 0
     """Processes and threads."""
+    is_pod: bool = False
+    """Whether it is a pod: for its memory the kernel ends one of its containers, not all of them."""
 
 
 def cpu_quota(millicores: int) -> int:
@@ -100,9 +102,13 @@ class Cgroups:
         return text not in ("max", "-1") and (not most or int(text) <= most)
 
     def create(self, key: str, limits: Limits) -> list[str]:
-        """Make a container's groups anew, with its limits; return the files its process must write itself into.
+        """Make a container's or a pod's groups anew, with its limits.
 
-        Groups of a former run go first, and what they counted with them.
+        Groups of a former run go first, and what they counted with them. A pod's stay while there are some below them,
+        and get these limits.
+
+        Returns:
+            The files that a container's process must write itself into.
         """
         files = []
         for hierarchy, group in self._roots.items():
@@ -120,7 +126,7 @@ class Cgroups:
         return files
 
     def update(self, key: str, limits: Limits) -> str:
-        """Give a container that runs other limits; return what is in the way, empty when all have been set.
+        """Give a container that runs, or a pod, other limits; return what is in the way, empty when all have been set.
 
         A limit of memory below what is in use is not set: the kernel would kill for it.
         """
@@ -199,7 +205,9 @@ def _settings(hierarchy: str, limits: Limits, *, replaced: bool = False) -> list
             quota = str(cpu_quota(limits.cpu_millicores)) if limits.cpu_millicores else "max"
             settings.append(("cpu.max", f"{quota} {CFS_PERIOD_MICROSECONDS}"))
         if limits.memory_bytes:
-            settings += [("memory.max", str(limits.memory_bytes)), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
+            together = "0" if limits.is_pod else "1"
+            settings += [("memory.max", str(limits.memory_bytes)), ("memory.swap.max", "0")]
+            settings.append(("memory.oom.group", together))
         elif replaced:
             settings += [("memory.max", "max"), ("memory.swap.max", "max"), ("memory.oom.group", "0")]
         if limits.processes:

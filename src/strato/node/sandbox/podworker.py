@@ -93,7 +93,8 @@ class PodWorker:
         """Return the status to write; None deletes the pod."""
         if self.stopped:
             return None
-        if self._is_resizing and not any(container.is_resizing for container in self.record.containers):
+        record = self.record
+        if self._is_resizing and not (record.resize_problem or any(one.is_resizing for one in record.containers)):
             self._is_resizing = False
             self._node.event("Normal", "ResizeCompleted", event_text("completed", self.pod))
         return pod_status(self.record, now)
@@ -141,7 +142,11 @@ class PodWorker:
             self._is_resizing = True
             self._node.event("Normal", "ResizeStarted", event_text("started", pod))
         record.resources = given.resources
+        is_due = bool(record.resize_problem) or (is_wanted and record.pending_resize is None)
+        if is_due:
+            self.sandbox.resize_pod(given)
         problems = [worker.update(spec) for worker, spec in zip(self._containers, _resizable(given), strict=True)]
+        problems.append(self.sandbox.resize_pod(given) if is_due else "")
         problem = ", ".join(filter(None, problems))
         if problem and not record.resize_problem:
             self._node.event("Warning", "ResizeError", event_text("error", pod, problem))
@@ -285,7 +290,7 @@ class PodWorker:
     async def _prepare(self) -> None:
         while True:
             try:
-                await self.sandbox.prepare(self._node.hosts())
+                await self.sandbox.prepare(self._node.hosts(), self.allocated_spec)
             except (ConfigProblem, RuntimeProblem, OSError) as err:
                 reason = "FailedMount" if isinstance(err, ConfigProblem) else "FailedCreatePodSandBox"
                 self._node.event("Warning", reason, one_line(err))

@@ -11,12 +11,10 @@ import pwd
 import shutil
 from collections.abc import Set as AbstractSet
 
-from strato.api import quantity
-from strato.api.core import Container, EphemeralContainer, Pod
+from strato.api.core import Container, EphemeralContainer, Pod, PodSpec
 from strato.node import beneath
 from strato.node.images.store import Image
 from strato.node.predicates import Refusal
-from strato.node.sandbox.cgroups import Limits
 from strato.node.sandbox.environment import ConfigProblem, command_line
 from strato.node.sandbox.gpudriver import CONTROL_DEVICES
 from strato.node.sandbox.gpupool import Grant, variables
@@ -26,6 +24,7 @@ from strato.node.sandbox.interpretermounts import interpreter_mounts
 from strato.node.sandbox.logs import last_lines
 from strato.node.sandbox.machine import Machine
 from strato.node.sandbox.network import veth_name
+from strato.node.sandbox.podlimits import container_limits, inherits, pod_limits
 from strato.node.sandbox.podusers import ANY_USER, needs_host_users
 from strato.node.sandbox.podvolumes import PodVolumes
 from strato.node.sandbox.pressure import rejection
@@ -38,8 +37,6 @@ MESSAGE_BYTES = 4096
 """Of a termination message, at most."""
 IMAGE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """``PATH`` of containers on an image, as of container runtimes."""
-PROCESSES = max(4096, 512 * (os.cpu_count() or 1))
-"""Processes and threads a container may have."""
 
 
 class PodSandbox:
@@ -51,6 +48,8 @@ class PodSandbox:
         self.ip = ip
         self.place = machine.node_paths.pod(pod.metadata.uid)
         self.volumes = PodVolumes(machine, pod, ip)
+        self._given = pod.spec
+        """The spec with the resources that the node has given it."""
         self._user_base = 0
         """The user outside that is root in the pod's own user namespace; 0 when it has none."""
 
@@ -64,8 +63,12 @@ class PodSandbox:
         self._pod = pod
         self.volumes.update(pod)
 
-    async def prepare(self, hosts: str) -> None:
+    async def prepare(self, hosts: str, given: PodSpec) -> None:
         """Make everything the containers need.
+
+        Args:
+            hosts: Its file of hosts.
+            given: Its spec with the resources that the node has given it.
 
         Raises:
             ConfigProblem: Something the pod refers to is missing.
@@ -76,6 +79,8 @@ class PodSandbox:
             self.place.forget_logs()  # 'strato down --keep-pods' ended the pod
         meta = pod.metadata
         self.place.write_identity(meta.namespace, meta.name, self.ip, shares_network=not self._has_network)
+        self._given = given
+        self._machine.cgroups.create(meta.uid, pod_limits(given))
         names = self._machine.gpus.take(pod)
         if names:
             self.place.write_gpus(names)
@@ -177,13 +182,32 @@ class PodSandbox:
 
     def unenforced_limits(self, container: Container) -> list[str]:
         """Return which limits of a container that was launched the kernel does not hold it to."""
-        return self._machine.cgroups.unenforced(f"{self._pod.metadata.uid}/{container.name}", _limits(container))
+        return self._machine.cgroups.unenforced(
+            f"{self._pod.metadata.uid}/{container.name}", container_limits(self._given, container)
+        )
 
     def resize(self, container: Container) -> str:
         """Give a container that runs the resources it has now; return what is in the way, empty when nothing is."""
         key = f"{self._pod.metadata.uid}/{container.name}"
-        problem = self._machine.cgroups.update(key, _limits(container))
+        problem = self._machine.cgroups.update(key, container_limits(self._given, container))
         return f'attempting to set container "{container.name}" {problem}' if problem else ""
+
+    def resize_pod(self, given: PodSpec) -> str:
+        """Give the pod as a whole the resources it has now, and containers whose limits are the pod's.
+
+        Call it before its containers get more and after they get less, thus both before and after: a group cannot have
+        more than the one around it.
+
+        Returns:
+            What is in the way, empty when nothing is.
+        """
+        self._given = given
+        groups, uid = self._machine.cgroups, self._pod.metadata.uid
+        problem = groups.update(uid, pod_limits(given))
+        for container in given.all_containers:
+            if inherits(given, container):
+                groups.update(f"{uid}/{container.name}", container_limits(given, container))
+        return f"attempting to set pod {problem}" if problem else ""
 
     def machines_command(self, container: Container) -> str:
         """Return the program a container names when this machine has it, else nothing.
@@ -245,7 +269,7 @@ class PodSandbox:
                 for path in (f"{self.place.namespaces}/{kind}" for kind in ("net", "ipc", "uts"))
                 if machine.runtime.isolation == "root" and os.path.exists(path)
             ],
-            cgroups=machine.cgroups.create(key, _limits(container)),
+            cgroups=machine.cgroups.create(key, container_limits(self._given, container)),
             hide=machine.hidden,
             security=security,
             host_ipc=pod.spec.host_ipc,
@@ -376,13 +400,3 @@ class PodSandbox:
             if number >= 0:
                 self.place.remove(self.place.attempt(container.name, number) + "/scratch")
         self.volumes.remove()
-
-
-def _limits(container: Container) -> Limits:
-    limits, requests = container.resources.limits, container.resources.requests
-    return Limits(
-        cpu_millicores=quantity.milli(limits.get("cpu", 0)),
-        cpu_request_millicores=quantity.milli(requests.get("cpu", limits.get("cpu", 0))),
-        memory_bytes=quantity.value(limits.get("memory", 0)),
-        processes=PROCESSES,
-    )
