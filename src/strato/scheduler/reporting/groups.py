@@ -15,7 +15,7 @@ from strato.clock import Clock, format_time
 from strato.errors import ApiError
 from strato.scheduler.cache.jobobjects import ALLOCATED_HYPERNODE
 from strato.scheduler.cache.world import World
-from strato.scheduler.model.jobs import PHASE_COMPLETED, PHASE_INQUEUE, PHASE_RUNNING
+from strato.scheduler.model.jobs import PHASE_COMPLETED, PHASE_PENDING, PHASE_RUNNING
 from strato.scheduler.model.plan import Condition, GroupStatus, Plan
 from strato.scheduler.reporting.growth import GrowthTracker
 from strato.scheduler.reporting.pods import SETTLE_SECONDS
@@ -23,6 +23,8 @@ from strato.scheduler.reporting.status import group_status
 
 _COUNT_SECONDS: Final = 3.0
 """Shortest time between two writes of a group's mere counters: a gang's pods start one by one."""
+_WITHOUT_PODS: Final = ("", PHASE_PENDING)
+"""Phases of a group whose pods are not made."""
 _WORKERS = 16
 _LOW_WORKERS = 4
 """Where calls cross a network and carry one status each; within a process one call carries many."""
@@ -80,7 +82,7 @@ class GroupReports:
 
     def _due(self, status: GroupStatus, group: PodGroup, now: float) -> float:
         if group.status.phase != status.phase:
-            return now + SETTLE_SECONDS if _is_starting(status) else now
+            return now + SETTLE_SECONDS if _is_starting(status) and not _admits(status) else now
         if not _has_trouble(status):
             return max(now + self._period, self.queue.confirmed_at(status.job.key) + _COUNT_SECONDS)
         at = now + SETTLE_SECONDS
@@ -136,9 +138,9 @@ class GroupReports:
 
 
 def _admits(status: GroupStatus) -> bool:
-    """Whether a status lets the group's pods be made."""
+    """Whether a status lets the group's pods be made, or made again."""
     group = status.job.group
-    return status.phase == PHASE_INQUEUE and group is not None and group.status.phase != PHASE_INQUEUE
+    return status.phase not in _WITHOUT_PODS and group is not None and group.status.phase in _WITHOUT_PODS
 
 
 def _only_reports(status: GroupStatus) -> bool:
@@ -146,7 +148,9 @@ def _only_reports(status: GroupStatus) -> bool:
 
     Where a group's place in the network is written beside it, another scheduler may need to know.
     """
-    return status.phase in (PHASE_RUNNING, PHASE_COMPLETED) and status.hyper_node is None and not _has_trouble(status)
+    if status.phase not in (PHASE_RUNNING, PHASE_COMPLETED) or status.hyper_node is not None:
+        return False
+    return not _has_trouble(status) and not _admits(status)
 
 
 def _has_trouble(status: GroupStatus) -> bool:

@@ -85,8 +85,8 @@ def _settle_group(world: World, classes: JobClasses, plan: Plan, job: Job, condi
     classes.wants(status)
     if status.is_news:
         plan.groups.append(status)
-        if job.phase != status.phase:
-            plan.phases.setdefault(job.key, job.phase)
+    if job.phase != status.phase:  # also where the API still has this one: what was decided meanwhile is not written
+        plan.phases.setdefault(job.key, job.phase)
         world.take_phase(job, status.phase)
 
 
