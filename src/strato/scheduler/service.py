@@ -311,6 +311,8 @@ class Scheduler:
         if plan.evictions:
             self.eviction_records.note(plan.evictions, world.nodes.names, now)
             self._binder.evict(plan.evictions)
+        if plan.again_seconds:
+            self._binder.decide_again(plan.again_seconds)
         self._reports.take(plan)
 
     async def _tick(self) -> None:

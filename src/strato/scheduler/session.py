@@ -63,6 +63,7 @@ class Session(PluginAnswers):
         self.placer = placer
         self._statements: list[Statement] = []
         recover_domains(world)
+        world.eviction_rounds.open()
         self.job_classes = placer.job_classes
         self.job_classes.open(world, config)
         self.open_plugins()

@@ -117,9 +117,10 @@ class Statement:
         """Put binds and evictions into the plan; promises stay for this session.
 
         Nobody is evicted in vain: when a victim's beneficiary has no place in this statement, or its place would still
-        be too small once everybody has left, everything is undone instead.
+        be too small once everybody has left, everything is undone instead; so it is while a job that evicted in vain
+        must not evict (`strato.scheduler.cache.evictionrounds`).
         """
-        if self.has_evictions and not self._proven():
+        if self.has_evictions and not (self._proven() and self._begins_round()):
             self.discard()
             return
         ssn = self._ssn
@@ -135,6 +136,19 @@ class Statement:
             if op.evicted:
                 ssn.nominated.update((task.key, task.row) for task in op.tasks)
         self._ops = []
+
+    def _begins_round(self) -> bool:
+        """Whether those for whom pods are evicted may evict now; then it is noted that they do."""
+        ssn, rounds = self._ssn, self._ssn.world.eviction_rounds
+        found = [ssn.world.tasks.get(op.beneficiary) for op in self._ops if op.beneficiary]
+        jobs = {task.job.key: task.job for task in found if task is not None and task.job is not None}
+        wait = max((rounds.wait_seconds(job, ssn.now) for job in jobs.values()), default=0.0)
+        if wait:
+            plan = ssn.plan
+            plan.again_seconds = min(plan.again_seconds, wait) if plan.again_seconds else wait
+            return False
+        rounds.note(jobs.values(), ssn.now)
+        return True
 
     def _proven(self) -> bool:
         """Whether every beneficiary of an eviction has a place here that is large enough in the end."""

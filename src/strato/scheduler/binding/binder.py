@@ -118,6 +118,7 @@ class Binder:
         self._claims = ClaimBinder(cluster, clock, world)
         self._evictor = PodEvictor(cluster, clock, world, recorder, pods, self._on_eviction_refused)
         self._group: asyncio.TaskGroup | None = None
+        self._again_at: float | None = None
 
     @property
     def _queues(self) -> tuple[WriteQueue[Any] | StatusQueue[Any, Any, Any], ...]:
@@ -137,6 +138,13 @@ class Binder:
     def evict(self, evictions: list[Eviction]) -> None:
         """Remove pods."""
         self._evictions.extend(evictions)
+
+    def decide_again(self, seconds: float) -> None:
+        """Have a cycle decide after so long, unless one is to do so earlier anyway."""
+        at = self._clock.monotonic() + seconds
+        if self._group is not None and (self._again_at is None or at < self._again_at):
+            self._again_at = at
+            self._group.create_task(self._reconsider(seconds), name="decide again")
 
     @property
     def is_idle(self) -> bool:
@@ -337,6 +345,7 @@ class Binder:
 
     async def _reconsider(self, seconds: float) -> None:
         def reopen() -> None:
+            self._again_at = None
             self._world.journal.reopen()
             self._world.version += 1
             self._world.schedulable_generation += 1

@@ -18,6 +18,7 @@ from strato.api.scheduling import PriorityClass
 from strato.api.volcano.scheduling import PodGroupSpec
 from strato.scheduler.cache import ingest, repair
 from strato.scheduler.cache.affinity import AffinityIndex
+from strato.scheduler.cache.evictionrounds import EvictionRounds
 from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.cache.journal import NO_JOURNAL
 from strato.scheduler.cache.memory import UsageMemory
@@ -139,6 +140,7 @@ class Accounts:
         self.affinity = AffinityIndex()
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.evictions = Evictions()
+        self.eviction_rounds = EvictionRounds()
         self.neighbours = Neighbours(self.nodes, self.evictions)
         self.shards = Shards(self.nodes)
         self.hyper_nodes = HyperNodes(self.nodes)

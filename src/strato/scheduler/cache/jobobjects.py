@@ -46,6 +46,7 @@ class JobObjects(ClusterObjects):
         for index in (self.jobs, self.with_pending, self.waiting_for_queue, self.changed, self._unsettled):
             index.pop(job.key, None)
         self.for_flow.discard(job.key)
+        self.eviction_rounds.undo(job.key)
         self.dirty_jobs[job.key] = None
         self._exit_queue(job)
 

@@ -123,6 +123,7 @@ class Plan:
         queue_annotations: By queue what annotations plugins want it to have, by key; an empty one is taken away.
         choices: By pod key, why a bound pod goes where it goes, as something that prints as a sentence.
         failures: What raised, and was left out for the rest of the cycle.
+        again_seconds: After so long a job may evict again that evicted in vain before; 0 where none waits for that.
         quiet_pods: Pods of jobs that were refused just as before: neither they nor their jobs are reported again.
     """
 
@@ -140,6 +141,7 @@ class Plan:
     queue_annotations: dict[str, dict[str, str]] = field(default_factory=dict)
     choices: dict[str, object] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    again_seconds: float = 0.0
     quiet_pods: int = 0
 
 

@@ -29,6 +29,9 @@ def rewind(world: World, plan: Plan, now: float) -> None:
             world.move(task, PENDING)
             task.grants = None
     for eviction in plan.evictions:
+        beneficiary = world.tasks.get(eviction.beneficiary)
+        if beneficiary is not None and beneficiary.job is not None:
+            world.eviction_rounds.undo(beneficiary.job.key)
         task = _current(world, eviction.task)
         if task is not None and task.status == RELEASING and world.evictions.awaits(task.key, task.uid):
             world.refuse_eviction(task.key, task.uid, now)

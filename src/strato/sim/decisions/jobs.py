@@ -69,6 +69,7 @@ class Jobs:
         self._forms = PodForms()
         self._lives: dict[str, Life] = {}
         self._nominations: dict[str, str] = {}
+        self._again_at: float | None = None
         self._uids: Iterator[str] = (f"{number:08x}-0000-4000-8000-000000000000" for number in count(1))
         self.arrivals = Arrivals(jobs)
         self.submitted = 0
@@ -126,6 +127,8 @@ class Jobs:
             self._world.set_pod(self._forms.without_gates(task.pod))
         for eviction in plan.evictions:
             self._evict(eviction)
+        if plan.again_seconds:
+            self._decide_again(plan.again_seconds)
         for status in plan.groups:
             self._take_status(status)
         for verdict in plan.pods:
@@ -256,8 +259,16 @@ class Jobs:
         life.missing = [*life.missing, number]
         self._make_pods(life)
 
+    def _decide_again(self, seconds: float) -> None:
+        """Decide again after so long, unless that is done earlier anyway."""
+        at = self._timeline.now + seconds
+        if self._again_at is None or at < self._again_at:
+            self._again_at = at
+            self._timeline.after(seconds, self._reconsider)
+
     def _reconsider(self) -> None:
-        """Decide again: a victim that was spared may be asked again."""
+        """Decide again: a victim that was spared may be asked again, or somebody may evict again."""
+        self._again_at = None
         self._world.version += 1
         self._world.schedulable_generation += 1
 
