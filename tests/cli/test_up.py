@@ -33,6 +33,12 @@ MISTAKES: list[Any] = [
     pytest.param(["--pod-network", "lan"], "'lan' is not one of 'nat', 'isolated', 'host'", id="an unknown network"),
 ]
 
+ONE_NODE = """\
+{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 1, pods: 5}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {schedulerName: volcano, containers: [{name: c, image: i}]}}
+"""
+
 
 def run(capfd: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as ended:
@@ -196,6 +202,16 @@ def test_the_list_of_commands_imports_none_of_what_they_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_user_without_a_place_for_kernels_is_told_which_variable_names_one() -> None:
+    """Numba itself finds none: it looks into zip files only."""
+    env = {**os.environ, "NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
+    command = [sys.executable, "-P", "-m", "strato", "schedule", "-f", "-"]
+    done = subprocess.run(command, input=ONE_NODE, env=env, text=True, capture_output=True, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("set NUMBA_CACHE_DIR to a folder that may")
 
 
 def test_purge_asks_first_and_a_script_is_told_how_to_answer(tmp_path: Path) -> None:

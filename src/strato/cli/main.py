@@ -121,6 +121,15 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         # a folder that cannot be written, a full disk: not our doing, and not worth a traceback
         click.echo(f"error: {error.filename or 'the system'}: {error.strerror or error}", err=True)
         code = 1
+    except RuntimeError as error:
+        if "no locator available" not in str(error):  # numba's, as it decorates the first kernel
+            raise
+        click.echo(
+            "error: compiled kernels cannot be kept: neither strato's own folder nor HOME may be written; "
+            "set NUMBA_CACHE_DIR to a folder that may",
+            err=True,
+        )
+        code = 1
     sys.exit(code)
 
 
