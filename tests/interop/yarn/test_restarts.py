@@ -9,12 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from strato.clock import format_time
+from strato.api import catalog
+from strato.api.volcano.scheduling import Queue
+from strato.clock import VirtualClock, format_time
 from strato.interop.yarn.fairplugin import sources
 from strato.interop.yarn.remembering import REMEMBERED, QueueMemory, text_of
+from strato.scheduler.config import parse_config
 from strato.scheduler.dryrun.states import START
 from strato.testing import manifests
 from tests.interop.yarn.worlds import Cluster, Json, app, capacity_config, config, node, queues, said
+from tests.scheduler import worlds
+from tests.scheduler.test_service import create, nodes_of, running, virtually
 
 PREEMPTION = "yarn.resourcemanager.monitor.capacity.preemption."
 CAPACITY = {
@@ -160,3 +165,35 @@ def test_texts_that_are_hostile_change_nothing() -> None:
         cluster = Cluster(world, config("yarnfair"))
         cluster.cycle(0)
         assert cluster.running == {"x-0": "n"}
+
+
+def test_a_scheduler_writes_what_it_remembers_and_reads_it_again() -> None:
+    """Against an API server: what is reserved stays so, and is taken away when it is used."""
+
+    async def said_on(cluster: Any) -> str:
+        view = await cluster.get(Queue, "default")
+        return str(view.metadata.annotation(REMEMBERED))
+
+    async def story(clock: VirtualClock) -> None:
+        rules = parse_config(config("yarnfair", "enqueue, allocate", reservationThreshold=1.5))
+        async with running(clock, config=rules) as (cluster, scheduler):
+            small = [worlds.pod(f"small-{at}", "small", cpu="1", memory="1Gi") for at in range(4)]
+            await create(cluster, worlds.node("n", cpu="4", memory="8Gi"), worlds.group("small", 1), *small)
+            await clock.sleep(5)
+            await create(cluster, worlds.group("large", 1), worlds.pod("large-0", "large", cpu="3", memory="2Gi"))
+            await clock.sleep(5)
+            first = await said_on(cluster)
+            assert '"reserved":{"n":["ns/large-0","ns/large",' in first
+            scheduler.world.memory.clear()  # what a restart forgets
+            await create(cluster, worlds.pod("small-4", "small", cpu="1", memory="1Gi"))
+            await cluster.delete(catalog.POD, "small-0", "ns", grace_period_seconds=0)
+            await clock.sleep(5)
+            assert await said_on(cluster) == first
+            for name in ("small-1", "small-2"):
+                await cluster.delete(catalog.POD, name, "ns", grace_period_seconds=0)
+            await clock.sleep(10)
+            placed = await nodes_of(cluster)
+            assert (placed["large-0"], placed["small-4"]) == ("n", "")
+            assert await said_on(cluster) == ""
+
+    virtually(story)
