@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import ssl
 from collections.abc import Mapping
 from urllib.parse import parse_qs, quote
@@ -37,6 +38,9 @@ class Embedded:
         )
 
 
+CRASH = "the server closed the connection without an answer"
+
+
 class Remote:
     """A real API server."""
 
@@ -57,7 +61,11 @@ class Remote:
         try:
             url = quote(path, safe="/:%") + (f"?{quote(query, safe='=&,%!()')}" if query else "")
             connection.request(method, url, body or None, {**headers, "authorization": f"Bearer {self._token}"})
-            answer = connection.getresponse()
+            try:
+                answer = connection.getresponse()
+            except http.client.RemoteDisconnected:  # a handler that panics has no other answer
+                status = {"kind": "Status", "status": "Failure", "code": 500, "message": CRASH}
+                return Answer(500, json.dumps(status).encode(), {})
             warnings = ", ".join(answer.headers.get_all("Warning") or ())
             return Answer(answer.status, answer.read(), {"warning": warnings} if warnings else {})
         finally:

@@ -50,6 +50,7 @@ _CREATE: dict[Kind, Create] = {
     catalog.PERSISTENTVOLUME: persistentvolumes.validate_persistent_volume,
     catalog.PERSISTENTVOLUMECLAIM: others.validate_claim,
     catalog.LEASE: others.validate_lease,
+    catalog.STORAGECLASS: others.validate_storage_class,
     catalog.EVENT: others.validate_event,
     catalog.ROLE: others.validate_role,
     catalog.CLUSTERROLE: others.validate_role,

@@ -16,6 +16,7 @@ from strato.api.status import (
     not_supported,
     required,
 )
+from strato.api.validation.downward import VARIABLE_FIELDS, check_field
 from strato.api.validation.mounts import validate_mounts
 from strato.api.validation.security import validate_container_security
 from strato.errors import Cause
@@ -205,6 +206,8 @@ def _validate_env(variables: list[Json], field: str, causes: list[Cause]) -> Non
             causes.append(invalid_value(place, "", "may not be specified when `value` is not empty"))
         elif len(given) > 1:
             causes.append(invalid_value(place, "", "may not have more than one field specified at a time"))
+        if "fieldRef" in given:
+            check_field(source["fieldRef"], VARIABLE_FIELDS, f"{place}.fieldRef", causes)
         for key in ("configMapKeyRef", "secretKeyRef"):
             if key in given and not source[key].get("key"):
                 causes.append(required(f"{place}.{key}.key"))

@@ -250,6 +250,15 @@ _EVENT_LENGTHS = {"reportingComponent": 317, "reportingInstance": 128, "action":
 """Characters that members of an event may have; a qualified name has 317 at most."""
 
 
+def validate_storage_class(storage_class: Json) -> list[Cause]:
+    """Check the name of the provisioner."""
+    provisioner = storage_class.get("provisioner")
+    if not provisioner:
+        return [required("provisioner")]
+    texts = names.check_qualified_name(str(provisioner).lower())
+    return [invalid_value("provisioner", provisioner, text) for text in texts]
+
+
 def validate_lease(obj: Json) -> list[Cause]:
     """Check the numbers of a lease."""
     spec = obj.get("spec") or {}

@@ -41,6 +41,10 @@ def validate_pod_update(pod: Json, old: Json) -> list[Cause]:
         return []
     causes: list[Cause] = []
     validate_pod_spec(new_spec, "spec", causes)
+    for section in ("containers", "initContainers"):
+        if len(new_spec.get(section) or ()) != len(old_spec.get(section) or ()):
+            causes.append(forbidden_field(f"spec.{section}", "pod updates may not add or remove containers"))
+            return causes
     if causes:
         return causes
     free = _FREE | _GATED if old_spec.get("schedulingGates") else _FREE
@@ -61,8 +65,6 @@ def validate_pod_update(pod: Json, old: Json) -> list[Cause]:
 
 
 def _same_but_images(new: Any, old: Any) -> bool:
-    if len(new) != len(old):
-        return False
     for mine, theirs in zip(new, old, strict=True):
         if mine != theirs and {**mine, "image": ""} != {**theirs, "image": ""}:
             return False

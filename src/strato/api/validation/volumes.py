@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import msgspec
@@ -11,6 +10,7 @@ from strato.api import names
 from strato.api.meta import Json
 from strato.api.quantity import InvalidQuantity, parse
 from strato.api.status import duplicate, forbidden_field, invalid_value, not_supported, required
+from strato.api.validation.downward import FILE_FIELDS, check_field
 from strato.errors import Cause
 from strato.lru import memoised
 
@@ -49,14 +49,7 @@ _SOURCES = (
 """In the order in which an API server looks at them: the first is the one that counts."""
 _ORDER = {source: place for place, source in enumerate(_SOURCES)}
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
-_VOLUME_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
-_OTHER_FIELDS = (
-    *("spec.nodeName", "spec.host", "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName"),
-    *("status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
-)
-"""Fields of the downward API that variables may name and files may not."""
 _encode = msgspec.json.Encoder().encode
-_SUBSCRIPT = re.compile(r"(.*)\['([^']*)'\]", re.DOTALL)
 _RESOURCES = (
     *("limits.cpu", "limits.ephemeral-storage", "limits.memory"),
     *("requests.cpu", "requests.ephemeral-storage", "requests.memory"),
@@ -223,7 +216,7 @@ def _check_downward_file(item: Json, field: str, causes: list[Cause]) -> None:
         causes.append(required(f"{field}.path"))
     _check_file_path(path, f"{field}.path", causes)
     if item.get("fieldRef") is not None:
-        _check_field(item["fieldRef"], f"{field}.fieldRef", causes)
+        check_field(item["fieldRef"], FILE_FIELDS, f"{field}.fieldRef", causes)
         if item.get("resourceFieldRef") is not None:
             text = "fieldRef and resourceFieldRef can not be specified simultaneously"
             causes.append(invalid_value(field, "resource", text))
@@ -232,29 +225,6 @@ def _check_downward_file(item: Json, field: str, causes: list[Cause]) -> None:
     else:
         causes.append(required(field, "one of fieldRef and resourceFieldRef is required"))
     _check_mode(item, "mode", field, causes)
-
-
-def _check_field(reference: Json, field: str, causes: list[Cause]) -> None:
-    version, path = reference.get("apiVersion") or "", reference.get("fieldPath") or ""
-    if not version or not path:
-        causes.append(required(f"{field}.fieldPath" if version else f"{field}.apiVersion"))
-        return
-    keyed = _SUBSCRIPT.fullmatch(path)
-    problem = ""
-    if version != "v1":
-        problem = f"unsupported pod version: {version}"
-    elif keyed is not None and keyed[1] not in ("metadata.annotations", "metadata.labels"):
-        problem = f"field label does not support subscript: {path}"
-    elif keyed is None and path not in _VOLUME_FIELDS and path not in _OTHER_FIELDS:
-        problem = f"field label not supported: {path}"
-    if problem:
-        causes.append(invalid_value(f"{field}.fieldPath", path, f"error converting fieldPath: {problem}"))
-    elif keyed is not None:
-        key = keyed[2].lower() if keyed[1] == "metadata.annotations" else keyed[2]
-        causes += [invalid_value(field, key, text) for text in names.check_qualified_name(key)]
-    elif path in _OTHER_FIELDS:
-        shown = "spec.nodeName" if path == "spec.host" else path
-        causes.append(not_supported(f"{field}.fieldPath", shown, _VOLUME_FIELDS))
 
 
 def _check_resource(reference: Json, field: str, causes: list[Cause]) -> None:

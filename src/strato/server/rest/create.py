@@ -46,8 +46,9 @@ def _begin_status(_state: State, draft: Draft) -> None:
     preparation.begin_status(draft.served, draft.obj)
 
 
-def _require_name(_state: State, draft: Draft) -> None:
+def _require_name(state: State, draft: Draft) -> None:
     if not draft.obj["metadata"].get("name"):
+        pipeline.validate(state, draft)  # says what else is wrong
         raise invalid(draft.served.kind, "", [required("metadata.name", "name or generateName is required")])
 
 
