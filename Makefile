@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
 
-.PHONY: demo test test-pythons test-long dist lint e2e e2e-kube e2e-clients e2e-clients-slice e2e-cluster e2e-debian conformance conformance-slice differential judge-training attack attack-slice chaos mutate audit lock chart docs bench bench-kube clean
+.PHONY: demo test test-pythons test-long dist lint e2e e2e-long e2e-kube e2e-clients e2e-clients-slice e2e-cluster e2e-debian conformance conformance-slice differential judge-training attack attack-slice chaos mutate audit lock chart docs bench bench-kube clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -54,6 +54,9 @@ test-long: $(VENV)/.dev ## Run the tests that compare two ways of deciding with 
 
 e2e: $(VENV)/.dev ## Drive the embedded cluster with kubectl, real processes and kill -9.
 	$(BIN)/python -m pytest -o timeout=600 -n 2 --dist loadfile -m e2e tests/e2e
+
+e2e-long: $(VENV)/.dev ## Run those of its tests that start, kill and stop clusters at random moments, four times as often.
+	STRATO_E2E_LONG=1 $(BIN)/python -m pytest -o timeout=5400 -m e2e tests/e2e/test_laptop.py tests/e2e/test_up_down.py
 
 e2e-kube: $(VENV)/.dev ## Run the same end-to-end tests on a real kube-apiserver (needs Go).
 	@command -v go >/dev/null || { echo "make e2e-kube: skipped, Go is not installed (https://go.dev/dl)"; exit 0; }; \

@@ -10,12 +10,12 @@ from tests.attack.kills import kill_servers, kill_writers
 
 
 @pytest.mark.attack
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 async def test_a_server_killed_in_bursts_of_writes_loses_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
-    """Twenty kills each: one hundred in all."""
-    wrong, acknowledged = await kill_servers(20, 100 + seed, tmp_path)
+    """Twelve kills each; the campaign has a thousand."""
+    wrong, acknowledged = await kill_servers(12, 100 + seed, tmp_path)
     assert wrong == []
-    assert acknowledged > 20, "it was killed while it wrote"
+    assert acknowledged > 12, "it was killed while it wrote"
 
 
 @pytest.mark.attack

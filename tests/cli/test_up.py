@@ -34,9 +34,9 @@ MISTAKES: list[Any] = [
 ]
 
 ONE_NODE = """\
-{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 1, pods: 5}}}
+{apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {allocatable: {cpu: 1, pods: 5}}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {schedulerName: volcano, containers: [{name: c, image: i}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: pod-1}, spec: {schedulerName: volcano, containers: [{name: c, image: i}]}}
 """
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from strato.cli.home import Home
 from strato.node.sandbox.network import bridge_name
-from tests.e2e.worlds import STRATO, EmbeddedWorld, alive, eventually
+from tests.e2e.worlds import STRATO, EmbeddedWorld, alive, eventually, rounds
 
 pytestmark = [pytest.mark.e2e, pytest.mark.embedded]
 SMALL = ("--port", "0", "--no-sandbox", "--hollow-nodes", "1")
@@ -78,7 +78,7 @@ def assert_nothing_is_left(world: EmbeddedWorld) -> None:
 
 @pytest.mark.timeout(900)
 def test_of_two_starts_in_one_instant_one_serves_and_both_know(world: EmbeddedWorld) -> None:
-    for _ in range(20):
+    for _ in range(rounds(20)):
         starts = [begin(world, "up", *SMALL) for _ in range(2)]
         ends = [end(start) for start in starts]
         assert [code for code, _ in ends] == [0, 0], ends
@@ -109,7 +109,7 @@ def test_a_start_with_other_options_says_who_runs(world: EmbeddedWorld) -> None:
 @pytest.mark.timeout(900)
 def test_down_at_any_moment_of_a_start_ends_it(world: EmbeddedWorld) -> None:
     chance = random.Random(7)
-    for _ in range(12):
+    for _ in range(rounds(12)):
         starting = begin(world, "up", *MACHINE)
         time.sleep(chance.uniform(0.0, 4.0))
         said = world.own("down")
@@ -127,7 +127,7 @@ def test_down_at_any_moment_of_a_start_ends_it(world: EmbeddedWorld) -> None:
 def test_a_signal_at_any_moment_of_a_start_leaves_nothing(world: EmbeddedWorld, how: str) -> None:
     chance = random.Random(8)
     options = ["--foreground"] if how == "foreground" else []
-    for number in range(10):
+    for number in range(rounds(12)):
         starting = begin(world, "up", *MACHINE, *options)
         time.sleep(chance.uniform(0.0, 4.0))
         starting.send_signal(signal.SIGINT if number % 2 else signal.SIGTERM)
@@ -177,7 +177,7 @@ def test_several_terminals_at_once_end_in_one_state(world: EmbeddedWorld) -> Non
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stop_that_is_interrupted_leaves_nothing(world: EmbeddedWorld, how: signal.Signals) -> None:
     home, chance = Home(world.home), random.Random(9)
-    for number in range(4):
+    for number in range(rounds(8)):
         world.own("up", *SMALL)
         stopping = begin(world, "down", "--keep-pods")
         if number:  # else as soon as it has said how

@@ -29,6 +29,11 @@ STRATO = [sys.executable, "-m", "strato.cli.main"]
 CONTROL_PLANE = Path(__file__).parent / "kube" / "controlplane"
 
 
+def rounds(whole: int) -> int:
+    """Return how often a test tries its luck: ``whole`` times in ``make e2e-long``, a quarter of that otherwise."""
+    return whole if os.environ.get("STRATO_E2E_LONG") else max(2, whole // 4)
+
+
 def eventually(probe: Callable[[], T], *, timeout: float = 120.0, what: str = "", every: float = 0.1) -> T:
     """Return the first true answer of ``probe``; the deadline only bounds a failing test."""
     deadline = time.monotonic() + timeout
