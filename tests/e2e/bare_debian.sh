@@ -13,7 +13,7 @@ if [ "${STRATO_BARE_INSIDE:-}" = "" ]; then
     repository=$(cd "$(dirname "$0")/../.." && pwd)
     system=${STRATO_BARE_DEBIAN:-$(mktemp -d /var/tmp/strato-debian-XXXXXX)}
     [ -n "${STRATO_BARE_DEBIAN:-}" ] || trap 'rm -rf --one-file-system "$system"' EXIT
-    packages=ca-certificates,python3,python3-venv,pipx,make,kubernetes-client,iproute2,nftables,procps
+    packages=ca-certificates,python3,python3-venv,pipx,make,kubernetes-client,iproute2,nftables,procps,curl
     packages=$packages,distcc,gcc,libc6-dev,openmpi-bin,openssh-server,openssh-client # the pages of the examples name these
     [ -e "$system/etc/debian_version" ] || debootstrap --variant=minbase \
         --include="$packages" bookworm "$system"
@@ -52,7 +52,7 @@ for user in root reader; do
             rm -rf venv strato
             cp -r /checkout strato
             python3 -m venv venv
-            venv/bin/python -m pip install --quiet ./strato pytest
+            venv/bin/python -m pip install --quiet "./strato[report]" pytest
             exec python3 strato/tests/docs/sessions.py --programs "$HOME/venv/bin" "$@"' sessions "$@" || failed=1
 done
 exit $failed
