@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.02
 """Time between two looks whether the scheduler is idle."""
+_IDLE_SHARE: Final = 0.0025
+"""Of one processor, which a shadow may take besides: a scheduler that hardly works has its decisions compared too."""
 _PUBLISH_SECONDS: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 300.0
 _BLANK_BYTES: Final = 64
@@ -211,10 +213,15 @@ class Shadow:
             if not self._decisions.is_idle():
                 await self._clock.sleep(_LOOK_SECONDS)
                 continue
-            self._budget.worked(cpu_timer() - self.findings.fork_seconds)
+            self._budget.worked(self._work_seconds())
             if self._in_virtual_time or self._budget.allows:
                 return
             await self._clock.sleep(self._options.period_seconds)
+
+    def _work_seconds(self) -> float:
+        """Return the scheduler's CPU seconds, and what an idle one is taken to have worked."""
+        own = cpu_timer() - self.findings.fork_seconds
+        return own + self._clock.monotonic() * _IDLE_SHARE / self._options.share
 
     async def evaluate(self, config: Config, plan: Plan, now: float) -> None:
         """Decide by the shadow what the plan decided at ``now``, in a child, and take what is found."""
@@ -301,7 +308,7 @@ class Shadow:
 
     def _reconfigured(self) -> None:
         self._failures_in_a_row = 0
-        self._budget.start_over(cpu_timer() - self.findings.fork_seconds)
+        self._budget.start_over(self._work_seconds())
         self._copied = CopiedPages()
         self.findings.forget()
         self._decisions.reconfigured()
