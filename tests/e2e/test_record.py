@@ -6,7 +6,6 @@ On the embedded server and, with STRATO_E2E_WORLD=kube, on a real kube-apiserver
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -16,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.worlds import STRATO, EmbeddedWorld, KubeWorld, World, eventually
+from tests.e2e.ownscheduler import own_world, stop_scheduler
+from tests.e2e.worlds import STRATO, World, eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -37,38 +37,12 @@ PACKING = POLICY.replace("nodeorder", "binpack")
 NEVER_PREEMPTING = POLICY.replace("preempt, ", "")
 
 
-class RecordedKube(KubeWorld):
-    """A real control plane whose scheduler writes a log."""
-
-    def start_scheduling(self) -> None:
-        config, log = self.directory / "policy.conf", self.directory / "scheduler.log-of-decisions"
-        self.start_part("scheduler", "--scheduler-conf", str(config), "--record", str(log))
-        self.start_part("controllers")
-
-
 @pytest.fixture
 def recorded(tmp_path: Path) -> Iterator[World]:
-    (tmp_path / "policy.conf").write_text(POLICY)
-    if os.environ.get("STRATO_E2E_WORLD") == "cluster":
-        pytest.skip("needs a scheduler of its own")
-    if os.environ.get("STRATO_E2E_WORLD") == "kube":
-        kube = RecordedKube(tmp_path)
-        if not (kube.binaries / "kube-apiserver").exists():
-            pytest.skip(f"no control plane at {kube.binaries}; build it with tests/e2e/kube/controlplane/build.sh")
-        try:
-            kube.start()
-            yield kube
-        finally:
-            kube.stop()
-        return
-    log = tmp_path / "scheduler.log-of-decisions"
-    options = ("--no-sandbox", "--hollow-nodes", "4", "--cpu", "4", "--memory", "16Gi")
-    world = EmbeddedWorld(tmp_path / "home", *options, "--config", str(tmp_path / "policy.conf"), "--record", str(log))
-    world.start()
-    try:
+    policy, log = tmp_path / "policy.conf", tmp_path / "scheduler.log-of-decisions"
+    policy.write_text(POLICY)
+    with own_world(tmp_path, policy, "--record", str(log)) as world:
         yield world
-    finally:
-        world.stop()
 
 
 def priority(name: str, value: int) -> dict[str, Any]:
@@ -120,10 +94,7 @@ def test_a_replay_makes_all_recorded_decisions(recorded: World, tmp_path: Path) 
         busy(world, tmp_path)
         follower.send_signal(signal.SIGTERM)
         assert follower.wait(timeout=60) == 0
-    if isinstance(world, KubeWorld):
-        assert world.stop_part("scheduler") == 0
-    else:
-        world.stop()
+    stop_scheduler(world)
     decides_the_same(log, tmp_path)
 
     seen = json.loads(replay(outside, "-o", "json").stdout)
