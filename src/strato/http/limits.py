@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from strato.api.wire import User
 
-MOST_CONNECTIONS = 8192
+MOST_CONNECTIONS = 16_384
 """Most connections at the same time; above it, connections of the user with the most are closed."""
 _USERS_PART = 4
 """One user has at most one in so many of them."""
