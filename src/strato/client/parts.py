@@ -1,7 +1,8 @@
 """Pods share the parts of their metadata and status that are equal: labels, owners, conditions, states of containers.
 
-Decoded by itself, a running pod takes 8.4 KB in 124 objects, most of which the pods beside it have too. As with specs
-(`strato.client.specs`), bytes that were decoded lately are not decoded again, and views are never changed.
+Decoded by itself, a running pod takes 8.4 KB in 124 objects, most of which the pods beside it have too. Metadata shares
+what the one before has; of a status, as of specs (`strato.client.specs`), bytes decoded lately are not decoded again.
+Views are never changed.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from sys import intern
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from strato.api.core.container import ContainerState, ContainerStatus, ResourceRequirements
 from strato.api.core.pod import PodIP, PodStatus
-from strato.api.meta import Condition, ObjectMeta, OwnerReference
+from strato.api.meta import Condition, ObjectMeta
 from strato.api.shapes import EMPTY, ResourceList
 
 T = TypeVar("T")
@@ -75,30 +76,10 @@ class _Part(Generic[T]):
         return value
 
 
-class _Texts:
-    """Labels, or annotations: what those of the object before have too is shared with it.
-
-    Objects of one template come together, in lists as in watches. To look each value up in a table of all would cost
-    four times as much.
-    """
-
-    __slots__ = ("_last",)
-
-    def __init__(self) -> None:
-        self._last: dict[str, str] = {}
-
-    def of(self, texts: dict[str, str] | None) -> dict[str, str] | None:
-        """Return what was decoded, which may be changed for it, or what is equal."""
-        if not texts:
-            return texts
-        last = self._last
-        if texts == last:
-            return last
-        for key, value in last.items():
-            if texts.get(key) == value:
-                texts[key] = value
-        self._last = texts
-        return texts
+def _share(texts: dict[str, str], last: dict[str, str]) -> None:
+    for key, value in last.items():
+        if texts.get(key) == value:
+            texts[key] = value
 
 
 class _RareFields:
@@ -123,7 +104,6 @@ class _RareFields:
         return replace(made, **dict(zip(self._names, found, strict=True)))  # naming all would cost as much as decoding
 
 
-_RARE_METADATA: Final = ("generate_name", "deletion_timestamp", "deletion_grace_period_seconds", "finalizers")
 _RARE_STATUS: Final = (
     "message",
     "reason",
@@ -137,45 +117,44 @@ _RARE_STATUS: Final = (
 
 
 class PodParts:
-    """Decodes the metadata and the status of pods. `metadata` and `status` are what to decode into."""
+    """Shares the metadata and decodes the status of pods; `status` is what to decode that into."""
 
     def __init__(self) -> None:
         raw = msgspec.Raw
-        self.metadata = frame_of(ObjectMeta, {"owner_references": raw})
         container = frame_of(
             ContainerStatus, {"state": raw, "last_state": raw, "allocated_resources": raw, "resources": raw}
         )
         containers = tuple[container, ...]  # type: ignore[valid-type]
         self.status = frame_of(PodStatus, {"conditions": raw, "container_statuses": containers})
-        self._rare_metadata = _RareFields(self.metadata, _RARE_METADATA)
+        self._last = ObjectMeta()
         self._rare_status = _RareFields(self.status, _RARE_STATUS)
-        self._labels, self._annotations = _Texts(), _Texts()  # with the pod's index in its job, so never equal
-        owners: Any = list[OwnerReference] | None
-        self._owners: _Part[list[OwnerReference] | None] = _Part(owners, None)
         self._conditions: _Part[tuple[Condition, ...]] = _Part(tuple[Condition, ...], ())
         self._states = _Part(ContainerState, ContainerState())
         self._amounts: _Part[ResourceList] = _Part(ResourceList, EMPTY)
         self._resources: _Part[ResourceRequirements | None] = _Part(ResourceRequirements | None, None)
 
-    def metadata_of(self, frame: Any) -> ObjectMeta:
-        """Return the metadata of a frame.
+    def metadata_of(self, meta: ObjectMeta) -> ObjectMeta:
+        """Return metadata that was just decoded, and is nobody else's yet, with the parts that the last has too.
 
-        Raises:
-            msgspec.DecodeError: A part does not fit.
+        Pods of one template come together, in lists as in watches. To look each text up in a table of all would cost
+        four times as much.
         """
-        created = frame.creation_timestamp
-        meta = ObjectMeta(
-            name=frame.name,
-            namespace=intern(frame.namespace),
-            uid=frame.uid,
-            resource_version=frame.resource_version,
-            generation=frame.generation,
-            creation_timestamp=intern(created) if created is not None else None,
-            labels=self._labels.of(frame.labels),
-            annotations=self._annotations.of(frame.annotations),
-            owner_references=self._owners.of(frame.owner_references),
-        )
-        return self._rare_metadata.put_into(meta, frame)
+        last, self._last = self._last, meta
+        if meta.namespace == last.namespace:
+            force_setattr(meta, "namespace", last.namespace)
+        if meta.creation_timestamp == last.creation_timestamp:
+            force_setattr(meta, "creation_timestamp", last.creation_timestamp)
+        if meta.owner_references == last.owner_references:
+            force_setattr(meta, "owner_references", last.owner_references)
+        labels, annotations = meta.labels, meta.annotations
+        if labels and last.labels:
+            _share(labels, last.labels)
+        if annotations and last.annotations:
+            if annotations == last.annotations:
+                force_setattr(meta, "annotations", last.annotations)
+            else:
+                _share(annotations, last.annotations)
+        return meta
 
     def status_of(self, frame: Any) -> PodStatus:
         """Return the status of a frame.

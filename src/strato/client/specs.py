@@ -70,9 +70,8 @@ class SpecSharing:
         self._placed: LruCache[bytes, Any] = LruCache(_BYTES, lambda _, spec: 500)
         """Specs with these surroundings, by the node's name: a pod tells of its node more than once."""
         self._parts = PodParts() if view is Pod else None
-        metadata, held = fields["metadata"].type, status.type
-        if self._parts is not None:
-            metadata, held = self._parts.metadata, self._parts.status
+        metadata = fields["metadata"].type
+        held = status.type if self._parts is None else self._parts.status
         self.frame: Any = msgspec.defstruct(
             f"{view.__name__}Frame",
             [

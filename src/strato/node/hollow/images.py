@@ -92,7 +92,7 @@ class ImagePulls:
 
         Args:
             node: Its name.
-            images: Of a pod's containers; not looked at where pulls take no time.
+            images: Of a pod's containers.
             annotations: Of the pod.
             now: An instant of any one clock.
         """

@@ -286,10 +286,11 @@ class HollowPods:
     def _preparation_seconds(self, pod: Pod) -> float:
         """Return how long a pod takes from its coming to a node to its containers' running."""
         annotations, node = pod.metadata.annotations, pod.spec.node_name
-        images = (one.image for one in chain(pod.spec.init_containers, pod.spec.containers))
-        pulls = self._images.pull(node, images, annotations, self._clock.now())
-        start = start_seconds(annotations, pod.metadata.uid)
-        return (pulls + start) * self._slowness.get(node, 1.0)
+        seconds = start_seconds(annotations, pod.metadata.uid)
+        if self._images.take_time:
+            images = (one.image for one in chain(pod.spec.init_containers, pod.spec.containers))
+            seconds += self._images.pull(node, images, annotations, self._clock.now())
+        return seconds * self._slowness.get(node, 1.0)
 
     def _start(self, held: HollowPod) -> None:
         """Run every container for the first time."""
