@@ -92,3 +92,18 @@ def test_calibration_is_written_and_read_again() -> None:
 def test_calibration_that_cannot_be_read_is_none(text: str) -> None:
     raw = Interval(100.0, 50.0, 200.0)
     assert Calibration.from_json(text).calibrated(raw) == raw
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_share_is_held_however_waits_change(seed: int) -> None:
+    """A hard week, then an easy month: what was learned in the one does not widen the other's intervals for good."""
+    rng, calibration = Random(seed), Calibration()
+    held = []
+    for number in range(400):
+        middle = 10 ** rng.uniform(2.0, 5.5)
+        raw = Interval(middle, 0.5 * middle, 2.0 * middle)
+        wait = middle * rng.lognormvariate(0.0, 2.0 if number < 120 else 0.05)
+        held.append(calibration.calibrated(raw).holds(wait))
+        calibration.take(raw, wait)
+    assert 0.75 <= sum(held) / len(held) <= 0.85
+    assert 0.7 <= sum(held[120:]) / len(held[120:]) <= 0.9

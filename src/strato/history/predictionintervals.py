@@ -5,6 +5,10 @@ late such intervals end; so each bound is moved until the promised share of wait
 prediction). Waits are compared as logarithms, so that an hour too much is worse for a wait of minutes than of days, and
 predictions of like length among themselves, as far as enough is known of them.
 
+The share that is aimed at follows what was reached, for all predictions together: after T of them the share that was
+held is within 1 / (step · T) of the promised one, however waits change meanwhile. A share of its own for each class
+would need that many in each. Starts that seem certain are apart: most of them are, and the others must not pay for it.
+
 Source: Romano, Patterson and Candès, "Conformalized quantile regression" (2019), with a window of the newest outcomes
 for what changes over time (Gibbs and Candès, "Adaptive conformal inference under distribution shift", 2021).
 """
@@ -27,8 +31,9 @@ _WINDOW: Final = 200
 """Newest outcomes kept per class of predictions."""
 _FEWEST: Final = 12
 """From so many outcomes on, a class of predictions stands for itself."""
-_STEP: Final = 0.02
-"""How fast the share that is aimed at follows what was reached."""
+_STEP: Final = 0.05
+"""How fast the share that is aimed at follows what was reached: after 100 predictions it is off by a fifth at most."""
+_LEAST_AIM, _MOST_AIM = 0.05, 0.99
 _LARGEST: Final = 30.0
 """Logarithm of a wait without end."""
 _CLASSES: Final = (1.0, 300.0, 1_800.0, 7_200.0, 21_600.0, 86_400.0)
@@ -57,6 +62,7 @@ class _Outcomes:
     lows: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     highs: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     aim: float = COVERAGE
+    """Share that is aimed at, of starts that seem certain and of all others; not used of a class."""
 
 
 class Calibration:
@@ -77,7 +83,7 @@ class Calibration:
         outcomes = self._outcomes(raw)
         if not outcomes.middles:
             return raw
-        tail = (1.0 - min(max(outcomes.aim, 0.05), 0.99)) / 2.0
+        tail = (1.0 - self._aimed(raw).aim) / 2.0
         middle = _log(raw.middle) + _quantile(outcomes.middles, 0.5)
         low = _log(raw.low) + _quantile(outcomes.lows, tail)
         high = _log(raw.high) + _quantile(outcomes.highs, 1.0 - tail)
@@ -94,8 +100,8 @@ class Calibration:
             outcomes.middles.append(wait - _log(raw.middle))
             outcomes.lows.append(wait - _log(raw.low))
             outcomes.highs.append(wait - _log(raw.high))
-            outcomes.aim += _STEP * (self._coverage - held)
-            outcomes.aim = min(max(outcomes.aim, 0.05), 0.99)
+        aimed = self._aimed(raw)
+        aimed.aim = min(max(aimed.aim + _STEP * (self._coverage - held), _LEAST_AIM), _MOST_AIM)
 
     def to_json(self) -> str:
         """Return what is known, as text that `from_json` reads."""
@@ -117,11 +123,15 @@ class Calibration:
         if len(rows) != len(kept) or any(len({len(part) for part in parts}) != 1 for _, *parts in rows):
             return made
         for outcomes, (aim, middles, lows, highs) in zip(kept, rows, strict=True):
-            outcomes.aim = aim
+            outcomes.aim = min(max(aim, _LEAST_AIM), _MOST_AIM)
             outcomes.middles.extend(middles)
             outcomes.lows.extend(lows)
             outcomes.highs.extend(highs)
         return made
+
+    def _aimed(self, raw: Interval) -> _Outcomes:
+        """Return where the share stands that is aimed at for predictions like this one."""
+        return self._classes[0] if _class_of(raw) == 0 else self._uncertain
 
     def _outcomes(self, raw: Interval) -> _Outcomes:
         own = self._classes[_class_of(raw)]
