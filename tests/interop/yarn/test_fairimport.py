@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strato.api.queueacls import SUBMIT
 from strato.api.volcano.scheduling import Queue as QueueView
 from strato.errors import InvalidInput
 from strato.interop.yarn import fairimport, hadoopxml, importing
@@ -87,7 +88,7 @@ def test_every_line_is_accounted_for() -> None:
         "root.prod.ETL_1: maxRunningApps": "maps",
         "root.prod.ETL_1: maxAMShare": "differs",
         "root.prod.etl-1: minResources": "maps",
-        "root.prod.etl-1: aclSubmitApps": "missing",
+        "root.prod.etl-1: aclSubmitApps": "differs",
         "root.adhoc: allowPreemptionFrom": "maps",
         "root.adhoc": "missing",
         "user ada: maxRunningApps": "differs",
@@ -97,7 +98,7 @@ def test_every_line_is_accounted_for() -> None:
         "yarn.scheduler.fair.assignmultiple": "missing",
     }
     assert next(line for line in lines if line.what == "root.adhoc").text.startswith("<surprise>")
-    assert fairimport.summary(lines) == "6 maps, 3 differs, 4 missing"
+    assert fairimport.summary(lines) == "6 maps, 4 differs, 3 missing"
 
 
 def test_options_become_arguments_that_a_scheduler_takes() -> None:
@@ -139,6 +140,19 @@ def test_reservations_and_waits_for_nodes_become_arguments(continuous: bool) -> 
     assert (args.reservable_nodes, args.reservation_threshold, args.heartbeat_ms) == (0.2, 3.0, 500)
     assert (args.node_threshold, args.rack_threshold) == (0.5, 0.7)
     assert (args.node_delay_ms, args.rack_delay_ms) == ((100, 200) if continuous else (-1, -1))
+
+
+@pytest.mark.parametrize(
+    ("at_root", "becomes"), [pytest.param("", "differs", id="open"), pytest.param(" ", "maps", id="closed")]
+)
+def test_access_lists_become_annotations_with_the_open_root_of_yarn(at_root: str, becomes: str) -> None:
+    root = f"<aclSubmitApps>{at_root}</aclSubmitApps>" if at_root else ""
+    queue = "<queue name='a'><aclSubmitApps>ada,bob etl</aclSubmitApps></queue>"
+    made = fairimport.imported(sources(f"<allocations><queue name='root'>{root}{queue}</queue></allocations>"),
+                               ImportOptions())  # fmt: skip
+    lists = {one["metadata"]["name"]: one["metadata"]["annotations"].get(SUBMIT) for one in made.queues}
+    assert lists == {"root": at_root or "*", "a": "ada,bob etl"}
+    assert {line.what: line.becomes for line in made.lines}["root.a: aclSubmitApps"] == becomes
 
 
 def test_lines_that_do_not_mean_what_they_say_are_refused() -> None:

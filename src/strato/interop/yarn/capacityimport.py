@@ -23,6 +23,7 @@ from strato.interop.yarn.importing import (
     DIFFERS,
     MAPS,
     MISSING,
+    OPEN_ABOVE,
     Imported,
     ImportOptions,
     Line,
@@ -32,7 +33,6 @@ from strato.interop.yarn.importing import (
 )
 from strato.interop.yarn.objects import PATH
 
-_OPEN_ABOVE = "keeps nobody out, as one above it lets everybody in (root does unless its list is a blank); as in YARN"
 _NOT_PLACED = (
     "start the webhook with --queue-placement and this file; rules place in queues that exist, and create none"
 )
@@ -317,4 +317,4 @@ def _open_lists(sources: Sources, configuration: CapacityConfiguration) -> Itera
             fields = [configuration.by_path[path] for path in above]
             lists = [each.submit_acl if name == _LISTS[0][0] else each.administer_acl for each in fields]
             if any(one.strip() == "*" for one in lists):
-                yield Line(sources.file, setting.line, f"{queue.path}.{name}", DIFFERS, _OPEN_ABOVE)
+                yield Line(sources.file, setting.line, f"{queue.path}.{name}", DIFFERS, OPEN_ABOVE)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from strato.api.queueacls import ADMINISTER, SUBMIT
 from strato.errors import InvalidInput, Problem
 from strato.interop.yarn.fair import allocationfile
-from strato.interop.yarn.fair.allocation import ROOT, Allocations, parent_of
+from strato.interop.yarn.fair.allocation import ROOT, Allocations, acl_text, parent_of
 from strato.interop.yarn.fair.options import PREFIX, FairOptions, options_of
 from strato.interop.yarn.fairplugin.sources import annotations_of
 from strato.interop.yarn.hadoopxml import HEARTBEAT, Element
@@ -15,6 +16,7 @@ from strato.interop.yarn.importing import (
     DIFFERS,
     MAPS,
     MISSING,
+    OPEN_ABOVE,
     REFUSED,
     Imported,
     ImportOptions,
@@ -26,11 +28,11 @@ from strato.interop.yarn.importing import (
 )
 from strato.interop.yarn.objects import PATH
 
-_NOT_ENFORCED = "access lists are not enforced; let RBAC say who may create jobs"
 _PLACED = "start the webhook with --queue-placement and this file; rules place in queues that exist, and create none"
 _NOT_PLACED = "counts without a queuePlacementPolicy only; write one and start the webhook with --queue-placement"
 _RESERVATIONS = "reservations are not carried over"
 
+_LISTS = {"aclSubmitApps": SUBMIT, "aclAdministerApps": ADMINISTER}
 _QUEUE: dict[str, tuple[str, str]] = {
     "minResources": (MAPS, "minimum, served before others are"),
     "maxResources": (MAPS, "maximum, on this queue and all below it"),
@@ -44,8 +46,8 @@ _QUEUE: dict[str, tuple[str, str]] = {
     "fairSharePreemptionTimeout": (MAPS, "seconds below the fair share until others make room"),
     "fairSharePreemptionThreshold": (MAPS, "part of the fair share below which a job is starved"),
     "allowPreemptionFrom": (MAPS, "whether jobs of the queue make room"),
-    "aclSubmitApps": (MISSING, _NOT_ENFORCED),
-    "aclAdministerApps": (MISSING, _NOT_ENFORCED),
+    "aclSubmitApps": (MAPS, f"annotation {SUBMIT} of the Queue"),
+    "aclAdministerApps": (MAPS, f"annotation {ADMINISTER} of the Queue"),
     "aclAdministerReservations": (MISSING, _RESERVATIONS),
     "aclListReservations": (MISSING, _RESERVATIONS),
     "aclSubmitReservations": (MISSING, _RESERVATIONS),
@@ -151,9 +153,14 @@ def _queues(root: Element, read: Allocations) -> list[Mapping[str, Any]]:
     defaults = {name: value for name, value in defaults.items() if _TOP[name][0] == MAPS}
     users = {user: str(most) for user, most in read.user_max_apps.items() if fits_annotation(user)}
     made: list[Mapping[str, Any]] = []
+    lists = _access_lists(root)
     for path, name in names.items():
         own = settings.get(path, {})
-        annotations = {PATH: path, **annotations_of(own, *((defaults, users) if path == ROOT else ({}, {})))}
+        annotations = {
+            PATH: path,
+            **lists.get(path, {}),
+            **annotations_of(own, *((defaults, users) if path == ROOT else ({}, {}))),
+        }
         found = read.settings_of(path)
         spec: dict[str, Any] = {"weight": max(1, round(found.weight)), "reclaimable": found.preemptable}
         if path != ROOT:
@@ -182,12 +189,35 @@ def _elements(root: Element) -> list[tuple[str, Element]]:
     return found
 
 
+def _access_lists(root: Element) -> dict[str, dict[str, str]]:
+    """Return the access lists of queues by annotation, and the root's where any has one: it is open by default."""
+    found: dict[str, dict[str, str]] = {ROOT: {}}
+    for path, element in _elements(root):
+        for child in element.children:
+            if child.name in _LISTS:
+                found.setdefault(path, {})[_LISTS[child.name]] = acl_text(child.text or "")
+    for key in _LISTS.values():
+        if any(key in lists for lists in found.values()):
+            found[ROOT].setdefault(key, "*")
+    return found
+
+
+def _is_open_above(path: str, key: str, lists: Mapping[str, Mapping[str, str]]) -> bool:
+    """Return whether a queue's list keeps nobody out."""
+    above = parent_of(path)
+    while above:
+        if lists.get(above, {}).get(key) == "*":
+            return True
+        above = parent_of(above)
+    return False
+
+
 def _settings(element: Element) -> dict[str, str]:
     """Return the settings of one queue element that are carried over."""
     found = {
         "schedulingPolicy" if one.name == "schedulingMode" else one.name: (one.text or "").strip()
         for one in element.children
-        if one.name == "maxAMShare" or _QUEUE.get(one.name, (MISSING, ""))[0] != MISSING
+        if one.name == "maxAMShare" or (one.name not in _LISTS and _QUEUE.get(one.name, (MISSING, ""))[0] != MISSING)
     }
     if element.attributes.get("type") == "parent":
         found["type"] = "parent"
@@ -256,11 +286,14 @@ def _lines(sources: Sources, read: Allocations, options: ImportOptions) -> list[
         becomes = REFUSED if remark.refuses else DIFFERS
         becomes = MISSING if remark.text.endswith("is ignored") else becomes
         lines.append(Line(file, remark.line, remark.where or "allocations", becomes, remark.text))
+    lists = _access_lists(sources.root)
     remarked = {(remark.line, remark.where) for remark in read.remarks if "is ignored" in remark.text}
     for path, element in _elements(sources.root):
         for child in element.children:
             if child.name == "maxAMShare":
                 lines.append(Line(file, child.line, f"{path}: maxAMShare", *_am_share(options)))
+            elif child.name in _LISTS and child.text != "*" and _is_open_above(path, _LISTS[child.name], lists):
+                lines.append(Line(file, child.line, f"{path}: {child.name}", DIFFERS, OPEN_ABOVE))
             elif child.name in _QUEUE:
                 lines.append(Line(file, child.line, f"{path}: {child.name}", *_QUEUE[child.name]))
             elif child.name not in ("queue", "pool") and (child.line, path) not in remarked:

@@ -26,6 +26,11 @@ MISSING: Final = "missing"
 REFUSED: Final = "refused"
 """What becomes of a line: it maps, it maps but behaves differently, it has no counterpart, it must be changed first."""
 
+OPEN_ABOVE: Final = (
+    "keeps nobody out, as one above it lets everybody in (root does unless its list is a blank); as in YARN"
+)
+"""Of an access list."""
+
 KNOWN_RESOURCES: Final = {"yarn.io/gpu": "nvidia.com/gpu", "gpu": "nvidia.com/gpu"}
 """Kubernetes' names of resource types that are known without being named."""
 
