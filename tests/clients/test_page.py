@@ -35,6 +35,7 @@ FOREIGN = [
     ("client-go", "operator/go.mod", r"client-go v(\S+)"),
     ("fabric8 kubernetes-client", "java/pom.xml", r"kubernetes-client</artifactId>\s*<version>(.+)</version>"),
     ("@kubernetes/client-node", "javascript/package.json", r'client-node": "(.+)"'),
+    ("Spark operator", "sparkoperator/go.mod", r"spark-operator/v2 v(\S+)"),
     ("Argo Workflows", "argo/go.mod", r"argo-workflows/v3 v(\S+)"),
     ("Nextflow", "nextflow/pom.xml", r"<artifactId>nextflow</artifactId>\s*<version>([\d.]{2,})</version>"),
 ]

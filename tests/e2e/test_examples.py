@@ -25,13 +25,15 @@ _OF_OTHERS = (
     "schools/",
     "tfjob/chart/",
     "pytorch-elastic/",
+    "spark-operator/",
     "training-policy/",
     "utilisation/",
     "twenty-nodes/",
     "load-test.yaml",
 )
-"""What other tests run: tests/cli/test_examples.py, tests/e2e/test_manifests.py, tests/clients/test_training.py,
-tests/scheduler for the policy, tests/sim for experiments, and tests/e2e/test_docs.py as it types the pages."""
+"""What other tests run: tests/cli/test_examples.py, tests/e2e/test_manifests.py, tests/clients/test_training.py and
+test_spark_operator.py, tests/scheduler for the policy, tests/sim for experiments, and tests/e2e/test_docs.py as it
+types the pages."""
 MANIFESTS = sorted(
     name
     for path in EXAMPLES.rglob("*.yaml")
