@@ -47,7 +47,7 @@ class Allowed(NamedTuple):
     anywhere: bool
 
 
-Patience = Callable[[Waited], Allowed]
+LocalityDelay = Callable[[Waited], Allowed]
 """Returns where a request may go after it waited so long."""
 
 NO_WAIT: Final = Allowed(rack=True, anywhere=True)
@@ -63,7 +63,7 @@ class Locality:
         first_seen: By UID since when a pod waits; added to.
         is_restarted: Whether pods may have waited before this scheduler saw them.
         rack_label: Label of nodes that names their rack.
-        patience: How long requests wait.
+        delay: How long requests wait.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Locality:
         now: float,
         first_seen: dict[str, float],
         rack_label: str,
-        patience: Patience,
+        delay: LocalityDelay,
         *,
         is_restarted: bool,
     ) -> None:
@@ -82,9 +82,9 @@ class Locality:
         self._now = now
         self._first_seen = first_seen
         self._rack_label = rack_label
-        self._patience = patience
+        self._locality_delay = delay
         self._is_restarted = is_restarted
-        self._alike: dict[tuple[str, int], int] = {}
+        self._equal_pods: dict[tuple[str, int], int] = {}
         self._count = int(world.nodes.present[: world.nodes.size].sum())
         self._near: dict[int, tuple[Mask, Mask]] = {}
 
@@ -97,7 +97,7 @@ class Locality:
         if not nodes.any():
             return NO_WAIT  # nobody waits for nodes that there are not
         named = int(nodes.sum()) + len({self._rack_of(row) for row in np.nonzero(nodes)[0].tolist()} - {""})
-        return self._patience(Waited(self._seconds(task), self._count, named, self._count_alike(task)))
+        return self._locality_delay(Waited(self._seconds(task), self._count, named, self._count_equal(task)))
 
     def facet(self, task: Task) -> Hashable:
         """Return what answers about a task rest on besides its class; None once it takes any node."""
@@ -124,14 +124,14 @@ class Locality:
             self._first_seen[task.uid] = since
         return max(0.0, self._now - since)
 
-    def _count_alike(self, task: Task) -> int:
+    def _count_equal(self, task: Task) -> int:
         """Return how many pods of its job and class wait, as when it was first asked in the cycle."""
         job, number = task.job, task.cls.number
         if job is None:
             return 1
-        if (job.key, number) not in self._alike:
-            self._alike[job.key, number] = sum(one.cls.number == number for one in job.pending.values())
-        return self._alike[job.key, number]
+        if (job.key, number) not in self._equal_pods:
+            self._equal_pods[job.key, number] = sum(one.cls.number == number for one in job.pending.values())
+        return self._equal_pods[job.key, number]
 
     def _nodes_near(self, task: Task, selector: NodeSelector) -> tuple[Mask, Mask]:
         """Return the rows that a class prefers, and those of their racks."""

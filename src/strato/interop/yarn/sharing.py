@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from strato.interop.yarn.locality import Locality, Patience
+from strato.interop.yarn.locality import Locality, LocalityDelay
 from strato.interop.yarn.objects import is_master, user_of
 from strato.interop.yarn.remembering import REMEMBERED, Kept, QueueMemory, recalled, text_of
 from strato.interop.yarn.reservations import Held, Reservations
@@ -107,16 +107,16 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
         self._reservations = Reservations(
             self.name, ssn, self._kept.reserved, self._may_keep, looks_on=self._looks_on_with_reservation()
         )
-        patience = self._patience()
+        delay = self._locality_delay()
         self._locality: Locality | None = None
-        if patience is not None:
+        if delay is not None:
             self._locality = Locality(
                 self.name,
                 ssn.world,
                 ssn.now,
                 self._kept.first_seen,
                 self.args.rack_label,
-                patience,
+                delay,
                 is_restarted=self._kept.is_restarted,
             )
         self._room: RoomT | None = None
@@ -126,7 +126,7 @@ class SharingPlugin(Plugin, ABC, Generic[Leaf, RoomT, KeptT]):
         """Return the cycle's tree."""
 
     @abstractmethod
-    def _patience(self) -> Patience | None:
+    def _locality_delay(self) -> LocalityDelay | None:
         """Return how long pods wait for nodes that they prefer; None when they do not."""
 
     @abstractmethod

@@ -24,7 +24,7 @@ from strato.interop.yarn.capacityplugin.mirror import ApplicationUse, Mirror, Qu
 from strato.interop.yarn.capacityplugin.source import file_source, read_file, scaled, with_queues
 from strato.interop.yarn.followedfile import FollowedFile
 from strato.interop.yarn.hadoopxml import HEARTBEAT
-from strato.interop.yarn.locality import HEARTBEAT_MS, RACK_LABEL, Allowed, Patience, Waited
+from strato.interop.yarn.locality import HEARTBEAT_MS, RACK_LABEL, Allowed, LocalityDelay, Waited
 from strato.interop.yarn.objects import path_of
 from strato.interop.yarn.resources import Amounts, subtract
 from strato.interop.yarn.sharing import NO_LEAF, SharingPlugin, Tree, both
@@ -224,7 +224,7 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
 
     # -- waiting for nodes ---------------------------------------------------------------------------------------------
 
-    def _patience(self) -> Patience | None:
+    def _locality_delay(self) -> LocalityDelay | None:
         delay = self._mirror.configuration.node_locality_delay
         return self._after if delay is not None and delay >= 0 else None
 

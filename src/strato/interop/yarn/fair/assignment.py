@@ -131,7 +131,7 @@ class Assigner:
         return any(name in self._of.nodes for name in ask.counts)
 
     def _try_ask(self, app: EngineApp, ask: Ask, node: ClusterNode, *, reserved: bool) -> tuple[bool, Amounts | None]:
-        """Try an ask at the best level its patience allows; the first answer is whether it was tried at all."""
+        """Try an ask at the best level its delay allows; the first answer is whether it was tried at all."""
         level = self._level(ask)
         on_rack, on_node = ask.counts.get(node.rack, 0) > 0, ask.counts.get(node.name, 0) > 0
         if on_rack and on_node:

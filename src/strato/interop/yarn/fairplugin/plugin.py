@@ -24,7 +24,7 @@ from strato.interop.yarn.fairplugin.making_room import MakingRoom, Remembered
 from strato.interop.yarn.fairplugin.mirror import Mirror, how_many
 from strato.interop.yarn.fairplugin.sources import AnnotationSource, file_source
 from strato.interop.yarn.followedfile import FollowedFile
-from strato.interop.yarn.locality import HEARTBEAT_MS, NO_WAIT, RACK_LABEL, Allowed, Patience, Waited
+from strato.interop.yarn.locality import HEARTBEAT_MS, NO_WAIT, RACK_LABEL, Allowed, LocalityDelay, Waited
 from strato.interop.yarn.resources import (
     Amounts,
     ResourceTypes,
@@ -259,7 +259,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
-    def _patience(self) -> Patience | None:
+    def _locality_delay(self) -> LocalityDelay | None:
         return self._after if self.args.waits_for_places else None
 
     def _after(self, waited: Waited) -> Allowed:
