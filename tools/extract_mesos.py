@@ -23,7 +23,7 @@ from typing import Any
 
 TARGET = Path(__file__).parent.parent / "src/strato/interop/mesos/wire/data/messages.json.gz"
 FILES = ("mesos", "allocator/allocator", "quota/quota", "maintenance/maintenance", "scheduler/scheduler",
-         "executor/executor", "master/master")  # fmt: skip
+         "executor/executor", "master/master", "agent/agent")  # fmt: skip
 DURATION = {"1": ["seconds", "int64", "o"], "2": ["nanos", "int32", "o"]}
 LABELS = {"required": "q", "optional": "o", "repeated": "l", "": "o"}
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
+import stat
 import uuid
+from collections.abc import AsyncIterator
 from typing import Any
 
 from strato.api.meta import Json
 from strato.api.wire import Request, Response
 from strato.interop.mesos.allocator import Allocator, AllocatorOptions
+from strato.interop.mesos.door.files import FileStatus
 from strato.interop.mesos.door.service import Door
 from strato.interop.mesos.door.serving import Serving
 from strato.interop.mesos.master.agents import Observed, UnitFacts
 from strato.interop.mesos.master.core import Master
 from strato.interop.mesos.master.effects import Kill, Launch
 from strato.interop.mesos.master.model import AgentFacts
+from strato.interop.mesos.master.sandboxes import Folder, Place
 from strato.interop.mesos.master.state import MasterIdentity, MasterOptions
 from strato.interop.mesos.resourcetext import parse
 from strato.interop.mesos.wire import JSON, RecordReader, message
@@ -47,6 +51,38 @@ class Listener:
         return [event["type"] for event in self.events]
 
 
+class MemoryFiles:
+    """Files by the places that paths lead to."""
+
+    def __init__(self) -> None:
+        self.contents: dict[Place, bytes] = {}
+
+    async def status(self, name: str, place: Place) -> FileStatus:
+        if isinstance(place, Folder):
+            return FileStatus(name, mode=stat.S_IFDIR | 0o755)
+        return FileStatus(name, len(self._of(place)))
+
+    async def entries(self, place: Place) -> list[FileStatus]:
+        if isinstance(place, Folder):
+            return [await self.status(name, one) for name, one in place.entries.items()]
+        self._of(place)
+        return []
+
+    async def read(self, place: Place, offset: int, length: int) -> tuple[int, bytes]:
+        if isinstance(place, Folder):
+            raise IsADirectoryError
+        data = self._of(place)
+        return len(data), data[offset : offset + length]
+
+    async def stream(self, place: Place) -> AsyncIterator[bytes]:
+        yield self._of(place)
+
+    def _of(self, place: Place) -> bytes:
+        if isinstance(place, Folder) or place not in self.contents:
+            raise FileNotFoundError
+        return self.contents[place]
+
+
 class World:
     """A master and its cluster."""
 
@@ -56,6 +92,7 @@ class World:
         self.launched: dict[str, Launch] = {}
         self.killed: list[Kill] = []
         self.forgotten: list[str] = []
+        self.files = MemoryFiles()
         identity = MasterIdentity(id="m", hostname="master", ip="127.0.0.1", port=5050, started_at=self.now)
         allocator = Allocator(AllocatorOptions(), rng)
         self.master = Master(
@@ -63,7 +100,7 @@ class World:
         )
         self.door = Door({})
         self.door.leads = True
-        self.door.serving = Serving(self.master, lambda: self.now, self.flush, lambda: None)
+        self.door.serving = Serving(self.master, lambda: self.now, self.flush, self.files, lambda: None)
 
     @property
     def state(self) -> Any:

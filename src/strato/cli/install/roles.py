@@ -123,6 +123,7 @@ def mesos_task_rules() -> list[Json]:
     """Runs tasks in the namespace of tasks, where the Mesos master also keeps frameworks and its lease."""
     return [
         _rule(("get", "create", "patch", "delete"), "", "pods"),
+        _rule(("get",), "", "pods/log"),
         _rule((*_READ, "create", "patch", "delete"), "", "configmaps"),
         _rule(("get", "create", "delete"), "scheduling.volcano.sh", "podgroups"),
         *lease_rules(),

@@ -72,6 +72,7 @@ def anything(kind: str, rng: random.Random, depth: int = 0) -> Any:
         ("/api/v1/scheduler", "scheduler.Call"),
         ("/api/v1/executor", "executor.Call"),
         ("/api/v1", "master.Call"),
+        ("/slave(S0)/api/v1", "agent.Call"),
     ],
 )
 @settings(max_examples=10, deadline=None)

@@ -18,6 +18,7 @@ from strato.client.informer import Change, Informers
 from strato.client.writequeue import WriteQueue
 from strato.clock import Clock
 from strato.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
+from strato.interop.mesos.cluster.files import SandboxFiles
 from strato.interop.mesos.cluster.groups import Groups
 from strato.interop.mesos.cluster.keeping import REGISTRY, Keeper
 from strato.interop.mesos.cluster.mounts import claims_of
@@ -61,6 +62,8 @@ class Edge:
         self._records = LatestWrites(clock, self._record_patch, self._send_pods, name="pod")
         self._holds = LatestWrites(clock, self._hold_patch, self._send_nodes, name="node")
         self._claims = Claims(cluster, clock, settings.master, settings.namespace, state.volumes)
+        self.files = SandboxFiles(cluster, settings.namespace, self._claims)
+        """Of the tasks' sandboxes."""
         self._volumes = LatestWrites(clock, self._claims.build, self._claims.send, name="volume", batch=10)
         self._kills: WriteQueue[Kill] = WriteQueue(clock, self._kill, workers=8, name="kills")
         self._forgotten: WriteQueue[str] = WriteQueue(clock, self._forget, workers=4, batch=64, name="forgotten")

@@ -160,7 +160,7 @@ class MesosMaster:
             self._door.find_leader = lambda: f"{settings.advertise}:{self.port}"
         try:
             await edge.recover()
-            self._door.serving = Serving(master, self._clock.now, edge.flush, edge.wake.set)
+            self._door.serving = Serving(master, self._clock.now, edge.flush, edge.files, edge.wake.set)
             self.serves.set()
             _log.info("Mesos master leads: id=%s agents=%d", identity.id, len(master.state.agents))
             await edge.run()

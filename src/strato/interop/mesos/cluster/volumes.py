@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from strato.api import catalog
 from strato.api.claims import LOCAL_PROVISIONER, is_bound, size_of
-from strato.api.core import Node, PersistentVolumeClaim
+from strato.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from strato.api.meta import Json
 from strato.api.storage import StorageClass
 from strato.client.cluster import Cluster
@@ -114,6 +114,18 @@ class Claims:
             return await self._cluster.get(PersistentVolumeClaim, name, self._namespace)
         except NotFound:
             return None
+
+    async def directory(self, name: str) -> str | None:
+        """Return the directory of this machine that a volume is; None where it is none, or not there."""
+        claim = await self._claim(claim_name(self._master, name)) if name in self._volumes and self._class else None
+        if claim is None or not is_bound(claim):
+            return None
+        try:
+            volume = await self._cluster.get(PersistentVolume, claim.spec.volume_name)
+        except ApiError:
+            return None
+        is_made = volume.metadata.name == f"pvc-{claim.metadata.uid}"  # not one that somebody points elsewhere
+        return volume.spec.host_path.path if is_made and volume.spec.host_path is not None else None
 
     async def wait_bound(self, names: Iterable[str]) -> None:
         """Return when claims can be mounted.

@@ -2,6 +2,6 @@
 
 - `certificate`: of the port, loaded again when its files change
 - `streams`: event streams; `negotiation`: types of bodies
-- `scheduler`, `executor`, `operator`, `oldpages`: the endpoints
+- `scheduler`, `executor`, `operator`, `agent`, `oldpages`, `files`: the endpoints
 - `service`: which path is whose, who leads, who may
 """

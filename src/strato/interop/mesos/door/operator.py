@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from strato.api.meta import Json
 from strato.api.wire import Request, Response
+from strato.interop.mesos.door import files
 from strato.interop.mesos.door.negotiation import answer_type, not_acceptable, read, refused
 from strato.interop.mesos.door.serving import Serving
 from strato.interop.mesos.door.streams import EventStream
@@ -28,7 +29,7 @@ async def handle(serving: Serving, request: Request, principal: str) -> Response
     master = serving.master
     if call["type"] == "SUBSCRIBE":
         return _subscribe(serving, content_type)
-    shown = views.answer(master.state, call, serving.now())
+    shown = views.answer(master.state, call, serving.now()) or await files.answer(serving.files, master.state, call)
     if shown is not None:
         return Response(200, message("master.Response").encode(shown, content_type), content_type)
     try:
@@ -48,7 +49,7 @@ def _check(call: Json) -> None:
     kind = call.get("type")
     if kind is None:
         raise refused(400, "Failed to validate master::Call: Expecting 'type' to be present")
-    reads = kind.startswith("GET_") or kind in ("SUBSCRIBE", "UNKNOWN", "LIST_FILES", "READ_FILE")
+    reads = kind.startswith("GET_") or kind in ("SUBSCRIBE", "UNKNOWN")
     if not reads and kind.lower() not in call:
         raise refused(400, f"Failed to validate master::Call: Expecting '{kind.lower()}' to be present")
 

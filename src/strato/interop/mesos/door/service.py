@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from strato.api.wire import Request, Response
 from strato.http.plain import text
-from strato.interop.mesos.door import executor, oldpages, operator, scheduler
-from strato.interop.mesos.door.negotiation import Refused
+from strato.interop.mesos.door import agent as of_agent
+from strato.interop.mesos.door import executor, files, oldpages, operator, scheduler
+from strato.interop.mesos.door.negotiation import Refused, refused
 from strato.interop.mesos.door.serving import Serving
+from strato.interop.mesos.master.model import Agent
 from strato.interop.mesos.master.state import VERSION
 
 _log = logging.getLogger(__name__)
@@ -25,6 +27,7 @@ _CALLS: dict[str, tuple[Endpoint, str]] = {
 """Path to endpoint and realm; executors come without credentials, as they come to an agent."""
 _OPEN = ("/version", "/health")
 _READABLE = "mesos-master-readonly"
+_SERVED = frozenset((*_CALLS, *_OPEN, "/redirect", *oldpages.PAGES, *oldpages.WRITES, *files.PATHS))
 
 
 class Door:
@@ -51,7 +54,7 @@ class Door:
             return refusal.response
 
     async def _route(self, request: Request) -> Response:
-        path = _known(request.path)
+        path, node = _known(request.path)
         if path == "":
             return text(f"There is nothing at {request.path[:200]}", 404)
         if path == "/version":
@@ -67,13 +70,32 @@ class Door:
         serving = self.serving
         if serving is None:
             return text("Master has not finished recovery", 503)
+        agent = self._agent(serving, node)
+        if path in files.PATHS:
+            agent_id = "" if agent is None else agent.id
+            return await files.handle(serving.files, serving.master.state, path, request, agent_id)
         if endpoint is None:
             return await oldpages.handle(serving, path, request)
         if request.method != "POST":
             refusal = text(f"Expecting one of {{ 'POST' }}, but received '{request.method}'", 405)
             refusal.headers = {"Allow": "POST"}
             return refusal
+        if agent is not None and endpoint is operator.handle:
+            return await of_agent.handle(serving, request, agent)
         return await endpoint(serving, request, principal)
+
+    def _agent(self, serving: Serving, node: str) -> Agent | None:
+        """Return the agent that a path names by its node; None where it names none, or as processes are called: 1.
+
+        Raises:
+            Refused: There is no such agent.
+        """
+        if node in ("", "1"):
+            return None
+        for agent in serving.master.state.agents.values():
+            if agent.facts.node == node:
+                return agent
+        raise refused(404, f"There is no agent {node[:200]}")
 
     def _redirect(self, path: str) -> Response:
         leader = self.find_leader()
@@ -109,14 +131,15 @@ def _basic(header: str) -> tuple[str, str]:
     return principal, secret
 
 
-def _known(path: str) -> str:
-    """Return the path that is served, dropping last components until one is; empty for none."""
-    path = path.rstrip("/")
-    if path.startswith("/slave("):  # an agent's endpoint, which is the master's here
-        path = "/" + path.partition("/")[2].partition("/")[2]
+def _known(path: str) -> tuple[str, str]:
+    """Return the path that is served, dropping last components until one is, empty for none; and an agent's node."""
+    path, node = path.rstrip("/"), ""
+    if path.startswith("/slave("):  # an agent's endpoint, which the master serves
+        named, _, rest = path[1:].partition("/")
+        path, node = f"/{rest}", named.removeprefix("slave(").removesuffix(")")
     path = path.removeprefix("/master") if path.startswith("/master/") else path
     while path:
-        if path in _CALLS or path in _OPEN or path == "/redirect" or path in oldpages.PAGES or path in oldpages.WRITES:
-            return path
+        if path in _SERVED:
+            return path, node
         path = path.rpartition("/")[0]
-    return ""
+    return "", node

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from strato.interop.mesos.door.files import Files
 from strato.interop.mesos.door.streams import EventStream
 from strato.interop.mesos.master.core import Master
 
@@ -17,6 +18,8 @@ class Serving:
     now: Callable[[], float]
     flush: Callable[[], Awaitable[None]]
     """Write what the master has left in its outbox; a call is answered after that."""
+    files: Files
+    """Of sandboxes."""
     disconnected: Callable[[], None]
     """Have the outbox written soon: somebody's stream has ended."""
 
