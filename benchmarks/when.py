@@ -6,17 +6,18 @@ show at that instant; run times are predicted from the jobs that had ended by th
 else; our scheduler's cycle under EASY is run forward with drawn run times. The naive prediction is the mean of the
 waits known by then.
 
-    python -m benchmarks.when [--log NAME] [--waits recorded|simulated] [--every N] [--draws N] [--limit N]
+    python -m benchmarks.when [--log NAME] [--waits recorded|simulated] [--every N] [--draws N] [--processes N]
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import heapq
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,7 @@ from strato.scheduler.dryrun.run import Decoded
 from strato.scheduler.dryrun.trial import Copy
 from strato.scheduler.framework.options import Config
 from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.shadow.child import Child
 from strato.sim.decisions.beginning import stored_before
 from strato.sim.decisions.lives import Life, PodForms
 from strato.sim.decisions.run import simulate_decisions
@@ -47,6 +49,7 @@ from strato.sim.traces import Trace, TraceJob, read_trace
 
 EVERY = {"hpc2n-2002-head": 5, "metacentrum-wagap-2013": 30}
 LOGS = tuple(EVERY)
+LONGEST_SECONDS = 3600.0
 EASY = """
 actions: "allocate"
 tiers:
@@ -182,8 +185,44 @@ def submission(job: TraceJob) -> Submission:
     return Submission(user=job.user, name=job.application, size=size, estimate_seconds=job.estimate_seconds)
 
 
-def measure(name: str, waits: str, every: int, draws: int, limit: int) -> Result:
-    """Run a log, ask at every n-th submission, and compare with what came."""
+class Asking:
+    """Predictions under way, each in a process of its own with the state of its instant.
+
+    Args:
+        processes: How many at once.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        self._waiting: dict[int, Child] = {}
+        self.found: dict[int, Interval] = {}
+        self.cpu_seconds: list[float] = []
+
+    def ask(self, row: int, work: Callable[[], Interval]) -> None:
+        """Begin with a prediction, once there is a process for it."""
+        while len(self._waiting) >= self._processes:
+            self._take(next(iter(self._waiting)))
+        self._waiting[row] = Child(lambda: msgspec.msgpack.encode(work()), LONGEST_SECONDS, yields=False)
+
+    def finish(self) -> None:
+        """Wait for what is under way."""
+        for row in list(self._waiting):
+            self._take(row)
+
+    def _take(self, row: int) -> None:
+        answer = self._waiting.pop(row).answer_at_once(LONGEST_SECONDS)
+        self.found[row] = Interval(*msgspec.msgpack.decode(answer.body, type=tuple[float, float, float]))
+        self.cpu_seconds.append(answer.cpu_seconds)
+        if len(self.found) % 100 == 0:
+            print(f"  {len(self.found)} predictions", flush=True)
+
+
+def measure(name: str, waits: str, every: int, draws: int, limit: int, processes: int) -> Result:
+    """Run a log, ask at every n-th submission, and compare with what came.
+
+    Predictions depend on what was known, not on one another; how they are calibrated depends on what came of earlier
+    ones, so that comes last, in the order of the log.
+    """
     trace = read_trace(DATA / f"{name}.swf.gz", limit=limit)
     jobs = {job.name: job for job in trace.jobs}
     config = parse_config(EASY)
@@ -194,12 +233,12 @@ def measure(name: str, waits: str, every: int, draws: int, limit: int) -> Result
     snapshots = Snapshots(trace, course, config)
     submit = np.array([job.submit_seconds for job in trace.jobs])
     wait = course.start - submit
-    predictor, calibration = RunTimePredictor(), Calibration()
-    result = Result(name, 0, Accuracy(), Accuracy(), [])
+    predictor, asking = RunTimePredictor(), Asking(processes)
     running: dict[int, None] = {}
     waiting: dict[int, None] = {}
     events: list[tuple[float, int, int]] = []  # instant, 0 end / 1 start, row
-    asked: dict[int, tuple[Interval, Interval, float]] = {}
+    asked: dict[int, float] = {}
+    order: list[tuple[int, bool]] = []
     waits_sum, waits_count = 0.0, 0
     for row, job in enumerate(trace.jobs):
         now = job.submit_seconds
@@ -215,23 +254,37 @@ def measure(name: str, waits: str, every: int, draws: int, limit: int) -> Result
             running[other] = None
             waits_sum, waits_count = waits_sum + wait[other], waits_count + 1
             if other in asked:
-                raw, given, naive = asked.pop(other)
-                settle(result, calibration, raw, given, naive, float(wait[other]))
+                order.append((other, True))
         waiting[row] = None
         heapq.heappush(events, (float(course.start[row]), 1, row))
         heapq.heappush(events, (float(course.finish[row]), 0, row))
         if row % every == 0 and row >= 50:
-            begun = time.process_time()
             copy = snapshots.at(now, list(running), list(waiting))
-            raw = predict(jobs, copy, snapshots.key_of(row), predictor, draws)
-            result.cpu_seconds.append(time.process_time() - begun)
-            given = calibration.calibrated(raw)
-            result.asked += 1
-            asked[row] = raw, given, waits_sum / max(waits_count, 1)
-            if result.asked % 100 == 0:
-                show(result)
-    for other, (raw, given, naive) in asked.items():
-        settle(result, calibration, raw, given, naive, float(wait[other]))
+            asking.ask(row, functools.partial(predict, jobs, copy, snapshots.key_of(row), predictor, draws))
+            asked[row] = waits_sum / max(waits_count, 1)
+            order.append((row, False))
+    asking.finish()
+    started = {row for row, is_start in order if is_start}
+    order += [(row, True) for row in asked if row not in started]
+    return compared(name, order, asking, asked, wait)
+
+
+def compared(
+    name: str,
+    order: Sequence[tuple[int, bool]],
+    asking: Asking,
+    naive: Mapping[int, float],
+    wait: NDArray[np.float64],
+) -> Result:
+    """Calibrate each prediction by those whose outcome was known by then, and compare it with its own."""
+    result, calibration = Result(name, len(naive), Accuracy(), Accuracy(), asking.cpu_seconds), Calibration()
+    given: dict[int, Interval] = {}
+    for row, is_start in order:
+        raw = asking.found[row]
+        if is_start:
+            settle(result, calibration, raw, given[row], naive[row], float(wait[row]))
+        else:
+            given[row] = calibration.calibrated(raw)
     return result
 
 
@@ -280,9 +333,11 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=0, help="ask at every n-th submission")
     parser.add_argument("--limit", type=int, default=0, help="only the first so many jobs of a log")
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="predictions at once")
     options = parser.parse_args()
     for name in options.log or LOGS:
-        show(measure(name, options.waits, options.every or EVERY[name], options.draws, options.limit))
+        every = options.every or EVERY[name]
+        show(measure(name, options.waits, every, options.draws, options.limit, options.processes))
 
 
 if __name__ == "__main__":
