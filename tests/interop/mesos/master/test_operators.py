@@ -154,3 +154,20 @@ def test_operators_who_watch_are_sent_what_changes() -> None:
     assert watcher.kinds == [
         "AGENT_ADDED", "FRAMEWORK_ADDED", "TASK_ADDED", "TASK_UPDATED", "FRAMEWORK_REMOVED", "AGENT_REMOVED",
     ]  # fmt: skip
+
+
+def test_pages_show_what_is_reserved_for_whom() -> None:
+    """Reservations count against quota whether they are used or not; a role that has nothing else is one."""
+    world = World()
+    world.agent("S0", "cpus:4;mem:4096;cpus(r):2;mem(r):100")
+    world.agent("S1", "cpus:1;cpus(r):1")
+    framework, listener = world.subscribe(role="r")
+    world.launch(framework, listener, task())
+    shown = {slave["id"]: slave for slave in pages.slaves(world.state)["slaves"]}
+    assert shown["S0"]["reserved_resources"] == {"r": {"cpus": 2, "gpus": 0, "mem": 100, "disk": 0}}
+    assert shown["S0"]["unreserved_resources"]["cpus"] == 4
+    [role] = [each for each in pages.roles(world.state)["roles"] if each["name"] == "r"]
+    assert role["reserved"]["cpus"] == 3
+    world.call(framework, "TEARDOWN")
+    [role] = [each for each in pages.roles(world.state)["roles"] if each["name"] == "r"]
+    assert (role["frameworks"], role["quota"]["consumed"]) == ([], {"cpus": 3, "mem": 100})

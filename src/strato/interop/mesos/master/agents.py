@@ -58,11 +58,9 @@ class Agents:
             return
         if agent.facts == facts:
             return
-        before, agent.facts = agent.facts, facts
-        agent.facts = before
-        old_spec = spec_of(agent)
+        before = spec_of(agent)
         agent.facts = facts
-        if spec_of(agent) != old_spec:
+        if spec_of(agent) != before:
             self._state.allocator.update_agent(AgentId(agent.id), spec_of(agent))
             self._shrink(agent)
         if facts.is_ready != agent.is_connected:

@@ -30,11 +30,6 @@ def resources_map(resources: Resources) -> Json:
     return shown
 
 
-def version(state: State) -> Json:
-    """Return ``/version``; clients read digits and dots only."""
-    return {**views.version_view(state), "version": VERSION}
-
-
 def task(shown: Task) -> Json:
     """Return a task."""
     info = shown.info
@@ -147,7 +142,9 @@ def slave(state: State, agent: Agent, used: Resources) -> Json:
         "resources": resources_map(agent.total),
         "used_resources": resources_map(used),
         "offered_resources": resources_map(views.offered_on(agent)),
-        "reserved_resources": {},
+        "reserved_resources": {
+            role: resources_map(part) for role, part in sorted(views.reserved_by_role(agent.total).items())
+        },
         "unreserved_resources": resources_map(agent.total.unreserved()),
         "active": agent.is_offered,
         "deactivated": agent.is_deactivated,
@@ -197,6 +194,10 @@ def _number(query: Mapping[str, Sequence[str]], name: str, default: int) -> int:
 def roles(state: State) -> Json:
     """Return ``/roles``."""
     found = []
+    reserved: dict[str, Resources] = {}
+    for agent in state.agents.values():
+        for role, part in views.reserved_by_role(agent.total).items():
+            reserved[role] = reserved.get(role, NOTHING) + part
     for name in views.known_roles(state):
         allocated, offered, owners = views.allocated_to_role(state, name)
         quota = state.quotas.get(name, {})
@@ -208,16 +209,23 @@ def roles(state: State) -> Json:
                     "role": name,
                     "guarantee": _amounts(quota.get("guarantees", {})),
                     "limit": _amounts(quota.get("limits", {})),
-                    "consumed": resources_map(allocated + offered),
+                    "consumed": _consumed(state, name, allocated + offered),
                 },
                 "resources": resources_map(allocated + offered),
                 "allocated": resources_map(allocated),
                 "offered": resources_map(offered),
-                "reserved": {},
+                "reserved": resources_map(reserved.get(name, NOTHING)),
                 "frameworks": owners,
             }
         )
     return {"roles": found}
+
+
+def _consumed(state: State, role: str, held: Resources) -> Json:
+    """Return what counts against a role's quota: of a role below others, which has none, what it holds."""
+    if "/" in role:
+        return resources_map(held)
+    return {name: millis / 1000 for name, millis in state.allocator.quota_consumed(role).items()}
 
 
 def _amounts(quantities: Json) -> Json:

@@ -8,7 +8,7 @@ from strato.api.meta import Json
 from strato.interop.mesos.master.model import Agent, Framework, Task, used_by
 from strato.interop.mesos.master.state import VERSION, State
 from strato.interop.mesos.resourcejson import to_json
-from strato.interop.mesos.resources import NOTHING, Resources
+from strato.interop.mesos.resources import NOTHING, Kind, Resources, ValueType
 
 _CAPABILITIES = (
     "MULTI_ROLE", "HIERARCHICAL_ROLE", "RESERVATION_REFINEMENT", "AGENT_OPERATION_FEEDBACK", "AGENT_DRAINING",
@@ -178,9 +178,20 @@ def state_view(state: State) -> Json:
     }
 
 
+def reserved_by_role(resources: Resources) -> dict[str, Resources]:
+    """Return what of some resources is reserved, by role."""
+    found: dict[str, Resources] = {}
+    for kind, amount in resources:
+        if kind.reservations:
+            found[kind.role] = found.get(kind.role, NOTHING) + Resources({kind: amount})
+    return found
+
+
 def known_roles(state: State) -> list[str]:
-    """Return the roles that a framework, weight or quota mentions, and `*`."""
+    """Return the roles that a framework, reservation, weight or quota mentions, and `*`."""
     named = {"*", *state.weights, *state.quotas}
+    for agent in state.agents.values():
+        named.update(reserved_by_role(agent.total))
     for framework in state.frameworks.values():
         named.update(framework.roles)
         named.update(task.role for task in framework.tasks.values())
@@ -293,8 +304,8 @@ def _totals(state: State) -> tuple[Resources, Resources]:
     return total, used
 
 
-def _is_scalar(kind: object) -> bool:
-    return getattr(kind, "type", None) is not None and kind.type.value == "SCALAR"  # type: ignore[attr-defined] # a Kind
+def _is_scalar(kind: Kind) -> bool:
+    return kind.type is ValueType.SCALAR
 
 
 def _without_empty(fields: Json) -> Json:
