@@ -30,6 +30,9 @@ OUTSIDE = {
 """Pages outside docs/, and their names in the site."""
 SOURCES = {site: source for source, site in OUTSIDE.items()}
 FILE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
+WORLD = re.compile(r"^```console world=(\w+)$", re.MULTILINE)
+WORLDS = {"cluster": "on a cluster", "registry": "with docker, a registry and a cluster"}
+"""What a block's world is called above it."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 _log = logging.getLogger("mkdocs.hooks.docs_site")
@@ -58,7 +61,5 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
             return text
         return f"{mark}[{text}]({posixpath.relpath(place, posixpath.dirname(site) or '.')}{anchor})"
 
-    titled = FILE.sub(r'```\1 title="\2"', markdown).replace(
-        "```console world=", '```console title="on a cluster" world='
-    )
-    return LINK.sub(lead, re.sub(r" world=\w+$", "", titled, flags=re.MULTILINE))
+    titled = WORLD.sub(lambda found: f'```console title="{WORLDS[found[1]]}"', FILE.sub(r'```\1 title="\2"', markdown))
+    return LINK.sub(lead, titled)

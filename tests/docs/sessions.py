@@ -6,8 +6,9 @@ stands for anything. The line after a block may say that the tests do not run it
 
     *Not run by the tests: needs a cluster with Volcano.*
 
-A block ``console world=cluster`` is typed with a kubeconfig of a real Kubernetes in the reader's home. A block
-``python file=cheap.py`` is a file that the reader saves first, in a folder of his own.
+A block ``console world=cluster`` is typed with a kubeconfig of a real Kubernetes in the reader's home; for one of
+``world=registry`` there are docker and a registry as well. A block ``python file=cheap.py`` is a file that the reader
+saves first, in a folder of his own.
 
 Needs nothing but Python's standard library, so that it runs on a machine with nothing else.
 """
@@ -243,7 +244,7 @@ def run(session: Sequence[Block], reader: Reader) -> int:
                 raise Failed(f"{page}:{step.line}: `{step.command}` does not show\n{lost}\nbut\n{printed}")
             done += 1
     finally:
-        shell.type("strato down --purge --yes || strato down --purge", 60)
+        shell.type("strato down --purge --yes || strato down --purge")
         shell.close()
     return done
 

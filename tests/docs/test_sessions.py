@@ -10,7 +10,6 @@ from tests.docs import sessions
 from tests.docs.sessions import Failed, Reader
 
 NOT_RUN = {
-    "docs/first-steps.md": 3,
     "deploy/README.md": 1,
     "docs/from-mesos.md": 2,
 }
