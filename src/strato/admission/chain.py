@@ -30,6 +30,7 @@ from strato.admission.request import AdmissionReader, AdmissionRequest, Dependen
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
+from strato.api.pods import MIRROR
 from strato.api.wire import User
 
 ALL_WEBHOOKS = (
@@ -114,7 +115,9 @@ _WORKLOADS = (
 
 _DEPENDENCIES: Mapping[object, Dependencies] = {
     kube.PodDefaults: Dependencies(
-        (catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS, catalog.RUNTIMECLASS)
+        (catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS, catalog.RUNTIMECLASS),
+        (kube.is_no_mirror,),
+        annotations=frozenset((MIRROR,)),
     ),
     limitranges.check_pod: Dependencies((catalog.LIMITRANGE,)),
     recommendations.recommend: Dependencies(

@@ -9,6 +9,7 @@ from strato.admission.limitranges import default_pod
 from strato.admission.request import AdmissionReader, AdmissionRequest, Json
 from strato.api import catalog
 from strato.api.claims import CLAIM_PROTECTION, VOLUME_PROTECTION, size_of
+from strato.api.pods import MIRROR
 from strato.api.status import forbidden
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -23,6 +24,12 @@ _TOKEN_VOLUME_SUFFIX = "strat"
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+def is_no_mirror(request: AdmissionRequest) -> bool:
+    """Return whether a pod is none that its node has made by itself."""
+    assert request.object is not None
+    return MIRROR not in (request.object["metadata"].get("annotations") or ())
 
 
 def _eviction_toleration(key: str) -> Json:
@@ -48,6 +55,8 @@ class PodDefaults:
             runtimeclasses.apply(request, spec, reader)
 
     def _service_account(self, request: AdmissionRequest, spec: Json, reader: AdmissionReader) -> None:
+        if not is_no_mirror(request):
+            return  # its node refers to nothing of the API
         name = spec.get("serviceAccountName")
         if not name:
             name = "default"

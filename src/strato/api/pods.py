@@ -15,6 +15,8 @@ from strato.api.shapes import ResourceList
 HostPort = tuple[str, str, int]
 """Address of the host, protocol, number."""
 _EVERY_ADDRESS = "0.0.0.0"
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of a pod that its node has made by itself, from a file."""
 POD_LEVEL_RESOURCES = frozenset({"cpu", "memory"})
 """Resources that pod-level requests may set; huge pages (by prefix) too."""
 

@@ -11,19 +11,19 @@ from typing import Any
 
 from strato.api.defaults.pod import dict_qos_class
 from strato.api.meta import Json
+from strato.api.pods import MIRROR
 from strato.api.status import forbidden_field, invalid_value
 from strato.api.validation.containers import RESIZABLE
 from strato.api.validation.podspec import validate_pod_spec
 from strato.errors import Cause
 
-_MIRROR = "kubernetes.io/config.mirror"
 _SECTIONS = ("requests", "limits")
 _ONLY = "only cpu and memory resources are mutable"
 
 
 def validate_resize(pod: Json, old: Json) -> list[Cause]:
     """Check a change of a pod's resources: cpu and memory of its containers, and of the pod as a whole."""
-    if _MIRROR in (old["metadata"].get("annotations") or ()):
+    if MIRROR in (old["metadata"].get("annotations") or ()):
         return [forbidden_field("[]", "static pods cannot be resized")]
     spec, before = pod["spec"], old["spec"]
     causes: list[Cause] = []
@@ -64,7 +64,7 @@ def validate_resize(pod: Json, old: Json) -> list[Cause]:
 
 def validate_ephemeral_containers_update(pod: Json, old: Json) -> list[Cause]:
     """Check a change of a pod's ephemeral containers: more may come; those that are there stay as they are."""
-    if _MIRROR in (old["metadata"].get("annotations") or ()):
+    if MIRROR in (old["metadata"].get("annotations") or ()):
         return [forbidden_field("[]", "static pods do not support ephemeral containers")]
     causes: list[Cause] = []
     validate_pod_spec(pod["spec"], "spec", causes)

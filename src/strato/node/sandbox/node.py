@@ -41,6 +41,7 @@ from strato.node.sandbox.sandbox import PodSandbox
 from strato.node.sandbox.settings import NodeOffer, NodePeriods, PodIsolation
 from strato.node.sandbox.setup import MachineSetup
 from strato.node.sandbox.sharedhost import SharedHost
+from strato.node.sandbox.staticpods import StaticPods
 from strato.node.sandbox.summary import NodeSummary
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
@@ -124,6 +125,7 @@ class SandboxNode:
             self._recorder.event,
         )
         self._host = SharedHost(self._runtime, self._machine, self._setup, self._image_manager, self._service_access)
+        self._static_pods = StaticPods(self._machine, clock, self._node_informer, self._informer, self._recorder)
         self._is_first = True
         """Whether this node prepares the machine, of which there may be others."""
         self._is_shutting_down = False
@@ -218,6 +220,7 @@ class SandboxNode:
                     group.create_task(keep_services())
                 if self._is_first:
                     group.create_task(self._remove_orphans())
+                    group.create_task(self._static_pods.run())
                     group.create_task(ImageCollector(self._machine.images, self._clock).run())
         finally:
             await self._close()
