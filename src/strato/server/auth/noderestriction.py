@@ -12,9 +12,10 @@ from typing import Any
 from strato.admission import AdmissionRequest
 from strato.api import catalog
 from strato.api.kinds import Kind
+from strato.api.pods import MIRROR
 from strato.api.status import forbidden, not_found
 from strato.errors import ApiError
-from strato.server.auth.nodes import LEASE_NAMESPACE, MIRROR, uses
+from strato.server.auth.nodes import LEASE_NAMESPACE, uses
 from strato.server.auth.text import quoted
 
 _Json = Mapping[str, Any]

@@ -13,6 +13,7 @@ import msgspec
 
 from strato.api import catalog
 from strato.api.kinds import Kind
+from strato.api.pods import MIRROR
 from strato.api.wire import User
 from strato.lru import LruCache
 from strato.server.auth.policy import compile_rule
@@ -22,7 +23,6 @@ from strato.server.store import Store
 
 NODES_GROUP = "system:nodes"
 LEASE_NAMESPACE = "kube-node-lease"
-MIRROR = "kubernetes.io/config.mirror"
 _PREFIX = "system:node:"
 _READ = ("get", "list", "watch")
 _OWN = ("get", "create", "update", "patch", "delete")
