@@ -160,6 +160,7 @@ def test_texts_that_are_hostile_change_nothing() -> None:
         '{"reserved": {"n": ["default/x-0", "default/other", 0]}}',
         "[" * 5000,
         '{"nextCheckMs": {"": 1e999}}',
+        f'{{"reserved": {{"n": ["default/x-0", "default/other", {"9" * 400}]}}}}',
     ):
         world[1]["metadata"]["annotations"] = {REMEMBERED: text}
         cluster = Cluster(world, config("yarnfair"))

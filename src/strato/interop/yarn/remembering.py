@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -25,22 +25,26 @@ _MOST_BYTES: Final = 100_000
 """Of one annotation; all annotations of an object have at most 256 KiB together."""
 
 
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+"""Since the epoch; no more than a float holds exactly."""
+
+
 class QueueMemory(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown_fields=False):
     """What is remembered of the applications of one Queue."""
 
-    below_minimum_since_ms: int | None = None
+    below_minimum_since_ms: Milliseconds | None = None
     """Since when the queue lacks something of its minimum."""
-    lacking_since_ms: dict[str, int] = {}
+    lacking_since_ms: dict[str, Milliseconds] = {}
     """By job since when it lacks something of its fair share, if it once had it."""
-    next_check_ms: dict[str, int] = {}
+    next_check_ms: dict[str, Milliseconds] = {}
     """By job until when it is not looked at again."""
-    making_room: dict[str, tuple[str, str, int]] = {}
+    making_room: dict[str, tuple[str, str, Milliseconds]] = {}
     """By UID of pods that are marked: the pod, the job they make room for, when they go."""
-    marked_since_ms: dict[str, int] = {}
+    marked_since_ms: dict[str, Milliseconds] = {}
     """By UID since when pods are chosen to go."""
     due: dict[str, str] = {}
     """By UID of pods whose wait is over, their queue's path."""
-    reserved: dict[str, tuple[str, str, int]] = {}
+    reserved: dict[str, tuple[str, str, Milliseconds]] = {}
     """By node the pod it is reserved for, its job, since when."""
 
 
