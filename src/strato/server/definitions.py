@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
+
+import msgspec
 
 from strato.api import catalog, names
 from strato.api.patterns import InvalidPattern, compile_pattern
 from strato.api.status import TOO_MANY, duplicate, forbidden_field, invalid, invalid_value, not_supported, required
 from strato.api.validation.webhookclients import client_problems
 from strato.errors import Cause, StratoError
+from strato.lru import LruCache
 from strato.server import definitionstatus
 from strato.server.schema import rulechecks, rulecosts
 from strato.server.schema.structural import StructuralSchema
@@ -58,7 +62,16 @@ def problems(crd: Json, old: Json | None = None) -> list[Cause]:
 
     What the rules of a schema cost is looked at where nothing else is wrong, and the schema is not one of ``old``.
     """
-    return list(_problems(crd)) or list(_cost_problems(crd, old or {}))
+    of = [crd["metadata"].get("name"), crd.get("spec"), (old or {}).get("spec")]
+    key = sha256(msgspec.json.encode(of)).digest()
+    known = _known.get(key)
+    if known is None:
+        known = _known.put(key, tuple(_problems(crd)) or tuple(_cost_problems(crd, old or {})))
+    return list(known)
+
+
+_known: LruCache[bytes, tuple[Cause, ...]] = LruCache(1 << 20, lambda _, causes: 100 + 500 * len(causes))
+"""Of the process: servers of one process, as those of tests and simulations, begin with the same definitions."""
 
 
 def update_problems(crd: Json, old: Json) -> list[Cause]:

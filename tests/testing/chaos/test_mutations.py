@@ -13,7 +13,7 @@ FOUND: tuple[tuple[mutations.Mutation, range, str], ...] = (
     (mutations.server_binds_again, range(3), "pod bound twice"),
     (mutations.garbage_of_others_stays, range(3), "not settled"),
     (mutations.nodes_forget_their_pods, range(3), "not settled"),
-    (mutations.restarted_scheduler_sees_no_pods, range(1, 4), "node overcommitted"),
+    (mutations.restarted_scheduler_sees_no_pods, range(8, 11), "node overcommitted"),
     (mutations.informer_forgets_what_a_list_brings, range(2, 5), "not settled"),
     (mutations.answers_before_the_commit, range(2, 5), "acknowledged write lost"),
     (mutations.journal_forgets_its_last_row, range(2, 5), "acknowledged write lost"),

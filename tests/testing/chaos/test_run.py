@@ -9,10 +9,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from strato.testing.chaos.__main__ import main
 from strato.testing.chaos.campaign import read_results, run_seeds, try_seed
-from strato.testing.chaos.plan import from_json
-from strato.testing.chaos.run import draw_plan, play
+from strato.testing.chaos.invariants import Finding
+from strato.testing.chaos.plan import Plan, from_json
+from strato.testing.chaos.run import Outcome, draw_plan, play
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 
@@ -64,3 +67,23 @@ def test_a_run_that_breaks_off_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> 
     result = try_seed(1)
     assert "ZeroDivisionError" in result.findings[0]
     assert result.plan == draw_plan(1)
+
+
+@pytest.mark.parametrize(("flag", "is_minimised"), [("--minimise", True), ("--no-minimise", False)])
+def test_a_saved_plan_is_as_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flag: str, is_minimised: bool
+) -> None:
+    plan = draw_plan(1)
+    smaller = msgspec.structs.replace(plan, steps=plan.steps[:1], faults=[])
+
+    def failing(played: Plan) -> Outcome:
+        return Outcome(played, [Finding(1.0, "a rule", "it is broken")], "", 0, [])
+
+    monkeypatch.setattr("strato.testing.chaos.campaign.play", failing)
+    monkeypatch.setattr("strato.testing.chaos.campaign.minimise", lambda _: failing(smaller))
+    file = tmp_path / "plan.json"
+    result = CliRunner().invoke(main, ["--seed", "1", "--save", str(file), flag])
+    assert result.exit_code == 1, result.output
+    assert from_json(file.read_bytes()) == (smaller if is_minimised else plan)
+    assert ("minimised to 1 steps and 0 faults" in result.output) is is_minimised
+    assert "a rule: it is broken" in result.output

@@ -44,7 +44,7 @@ _PROGRESS_SECONDS = 2.0
     "--save",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    help="With --seed: where to write the minimised plan when it fails.",
+    help="With --seed: where to write the plan when it fails, minimised unless --no-minimise.",
 )
 @click.option(
     "--config",
@@ -77,7 +77,9 @@ def main(
         sys.exit(_show(_read_plan(plan_file)))
     config = _read_config(config_file)
     if replayed is not None:
-        sys.exit(_show(draw_plan(replayed, config)) if save is None else _save(replayed, config, save))
+        sys.exit(
+            _show(draw_plan(replayed, config)) if save is None else _save(replayed, config, save, minimises=minimises)
+        )
     work = partial(run_seeds, jobs=jobs, config=config, minimises=minimises)
     sys.exit(_campaign(range(first, first + seeds), file, work))
 
@@ -110,8 +112,8 @@ def _show(plan: Plan) -> int:
     return int(bool(outcome.findings))
 
 
-def _save(seed: int, config: str, path: Path) -> int:
-    result = try_seed(seed, config=config)
+def _save(seed: int, config: str, path: Path, *, minimises: bool) -> int:
+    result = try_seed(seed, config=config, minimises=minimises)
     _report(result)
     if result.plan is not None:
         path.write_bytes(to_json(result.plan))
@@ -155,7 +157,8 @@ def _report(result: Result) -> None:
     for finding in result.findings[:5]:
         click.echo(f"  {finding}")
     if result.plan is not None:
-        click.echo(f"minimised to {len(result.plan.steps)} steps and {len(result.plan.faults)} faults:")
+        what = "minimised to" if result.is_minimised else "the whole run:"
+        click.echo(f"{what} {len(result.plan.steps)} steps and {len(result.plan.faults)} faults:")
     for line in result.story:
         click.echo(f"  {line}")
     click.echo(f"again: python -m strato.testing.chaos --seed {result.seed}")

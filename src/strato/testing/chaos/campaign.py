@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import signal
@@ -37,7 +38,8 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     story: list[str] = []
     """What happened in the minimised run, where there are findings."""
     plan: Plan | None = None
-    """The minimised run."""
+    """The minimised run, or the whole one."""
+    is_minimised: bool = False
 
 
 class _TooLongError(Exception):
@@ -52,6 +54,7 @@ def be_quiet() -> None:
 def _begin_worker() -> None:
     die_with_parent()  # a campaign that is killed leaves nobody behind who plays on
     be_quiet()
+    gc.freeze()  # what has been imported stays
 
 
 def try_seed(seed: int, *, config: str = "", minimises: bool = True) -> Result:
@@ -73,7 +76,7 @@ def try_seed(seed: int, *, config: str = "", minimises: bool = True) -> Result:
         return Result(seed, outcome.changes, faults)
     smaller = minimise(outcome) if minimises else outcome
     findings = [str(finding) for finding in outcome.findings]
-    return Result(seed, outcome.changes, faults, findings, short_story(smaller), smaller.plan)
+    return Result(seed, outcome.changes, faults, findings, short_story(smaller), smaller.plan, minimises)
 
 
 def _on_time(number: int, frame: FrameType | None) -> None:

@@ -22,7 +22,10 @@ _Event = Step | Fault
 
 
 def minimise(outcome: Outcome, *, most_runs: int = MOST_RUNS, run: Callable[[Plan], Outcome] = play) -> Outcome:
-    """Return a smaller run whose first finding is of the same rule as this one's; itself when it breaks none."""
+    """Return a smaller run whose first finding is of the same rule as this one's; itself when it breaks none.
+
+    Steps of the first instant stay: the others refer to what they make, and would be refused for ever without.
+    """
     if not outcome.findings:
         return outcome
     rule, best = outcome.findings[0].rule, outcome
@@ -33,13 +36,15 @@ def minimise(outcome: Outcome, *, most_runs: int = MOST_RUNS, run: Callable[[Pla
         if left <= 0:
             return False
         left -= 1
-        tried = run(with_events(outcome.plan, events))
+        tried = run(with_events(outcome.plan, [*kept, *events]))
         if tried.findings and tried.findings[0].rule == rule:
             best = tried
             return True
         return False
 
-    events: list[_Event] = [*outcome.plan.steps, *outcome.plan.faults]
+    steps = outcome.plan.steps
+    kept = [step for step in steps if step.at == 0]
+    events: list[_Event] = [*(step for step in steps if step.at > 0), *outcome.plan.faults]
     smallest(events, fails)
     return best
 

@@ -7,9 +7,10 @@ cluster must have come to rest (`strato.testing.chaos.settled`); users delete wh
 from __future__ import annotations
 
 import asyncio
+import gc
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -82,7 +83,10 @@ def play(plan: Plan) -> Outcome:
     """Run a plan."""
     clock = VirtualClock(_START)
     loop = ProcessLoop(clock)
-    with tempfile.TemporaryDirectory(prefix="strato-chaos-", dir=_memory_folder()) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="strato-chaos-", dir=_memory_folder()) as folder,
+        _garbage_left_alone(),
+    ):
         run = _Run(plan, loop, clock, Path(folder))
         try:
             loop.set_exception_handler(run.on_bug)
@@ -92,6 +96,18 @@ def play(plan: Plan) -> Outcome:
             loop.close()
     watchdog = run.watchdog
     return Outcome(plan, watchdog.findings, watchdog.digest, watchdog.changes, watchdog.story)
+
+
+@contextmanager
+def _garbage_left_alone() -> Iterator[None]:
+    """Collect no garbage for a while: a run leaves little, and looking for it takes a fifth of its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _memory_folder() -> str | None:
