@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -54,8 +57,14 @@ def read(address: str, port: int) -> str:
         return str(answer.read().decode().strip())
 
 
+def answers(address: str, node: str) -> bool:
+    with contextlib.suppress(OSError):
+        return read(address, HOST_PORT) == node
+    return False
+
+
 def test_one_machine_is_two_nodes(laptop: Callable[..., EmbeddedWorld]) -> None:
-    world = laptop("--sandbox-nodes", "2", "--cpus", "2")
+    world = laptop("--sandbox-nodes", "2", "--cpus", "2", "--processes", "2")
     nodes = json.loads(world.kubectl("get", "nodes", "-o", "json"))["items"]
     addresses = {
         node["metadata"]["name"]: next(a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP")
@@ -81,6 +90,16 @@ def test_one_machine_is_two_nodes(laptop: Callable[..., EmbeddedWorld]) -> None:
         for node, address in addresses.items():
             assert read(address, HOST_PORT) == node, "a host port is its node's"
             assert read(address, NODE_PORT) in addresses, "a node port is open at every node"
+
+    _, process = world.processes
+    os.kill(process, signal.SIGKILL)  # of controllers, scheduler and nodes: it is started again
+    before = {pod["metadata"]["uid"] for pod in pods}
+    if len(set(addresses.values())) == 2:
+        for node, address in addresses.items():
+            eventually(lambda node=node, address=address: answers(address, node), what="the host port is open again")
+    pods = json.loads(world.kubectl("get", "pods", "-o", "json"))["items"]
+    assert {pod["metadata"]["uid"] for pod in pods} == before
+    assert {pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods} == {0}
 
     second = sorted(addresses, key=len)[-1]
     world.kubectl("drain", second, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s")

@@ -67,9 +67,14 @@ class NodeServiceAccess:
             )
         machine.service_variables = self._variables
 
-    def add_neighbour(self, other: Machine) -> None:
-        """Serve the pods of another node of this machine too; before `start`."""
-        self._nodes[other.node_name] = other.host_ip if self._machine.bridge else ""
+    def add_neighbour(self, name: str) -> None:
+        """Serve the pods of another node of this machine too; before the informers have their first list."""
+        self._nodes[name] = ""
+
+    def place_neighbour(self, other: Machine) -> None:
+        """Note the other node's address, where it has one of its own; before `start`."""
+        if self._machine.bridge:
+            self._nodes[other.node_name] = other.host_ip
 
     async def start(self) -> Callable[[], Coroutine[None, None, None]] | None:
         """Know the services, and open them; return what keeps that current until it is cancelled."""

@@ -58,6 +58,7 @@ class SharedHost:
     def add(self, other: Machine) -> None:
         """Take in a further node, before `open`."""
         self._others.append(other)
+        self._services.add_neighbour(other.node_name)
 
     async def open(self) -> None:
         """Start the helper and prepare the machine.
@@ -73,7 +74,7 @@ class SharedHost:
         for number, other in enumerate(self._others):
             other.join(self._machine)
             await self._setup.give_address(other, number)
-            self._services.add_neighbour(other)
+            self._services.place_neighbour(other)
 
     async def serve(self) -> Callable[[], Coroutine[None, None, None]] | None:
         """Open the services; return what keeps that current until it is cancelled."""
