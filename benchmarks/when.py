@@ -47,7 +47,7 @@ from strato.sim.machines import node_objects
 from strato.sim.rest import START
 from strato.sim.traces import Trace, TraceJob, read_trace
 
-EVERY = {"hpc2n-2002-head": 5, "metacentrum-wagap-2013": 30}
+EVERY = {"hpc2n-2002-head": 15, "metacentrum-wagap-2013": 60}
 LOGS = tuple(EVERY)
 LONGEST_SECONDS = 3600.0
 EASY = """
