@@ -108,7 +108,7 @@ class StaticPods:
             try:
                 await self._look()
             except (OSError, ApiError) as err:
-                self._tell("", f"static pods are looked at again later: {one_line(err)}")
+                self._report("", f"static pods are looked at again later: {one_line(err)}")
             else:
                 self._problems.pop("", None)
             await self._clock.sleep(_PERIOD_SECONDS)
@@ -119,7 +119,7 @@ class StaticPods:
             if path.startswith(self._directory):
                 del self._problems[path]
         for path, problem in problems.items():
-            self._tell(path, problem)
+            self._report(path, problem)
         ours = [pod for pod in self._pods.list() if pod.spec.node_name == self._name and _is_static(pod)]
         for pod in ours:
             static = wanted.get(pod.key)
@@ -146,9 +146,9 @@ class StaticPods:
         try:
             await self._cluster.create(catalog.POD, body, static.key.namespace)
         except AlreadyExists:
-            self._tell(str(static.key), f"static pod {static.key}: another pod has its name")
+            self._report(str(static.key), f"static pod {static.key}: another pod has its name")
         except ApiError as err:
-            self._tell(str(static.key), f"static pod {static.key}: {one_line(err)}")
+            self._report(str(static.key), f"static pod {static.key}: {one_line(err)}")
         else:
             self._problems.pop(str(static.key), None)
 
@@ -180,7 +180,7 @@ class StaticPods:
             known = self._read[path] = (seen, read_static_pod(beneath.read_regular(path, _MOST_BYTES), self._name))
         return known[1]
 
-    def _tell(self, about: str, problem: str) -> None:
+    def _report(self, about: str, problem: str) -> None:
         if self._problems.get(about) != problem:
             self._problems[about] = problem
             _log.warning("%s", problem)
