@@ -29,9 +29,10 @@ class Applications:
     def __init__(self, world: EmbeddedWorld) -> None:
         self.world = world
 
-    def create(self, name: str, **changes: Any) -> None:
-        """Create the example's application with other fields of its specification."""
-        self.world.kubectl("create", "-n", JOBS, "-f", "-", stdin=yaml.safe_dump(application(name, **changes)))
+    def create(self, manifest: dict[str, Any]) -> None:
+        """Create an object once the operator's webhook can be asked."""
+        self.world.kubectl("wait", "deployment", "--all", "-n", OPERATOR, "--for=condition=Available", "--timeout=240s")
+        self.world.kubectl("create", "-n", JOBS, "-f", "-", stdin=yaml.safe_dump(manifest))
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.world.get("sparkapplication", name, "-n", JOBS)
@@ -68,7 +69,7 @@ class Applications:
 
 
 def application(name: str, **changes: Any) -> dict[str, Any]:
-    """Return the example's application by another name."""
+    """Return the example's application by another name and with other fields of its specification."""
     (_, example) = yaml.safe_load_all(EXAMPLE.read_text())
     return {**example, "metadata": {"name": name}, "spec": {**example["spec"], **changes}}
 
@@ -95,7 +96,7 @@ def test_an_application_waits_for_room_for_all_of_it_and_runs_in_its_queue(spark
     queue["spec"]["capability"]["cpu"] = 2
     world.apply(queue)
     executor = application("")["spec"]["executor"] | {"deleteOnTermination": False}
-    spark.create("pi", executor=executor)
+    spark.create(application("pi", executor=executor))
     spark.reaches("pi", "SUBMITTED")
     (group,) = world.items("podgroups", "-n", JOBS)
     (driver,) = spark.pods("pi", "driver")
@@ -123,6 +124,42 @@ def test_an_application_waits_for_room_for_all_of_it_and_runs_in_its_queue(spark
     eventually(lambda: not spark.left("pi"), what="all of the application has gone with it", every=0.5)
 
 
+def test_a_failing_application_is_retried_and_then_failed(spark: Applications) -> None:
+    policy = {"type": "OnFailure", "onFailureRetries": 1, "onFailureRetryInterval": 1}
+    spark.create(application("failing", mainApplicationFile="local:///opt/spark/nothing.py", restartPolicy=policy))
+    status = spark.reaches("failing", "FAILED", "COMPLETED")
+    assert status["applicationState"]["state"] == "FAILED"
+    assert status["executionAttempts"] == 2
+    (driver,) = spark.pods("failing", "driver")
+    assert driver["status"]["phase"] == "Failed"
+    spark.world.kubectl("delete", "sparkapplication", "failing", "-n", JOBS)
+    eventually(lambda: not spark.left("failing"), what="all of the application has gone with it", every=0.5)
+
+
+def test_a_scheduled_application_runs_and_takes_its_run_with_it(spark: Applications) -> None:
+    """The run is deleted with it while its driver and executors are at work."""
+    example = application("")["spec"]
+    sizes = example["batchSchedulerOptions"] | {"resources": {"cpu": "2", "memory": "1792Mi"}}
+    one = {"arguments": ["100000"], "executor": example["executor"] | {"instances": 1}, "batchSchedulerOptions": sizes}
+    spec = {"schedule": "@every 5s", "concurrencyPolicy": "Forbid", "template": example | one}
+    scheduled = {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "ScheduledSparkApplication",
+        "metadata": {"name": "often"}, "spec": spec,
+    }  # fmt: skip
+    spark.create(scheduled)
+
+    def run() -> str:
+        status = (spark.world.get("scheduledsparkapplication", "often", "-n", JOBS) or {}).get("status", {})
+        return str(status.get("lastRunName", ""))
+
+    name = eventually(run, what="the first run is made", every=0.5)
+    spark.reaches(name, "RUNNING")
+    eventually(lambda: spark.pods(name, "executor"), timeout=900, what="its executor is made", every=0.5)
+    assert len(spark.world.items("sparkapplications", "-n", JOBS)) == 1, "another run has to wait for it"
+    spark.world.kubectl("delete", "scheduledsparkapplication", "often", "-n", JOBS)
+    eventually(lambda: not spark.left("often"), what="all of the run has gone with its schedule", every=0.5)
+
+
 WRONG = [
     pytest.param(
         {"nodeSelector": {"a": "b"}, "driver": {"nodeSelector": {"a": "b"}}},
@@ -135,7 +172,12 @@ WRONG = [
 
 @pytest.mark.parametrize(("changes", "why"), WRONG)
 def test_a_wrong_application_is_refused(spark: Applications, changes: dict[str, Any], why: str) -> None:
+    """Nothing is stored while the webhook cannot be asked: on a busy machine its pod is not ready for a while."""
     wrong = yaml.safe_dump(application("wrong", **changes))
-    done = spark.world.kubectl_process("create", "-n", JOBS, "-f", "-", stdin=wrong, check=False)
-    assert done.returncode == 1
-    assert why in done.stderr
+
+    def refused() -> str:
+        done = spark.world.kubectl_process("create", "-n", JOBS, "-f", "-", stdin=wrong, check=False)
+        assert done.returncode == 1, done.stdout
+        return done.stderr
+
+    eventually(lambda: why in refused(), what=why, every=1)
