@@ -2,9 +2,8 @@
 
 Importing this module imports Numba (half a second), so nothing imports it before a scheduler starts.
 The public kernels have one signature each, so a first compilation takes seconds and a cached load milliseconds:
-`place_batch` looks at all rows through a tree, `place_near` scans some rows and knows network domains; by what
-`mark_fitting` and `score_rows` say of rows, tasks are placed one by one.
-Arrays that belong together travel as the named tuples of `strato.scheduler.placement.arrays`.
+`place_batch` looks at all rows through a tree, `place_near` scans some and knows network domains, `mark_fitting` and
+`score_rows` serve tasks placed one by one. Arrays that belong together travel as the named tuples of `arrays`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ pods; a row takes one task of the batch only; only bring the tree up to date, pl
 
 PLACES, OFFSET, SEEN, BUILT = 0, 1, 2, 3
 """Entries of a tree's ``head``: leaves, row shown by leaf 0, journal cursor it is current with, 1 when built."""
-
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OUTER: dict[str, Any] = {"cache": True, "nogil": True}
@@ -87,11 +85,10 @@ def _balance(parts: Floats, n: int) -> int:
         return 100
     if n == 2:
         return int((1.0 - abs(parts[0] - parts[1]) / 2) * 100.0)
-    mean = 0.0
+    mean = spread = 0.0
     for j in range(n):
         mean += parts[j]
-    mean = mean / n
-    spread = 0.0
+    mean /= n
     for j in range(n):
         spread += (parts[j] - mean) * (parts[j] - mean)
     return int((1.0 - np.sqrt(spread / n)) * 100.0)
@@ -106,8 +103,7 @@ def _score(row: int, want: Want, nodes: Columns, terms: Terms, parts: Floats) ->
     for t in range(kinds.size):
         kind = kinds[t]
         if kind in (LEAST, MOST):
-            points = 0
-            whole = 0
+            points = whole = 0
             for j in range(dims.shape[1]):
                 d = dims[t, j]
                 if d < 0:
@@ -126,8 +122,7 @@ def _score(row: int, want: Want, nodes: Columns, terms: Terms, parts: Floats) ->
             if whole > 0:
                 total += (points // whole) * weights[t]
         elif kind == BALANCED:
-            n = 0
-            asked = False
+            n, asked = 0, False
             for j in range(dims.shape[1]):
                 d = dims[t, j]
                 if d < 0:
@@ -149,8 +144,7 @@ def _score(row: int, want: Want, nodes: Columns, terms: Terms, parts: Floats) ->
                     n += 1
             total += float(50 + (50 + after - _balance(parts, n)) // 2) * weights[t]
         else:
-            points_f = 0.0
-            whole_f = 0.0
+            points_f = whole_f = 0.0
             for j in range(dims.shape[1]):
                 d = dims[t, j]
                 if d < 0:
@@ -163,8 +157,7 @@ def _score(row: int, want: Want, nodes: Columns, terms: Terms, parts: Floats) ->
                 w_f = dim_weights[t, j]
                 if capacity > 0:
                     if used > capacity:
-                        points_f = 0.0
-                        whole_f = 0.0
+                        points_f = whole_f = 0.0
                         break
                     points_f += (used if w_f >= 0 else used - capacity) * w_f / capacity
                 whole_f += abs(w_f)
@@ -313,8 +306,7 @@ def place_batch(
 @_inner
 def _filled(domain: int, domains: Domains) -> float:
     used, capacity, asked, weights = domains.used, domains.capacity, domains.asked, domains.asked_weights
-    points = 0.0
-    whole = 0.0
+    points = whole = 0.0
     for k in range(asked.size):
         if asked[k] > 0:
             if used[domain, k] + asked[k] > capacity[domain, k]:
@@ -385,13 +377,11 @@ def place_near(
     for i in range(size):
         row = rows[i]
         own[i] = _value(row, mask[i], base[i], want, asked, nodes, terms, parts, flags)
-    part = np.zeros(parent.size)
-    filled = np.zeros(parent.size)
+    part, filled = np.zeros(parent.size), np.zeros(parent.size)
     if near == -2:
         for d in range(parent.size):
             filled[d] = _filled(d, domains)
-    stale = True
-    placed = 0
+    placed, stale = 0, True
     while placed < count:
         if stale and near == -2:
             for d in range(parent.size):

@@ -195,8 +195,8 @@ class _Reading:
             return sum(seen) / len(seen), True
         for one in life.pods.values():
             meta = one.view.metadata
-            said = certain_seconds(meta.annotations), seconds_of(meta.annotation(EXPECTED))
-            for seconds in said:
+            annotated = certain_seconds(meta.annotations), seconds_of(meta.annotation(EXPECTED))
+            for seconds in annotated:
                 if seconds is not None:
                     return seconds, True
         bound = [self._now - one.bound_at for one in life.pods.values() if one.bound_at is not None]
