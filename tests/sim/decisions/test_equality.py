@@ -10,25 +10,49 @@ uid, and the uids differ, because the API gives some to events too.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.sim.decisions.run import simulate_decisions
 from strato.sim.objects import simulate_objects
+from strato.sim.results.record import Ending
+from tests.profiles import examples
 from tests.sim.decisions.traces import POLICIES, config_of, differences, scene
 
-_COMPARED = sorted(set(POLICIES) - {"gangs preempt and reclaim"})
-"""Where a policy evicts in circles at one instant (the one left out here; reclaim where gangs are not guarded), the
-fidelities agree cycle by cycle at first and leave the circle at other times: seeds 5001 and 7012 show it."""
 
-
-@given(st.integers(0, 2**32), st.sampled_from(_COMPARED))
-@settings(max_examples=20, deadline=None, derandomize=True)
-def test_both_fidelities_decide_the_same(seed: int, policy: str) -> None:
-    given_scene = scene(seed, policy)
+def evicted(seed: int, policy: str, *, is_contended: bool = False) -> int:
+    """Run both fidelities, compare them, and return how many pods were evicted."""
+    given_scene = scene(seed, policy, is_contended=is_contended)
     config = config_of(policy)
     decisions, objects = (
         simulate(given_scene.trace, given_scene.shapes, config, seed=given_scene.seed, queues=given_scene.queues)
         for simulate in (simulate_decisions, simulate_objects)
     )
     assert not differences(decisions, objects)
+    return int((decisions.interval_ending == Ending.EVICTED).sum())
+
+
+@given(st.integers(0, 2**32), st.sampled_from(sorted(POLICIES)))
+@settings(max_examples=examples(20), deadline=None, derandomize=True)
+def test_both_fidelities_decide_the_same(seed: int, policy: str) -> None:
+    evicted(seed, policy)
+
+
+@pytest.mark.parametrize("seed", [5001, 7012, 5])
+def test_they_leave_circles_of_evictions_together(seed: int) -> None:
+    """These went on at one instant once, and ended at different times."""
+    assert evicted(seed, "gangs preempt and reclaim") > 5
+
+
+CROWDED = [
+    pytest.param(1, "all may be reclaimed", id="a broken gang's pods wait for its phase"),
+    pytest.param(1, "a hierarchy of queues reclaims", id="a hierarchy reclaims"),
+    pytest.param(1, "drf and proportion", id="reclaim and preempt"),
+    pytest.param(50, "preemption by priority", id="preempt"),
+]
+
+
+@pytest.mark.parametrize(("seed", "policy"), CROWDED)
+def test_they_evict_the_same_pods_of_a_crowd(seed: int, policy: str) -> None:
+    assert evicted(seed, policy, is_contended=True) > 2

@@ -67,6 +67,18 @@ tiers:
 - plugins: [{name: priority}, {name: gang}, {name: conformance}]
 - plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
 """,
+    "a hierarchy of queues reclaims": """
+actions: "enqueue, allocate, reclaim, preempt, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: drf, enableHierarchy: true}, {name: predicates}, {name: nodeorder}]
+""",
+    "all may be reclaimed": """
+actions: "enqueue, allocate, reclaim, preempt, gangpreempt, gangreclaim, backfill"
+tiers:
+- plugins: [{name: priority}, {name: conformance}]
+- plugins: [{name: drf}, {name: predicates}, {name: capacity}, {name: nodeorder}]
+""",
     "waits have a limit": """
 actions: "enqueue, allocate, backfill"
 tiers:
@@ -98,11 +110,19 @@ class Scene:
     seed: int
 
 
-def scene(seed: int, policy: str) -> Scene:
+def scene(seed: int, policy: str, *, is_contended: bool = False) -> Scene:
     """Make a scene at random: a cluster that is too small for its jobs, of every kind that a trace may have.
 
     A generator of our own, not draws: what Hypothesis draws first and shrinks to is small and idle.
+
+    Args:
+        seed: Decides everything.
+        policy: What is to decide.
+        is_contended: Whether all jobs come within a minute and run for minutes, with priorities of five classes and in
+            two queues of unequal rights, and can do with fewer pods than they ask for.
     """
+    if is_contended:
+        return _contended(seed, policy)
     random = Random(seed)
     jobs: list[TraceJob] = []
     for number in range(random.randint(2, 24)):
@@ -115,6 +135,30 @@ def scene(seed: int, policy: str) -> Scene:
     queues = tuple(_queue(name, random.choice([1, 1, 3]), random.choice(more)) for name in names)
     ordered = sorted(jobs, key=lambda job: job.submit_seconds)
     return Scene(Trace(tuple(ordered)), parse_nodes(shapes), queues, policy, random.randint(0, 3))
+
+
+def _contended(seed: int, policy: str) -> Scene:
+    random = Random(seed)
+    jobs = []
+    for number in range(random.randint(6, 18)):
+        replicas = random.choice([1, 2, 3, 4, 6])
+        jobs.append(
+            TraceJob(
+                name=f"job-{number:02}",
+                submit_seconds=float(random.randint(0, 60)),
+                run_seconds=random.choice([5.0, 60.0, 200.0, round(random.uniform(20, 400), 2)]),
+                replicas=replicas,
+                min_replicas=random.choice([None, 1, max(1, replicas - 1)]),
+                requests={"cpu": random.choice(["1", "2", "2", "3"]), "memory": random.choice(["1Gi", "2Gi"])},
+                queue=random.choice(["a", "b"]),
+                priority=random.choice([0, 1, 5, 9, 100]),
+                estimate_seconds=random.choice([None, 200.0]),
+            )
+        )
+    ordered = sorted(jobs, key=lambda job: job.submit_seconds)
+    more = random.choice([{}, {"deserved": {"cpu": "4"}}, {"capability": {"cpu": "10"}}])
+    queues = (_queue("a", 1, more), _queue("b", random.choice([1, 3]), {}))
+    return Scene(Trace(tuple(ordered)), parse_nodes("4x4cpu,8Gi"), queues, policy, random.randint(0, 3))
 
 
 def _job(random: Random, number: int, before: list[TraceJob]) -> TraceJob:
@@ -147,7 +191,10 @@ def _queue(name: str, weight: int, more: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
-        "metadata": {"name": name},
+        "metadata": {
+            "name": name,
+            "annotations": {"volcano.sh/hierarchy": f"root/{name}", "volcano.sh/hierarchy-weights": f"1/{weight}"},
+        },
         "spec": {"weight": weight, **more},
     }
 

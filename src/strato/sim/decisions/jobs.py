@@ -125,12 +125,12 @@ class Jobs:
             self._bind(plan.binds)
         for task in plan.admitted.values():
             self._world.set_pod(self._forms.without_gates(task.pod))
-        for eviction in plan.evictions:
-            self._evict(eviction)
         if plan.again_seconds:
             self._decide_again(plan.again_seconds)
         for status in plan.groups:
             self._take_status(status)
+        for eviction in plan.evictions:  # takes a node several steps, a status one
+            self._evict(eviction)
         for verdict in plan.pods:
             if verdict.nominated and verdict.nominated != verdict.task.nominated:
                 self._nominations[verdict.task.key] = verdict.nominated
