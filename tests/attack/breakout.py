@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from strato.node.sandbox import linux, sandbox
+from strato.node.sandbox import linux, podlimits
 from strato.node.sandbox.cleanup import teardown
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import World, running, until
@@ -467,7 +467,7 @@ def _victim() -> Iterator[subprocess.Popen[bytes]]:
 def _operators_environment() -> Iterator[None]:
     with (
         mock.patch.dict(os.environ, {"BREAKOUT_SECRET": "of the operator"}),
-        mock.patch.object(sandbox, "PROCESSES", _PROCESSES),
+        mock.patch.object(podlimits, "PROCESSES", _PROCESSES),
     ):
         yield
 

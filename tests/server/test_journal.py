@@ -172,15 +172,22 @@ async def test_what_was_committed_before_a_failure_is_answered_as_durable(
     monkeypatch.setattr(journals, "_PUBLISHED_AT_ONCE", 2)
     store, journal = open_store(tmp_path / "journal.db")
     assert journal is not None
+    committed = journal._committed
+
+    def then_fail(part: list[Change], is_last: bool, begun_with: int) -> None:
+        committed(part, is_last, begun_with)
+        assert journal._durable, "seven are not published yet"
+        journal._fail(Unavailable("the next commit"))
+
+    journal._committed = then_fail  # type: ignore[method-assign]  # the thread has the next failure at once
     journal.start(store)
     answers: list[bool] = []
     for number in range(9):
         store.write("things", f"k{number}", b"1")
         store.when_durable(lambda failure: answers.append(failure is None))
-    await until(lambda: bool(journal._durable))
-    journal._fail(Unavailable("the next commit"))
+    await until(lambda: journal.failure is not None)
     assert answers == [True] * 9
-    assert len(list(store.bucket("things").objects)) == 9
+    assert len(store.bucket("things").objects) == 9
     await asyncio.to_thread(journal.close)
 
 

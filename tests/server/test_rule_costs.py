@@ -110,8 +110,8 @@ async def test_rules_that_stay_are_not_looked_at_again(monkeypatch: pytest.Monke
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     monkeypatch.setattr(rulecosts, "RULE_LIMIT", 1 << 80)
     monkeypatch.setattr(rulecosts, "ALL_RULES_LIMIT", 1 << 80)
-    await client.ask("POST", path, definition({"l": listed(text(), TWICE)}))
+    await client.ask("POST", path, definition({"of_before": listed(text(), TWICE)}))
     monkeypatch.undo()
     await client.ask("PATCH", f"{path}/things.x.y", {"metadata": {"labels": {"a": "b"}}}, MERGE)
-    changed = definition({"l": listed(text(maxLength=9), TWICE)})
+    changed = definition({"of_before": listed(text(maxLength=9), TWICE)})
     await client.ask("PATCH", f"{path}/things.x.y", {"spec": changed["spec"]}, MERGE, code=422)

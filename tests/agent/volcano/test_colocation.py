@@ -16,6 +16,8 @@ from strato.agent.volcano.colocation import ColocationOptions
 from strato.agent.volcano.config import CONFIGMAP, KEY, Feature, default_text, supported_features
 from strato.agent.volcano.nodewrites import TAINT
 from strato.api import catalog
+from strato.api.core import Node
+from strato.client.cluster import PatchType
 from strato.testing.harness import Harness
 from tests.agent.test_agent import CORES, Kernel, new_agent
 
@@ -90,6 +92,15 @@ class World:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIGMAP, "namespace": "default"}}
             await self.harness.cluster.create(catalog.CONFIGMAP, {**body, **data}, "default")
         await self.settle()
+
+    async def offer(self) -> None:
+        """Let the node have lent something before, or it would not take pods that borrow."""
+        amounts = {BATCH_CPU: "20000", BATCH_MEMORY: "20Gi"}
+        body = {"status": {"capacity": amounts, "allocatable": amounts}}
+        cluster, nodes = self.harness.cluster, self.harness.world.informers.informer(Node)
+        await cluster.patch(catalog.NODE, self.node, "", body, patch_type=PatchType.STRATEGIC, subresource="status")
+        nodes.add_batch_handler(self.harness._on_changes)
+        await self.harness.eventually(lambda: BATCH_CPU in nodes.list()[0].status.allocatable)
 
     async def run_pod(self, name: str, level: str = "BE", amounts: dict[str, str] | None = None) -> str:
         resources = {"requests": amounts or {}, "limits": amounts or {}}
@@ -174,6 +185,7 @@ async def test_what_is_left_is_lent_while_the_label_says_so(tmp_path: Path) -> N
 async def test_switching_the_section_off_takes_back_what_is_lent_and_on_lends_again(tmp_path: Path) -> None:
     async with world(tmp_path) as found:
         await found.label("true")
+        await found.offer()
         await found.run_pod("borrower", amounts={BATCH_CPU: "2000"})
         await found.run_pod("offline")
         await found.run_pod("online", "", {"cpu": "1"})
@@ -205,6 +217,7 @@ async def test_types_and_the_node_s_annotation_say_what_is_lent(tmp_path: Path) 
 async def test_under_pressure_the_largest_offline_pod_goes_and_others_are_kept_off(tmp_path: Path) -> None:
     async with world(tmp_path) as found:
         await found.label("true")
+        await found.offer()
         await found.run_pod("small", amounts={BATCH_CPU: "500"})
         await found.run_pod("large", amounts={BATCH_CPU: "9000"})
         await found.run_pod("online", "", {"cpu": "20"})
@@ -224,6 +237,7 @@ async def test_under_pressure_the_largest_offline_pod_goes_and_others_are_kept_o
 
 async def test_pods_are_held_to_what_they_borrow_from_their_first_second(tmp_path: Path) -> None:
     async with world(tmp_path) as found:
+        await found.offer()
         uid = await found.run_pod("borrower", amounts={BATCH_CPU: "1500", BATCH_MEMORY: "1Gi"})
         high = await found.run_pod("critical", "LC", {BATCH_CPU: "1500"})
         await found.step()

@@ -127,8 +127,8 @@ async def _fitting(cluster: Cluster, bodies: list[dict[str, Any]]) -> list[dict[
     """Return the objects as the cluster's version can take them.
 
     Raises:
-        UsageError: The cluster is the embedded one. Its scheduler needs no lease, so that another would not wait for it,
-            and it could not start again: the webhooks' pods wait for it, and its queues for the webhooks.
+        UsageError: The cluster is the embedded one. Its scheduler needs no lease, so that another would not wait for
+            it, and it could not start again: the webhooks' pods wait for it, and its queues for the webhooks.
     """
     import msgspec
 
