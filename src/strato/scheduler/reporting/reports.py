@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from strato.api import catalog
+from strato.api.volcano.scheduling import Queue as QueueView
 from strato.client.cluster import Cluster, Patch
 from strato.client.events import EventRecorder
 from strato.client.statusqueue import InFlight, Reporter, StatusQueue, Write
@@ -117,10 +118,9 @@ class Reports:
         queue = self._world.queues.get(status.name)
         if queue is None or queue.view is None:
             return False
-        wanted = _positive(status.allocated)
-        if self._queues.stamp(status.name) == (queue.view.metadata.resource_version, wanted):
-            return False
-        return _positive(queue.view.status.allocated) != wanted
+        sent = _sent_since(self._queues, status.name, queue.view)
+        held = _positive(queue.view.status.allocated) if sent is None else sent
+        return bool(held != _positive(status.allocated))
 
     def _build_queue(self, name: str, status: QueueStatus) -> Write[Patch] | None:
         queue = self._world.queues.get(name)
@@ -135,10 +135,10 @@ class Reports:
         queue = self._world.queues.get(name)
         if queue is None or queue.view is None:
             return False
-        meta = queue.view.metadata
-        if self._annotations.stamp(name) == (meta.resource_version, wanted):
-            return False
-        return any(meta.annotation(key) != text for key, text in wanted.items())
+        sent = _sent_since(self._annotations, name, queue.view)
+        if sent is not None:
+            return bool(sent != wanted)
+        return any(queue.view.metadata.annotation(key) != text for key, text in wanted.items())
 
     def _build_annotations(self, name: str, wanted: Mapping[str, str]) -> Write[Patch] | None:
         queue = self._world.queues.get(name)
@@ -155,6 +155,12 @@ class Reports:
             "lastUpdateTime": format_time(self._clock.now()),
         }
         return Write(Patch("", name, {"status": body}), shard)
+
+
+def _sent_since(queue: StatusQueue[str, Any, Any], name: str, view: QueueView) -> Any:
+    """Return what was sent of an object since it was read, None where nothing was: the API holds that, or will."""
+    stamp: Any = queue.stamp(name)
+    return stamp[1] if stamp is not None and stamp[0] == view.metadata.resource_version else None
 
 
 def _positive(amounts: Mapping[str, str | int | float]) -> dict[str, str | int | float]:
