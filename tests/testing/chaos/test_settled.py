@@ -68,7 +68,8 @@ RESUMED = ["Running", "Aborting", "Aborted", "Restarting", "Pending"]
         pytest.param(RESUMED, 2, True, id="two failed pods were kept: the other two are no gang"),
         pytest.param(RESUMED, 1, False, id="the other three are one"),
         pytest.param(["Running", "Restarting", "Pending"], 2, False, id="a restart keeps no failed pods"),
+        pytest.param(["Running", "Pending"], 2, True, id="two failed, and the others were of a node that is gone"),
     ],
 )
-def test_a_resumed_job_may_wait_for_ever(phases: list[str], failed: int, rests: bool) -> None:
+def test_a_job_that_is_short_for_ever_may_wait(phases: list[str], failed: int, rests: bool) -> None:
     assert (unsettled(pending_job(phases, failed)) == []) is rests

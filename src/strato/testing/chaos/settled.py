@@ -108,20 +108,22 @@ def _nodes(objects: Objects) -> Iterator[str]:
 
 
 def _waiting_for_ever(objects: Objects) -> set[str]:
-    """Return the uids of jobs that were resumed and can never start again.
+    """Return the uids of jobs that can never start again.
 
-    A job that is aborted keeps its failed pods, also when it is resumed, as in Volcano; so many may have failed that
-    those it makes anew are no gang. It waits until its user deletes it.
+    A job keeps its failed pods, as in Volcano, also when it is aborted and resumed; where others are made anew, of a
+    node that is gone, so many may have failed that those are no gang. It waits until its user deletes it. A restart
+    keeps none.
     """
     pods = _by_owner(objects.of(catalog.POD))
     found = set()
     for job in objects.of(catalog.VCJOB):
         uid, status = job["metadata"]["uid"], _status(job)
         phases = [one["status"] for one in status.get("conditions") or ()]
+        keeps_failed = "Aborting" in phases or "Restarting" not in phases
         failed = sum(_status(pod).get("phase") == "Failed" for pod in pods[uid])
         replicas = sum(task.get("replicas", 1) for task in job["spec"]["tasks"])
         is_short = replicas - failed < job["spec"].get("minAvailable", replicas)
-        if phases[-1:] == ["Pending"] and "Aborting" in phases and is_short:
+        if phases[-1:] == ["Pending"] and keeps_failed and is_short:
             found.add(uid)
     return found
 
