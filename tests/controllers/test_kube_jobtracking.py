@@ -121,6 +121,26 @@ def test_a_pod_that_is_deleted_before_it_was_counted_is_counted() -> None:
     play(scenario, enabled=ENABLED)
 
 
+def test_a_pod_is_counted_where_no_new_one_can_be_made() -> None:
+    """A namespace that is being deleted takes no pods, and does not go before the old ones have."""
+
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.NAMESPACE, {"metadata": {"name": "going"}})
+        await world.cluster.create(catalog.JOB, {**body(500), "metadata": {"name": "j", "namespace": "going"}}, "going")
+        await world.settle(5)
+        assert len((await world.cluster.list(Pod, "going")).items) == 1
+        await world.cluster.delete(catalog.NAMESPACE, "going")
+
+        async def is_gone() -> bool:
+            return "going" not in {
+                one["metadata"]["name"] for one in (await world.cluster.list(catalog.NAMESPACE)).items
+            }
+
+        await world.until(is_gone, 300)
+
+    play(scenario, enabled=(*ENABLED, "kube-namespace-controller"))
+
+
 @pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
 @pytest.mark.parametrize("writes", range(1, 24, 2))
 def test_a_controller_that_dies_counts_no_pod_twice(writes: int, mode: str) -> None:

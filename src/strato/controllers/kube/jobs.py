@@ -31,7 +31,7 @@ from strato.controllers.kube.jobtracking import FINALIZER, Tracking, is_tracked
 from strato.controllers.kube.ownedpods import OwnedPods, deletion_order, pod_body
 from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
-from strato.errors import NotFound
+from strato.errors import NotFound, StratoError
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
 CONTROLLER: Final = "kubernetes.io/job-controller"
@@ -92,9 +92,16 @@ class KubeJobController(KeyedController):
             await self._owned.delete(uid, counted.active)
             await self._count(job, counted.without_active(), started, ended)
             return None
-        wait = await self._work(job, counted, now)
+        refused: StratoError | None = None
+        wait: float | None = None
+        try:
+            wait = await self._work(job, counted, now)
+        except StratoError as error:  # a namespace that goes takes no pods, but those that ended can go once they count
+            refused = error
         counted = self._tally(job)
         await self._count(job, counted, started, jobplan.verdict(job, counted, now, started))
+        if refused is not None:
+            raise refused
         deadline = job.spec.active_deadline_seconds
         if deadline is not None and started is not None and not job.spec.suspend:
             left = started + deadline - now
