@@ -121,12 +121,14 @@ def test_a_pod_that_is_deleted_before_it_was_counted_is_counted() -> None:
     play(scenario, enabled=ENABLED)
 
 
-def test_a_pod_is_counted_where_no_new_one_can_be_made() -> None:
+@pytest.mark.parametrize("policy", ["TerminatingOrFailed", "Failed"])
+def test_a_pod_is_counted_where_no_new_one_can_be_made(policy: str) -> None:
     """A namespace that is being deleted takes no pods, and does not go before the old ones have."""
 
     async def scenario(world: World) -> None:
         await world.cluster.create(catalog.NAMESPACE, {"metadata": {"name": "going"}})
-        await world.cluster.create(catalog.JOB, {**body(500), "metadata": {"name": "j", "namespace": "going"}}, "going")
+        job = {**body(500, podReplacementPolicy=policy), "metadata": {"name": "j", "namespace": "going"}}
+        await world.cluster.create(catalog.JOB, job, "going")
         await world.settle(5)
         assert len((await world.cluster.list(Pod, "going")).items) == 1
         await world.cluster.delete(catalog.NAMESPACE, "going")
