@@ -254,6 +254,11 @@ def starts(answer: Any, name: str) -> tuple[float | None, float | None]:
 
 
 def versions(world: World) -> dict[str, str]:
-    """Return the generations of all objects that a question is about."""
-    kinds = "nodes,pods,podgroups.scheduling.volcano.sh,queues.scheduling.volcano.sh,jobs.batch.volcano.sh"
-    return {one["metadata"]["uid"]: str(one["metadata"].get("generation")) for one in world.items(kinds)}
+    """Return what a question could change of the objects that it is about.
+
+    Of nodes whether they are cordoned: taints come and go with heartbeats, which are late on a busy machine.
+    """
+    kinds = "pods,podgroups.scheduling.volcano.sh,queues.scheduling.volcano.sh,jobs.batch.volcano.sh"
+    found = {one["metadata"]["uid"]: str(one["metadata"].get("generation")) for one in world.items(kinds)}
+    cordoned = {one["metadata"]["uid"]: str(one["spec"].get("unschedulable")) for one in world.items("nodes")}
+    return found | cordoned
