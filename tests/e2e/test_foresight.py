@@ -256,9 +256,10 @@ def starts(answer: Any, name: str) -> tuple[float | None, float | None]:
 def versions(world: World) -> dict[str, str]:
     """Return what a question could change of the objects that it is about.
 
-    Of nodes whether they are cordoned: taints come and go with heartbeats, which are late on a busy machine.
+    Not generations: the status of a pod group, which the scheduler goes on writing, counts there. Of nodes whether they
+    are cordoned: taints come and go with heartbeats, which are late on a busy machine.
     """
     kinds = "pods,podgroups.scheduling.volcano.sh,queues.scheduling.volcano.sh,jobs.batch.volcano.sh"
-    found = {one["metadata"]["uid"]: str(one["metadata"].get("generation")) for one in world.items(kinds)}
+    found = {one["metadata"]["uid"]: json.dumps(one["spec"], sort_keys=True) for one in world.items(kinds)}
     cordoned = {one["metadata"]["uid"]: str(one["spec"].get("unschedulable")) for one in world.items("nodes")}
     return found | cordoned
