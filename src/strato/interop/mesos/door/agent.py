@@ -14,11 +14,12 @@ from strato.interop.mesos.door import files
 from strato.interop.mesos.door.negotiation import answer_type, not_acceptable, read, refused
 from strato.interop.mesos.door.serving import Serving
 from strato.interop.mesos.master import views
+from strato.interop.mesos.master.calls import InvalidCall, check_body, kind_of
 from strato.interop.mesos.master.executors import agent_info
 from strato.interop.mesos.master.model import Agent, Task
 from strato.interop.mesos.master.sandboxes import executor_of
 from strato.interop.mesos.master.state import State, Unit
-from strato.interop.mesos.wire import MissingFields, message
+from strato.interop.mesos.wire import message
 
 _OF_THE_MASTER = frozenset(("GET_HEALTH", "GET_FLAGS", "GET_VERSION", "GET_METRICS", "GET_LOGGING_LEVEL"))
 _WITH_BODIES = frozenset(("LIST_FILES", "READ_FILE"))
@@ -51,15 +52,12 @@ async def handle(serving: Serving, request: Request, agent: Agent) -> Response:
 
 def _check(call: Json) -> str:
     try:
-        message("agent.Call").check_required(call)
-    except MissingFields as error:
-        raise refused(400, f"Failed to validate agent::Call: Not initialized: {error}") from error
-    kind = call.get("type")
-    if kind is None:
-        raise refused(400, "Failed to validate agent::Call: Expecting 'type' to be present")
-    if kind in _WITH_BODIES and kind.lower() not in call:
-        raise refused(400, f"Failed to validate agent::Call: Expecting '{kind.lower()}' to be present")
-    return str(kind)
+        kind = kind_of("agent.Call", call)
+        if kind in _WITH_BODIES:
+            check_body(call, kind.lower())
+    except InvalidCall as error:
+        raise refused(400, f"Failed to validate agent::Call: {error}") from error
+    return kind
 
 
 # -- views -------------------------------------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ from strato.interop.mesos.door.negotiation import answer_type, not_acceptable, r
 from strato.interop.mesos.door.serving import Serving
 from strato.interop.mesos.door.streams import EventStream
 from strato.interop.mesos.master import views
+from strato.interop.mesos.master.calls import InvalidCall, check_body, kind_of
 from strato.interop.mesos.master.operators import OperatorRefused
 from strato.interop.mesos.master.state import HEARTBEAT_SECONDS
-from strato.interop.mesos.wire import MissingFields, message
+from strato.interop.mesos.wire import message
 
 
 async def handle(serving: Serving, request: Request, principal: str) -> Response:
@@ -43,15 +44,11 @@ async def handle(serving: Serving, request: Request, principal: str) -> Response
 
 def _check(call: Json) -> None:
     try:
-        message("master.Call").check_required(call)
-    except MissingFields as error:
-        raise refused(400, f"Failed to validate master::Call: Not initialized: {error}") from error
-    kind = call.get("type")
-    if kind is None:
-        raise refused(400, "Failed to validate master::Call: Expecting 'type' to be present")
-    reads = kind.startswith("GET_") or kind in ("SUBSCRIBE", "UNKNOWN")
-    if not reads and kind.lower() not in call:
-        raise refused(400, f"Failed to validate master::Call: Expecting '{kind.lower()}' to be present")
+        kind = kind_of("master.Call", call)
+        if not kind.startswith("GET_") and kind not in ("SUBSCRIBE", "UNKNOWN"):
+            check_body(call, kind.lower())
+    except InvalidCall as error:
+        raise refused(400, f"Failed to validate master::Call: {error}") from error
 
 
 def _subscribe(serving: Serving, content_type: str) -> Response:

@@ -1,4 +1,4 @@
-"""Which scheduler calls are valid, in Mesos' words; first failure wins."""
+"""Which calls are valid, in Mesos' words; first failure wins. Those of schedulers are checked further."""
 
 from __future__ import annotations
 
@@ -25,35 +25,56 @@ class InvalidCall(StratoError):
     """A call that is refused with 400; the text is the body."""
 
 
+def kind_of(name: str, call: Json) -> str:
+    """Return what is asked for.
+
+    Args:
+        name: Of the message, such as ``scheduler.Call``.
+        call: The message.
+
+    Raises:
+        InvalidCall: Something that is required is not there.
+    """
+    try:
+        message(name).check_required(call)
+    except MissingFields as error:
+        raise InvalidCall(f"Not initialized: {error}") from error
+    kind = call.get("type")
+    if kind is None:
+        raise InvalidCall("Expecting 'type' to be present")
+    return str(kind)
+
+
+def check_body(call: Json, field: str) -> None:
+    """Check that a call has its body.
+
+    Raises:
+        InvalidCall: It has not.
+    """
+    if field not in call:
+        raise InvalidCall(f"Expecting '{field}' to be present")
+
+
 def check_call(call: Json) -> None:
     """Check a scheduler call.
 
     Raises:
         InvalidCall: It is not valid.
     """
-    try:
-        message("scheduler.Call").check_required(call)
-    except MissingFields as error:
-        raise InvalidCall(f"Not initialized: {error}") from error
-    kind = call.get("type")
-    if kind is None:
-        raise InvalidCall("Expecting 'type' to be present")
+    kind = kind_of("scheduler.Call", call)
     if kind == "SUBSCRIBE":
         _check_subscribe(call)
         return
-    if "framework_id" not in call:
-        raise InvalidCall("Expecting 'framework_id' to be present")
-    body = _BODIES.get(kind)
-    if body is not None and body not in call:
-        raise InvalidCall(f"Expecting '{body}' to be present")
+    check_body(call, "framework_id")
+    if kind in _BODIES:
+        check_body(call, _BODIES[kind])
     check = _CHECKS.get(kind)
     if check is not None:
         check(call)
 
 
 def _check_subscribe(call: Json) -> None:
-    if "subscribe" not in call:
-        raise InvalidCall("Expecting 'subscribe' to be present")
+    check_body(call, "subscribe")
     if call["subscribe"]["framework_info"].get("id") != call.get("framework_id"):
         raise InvalidCall("'framework_id' differs from 'subscribe.framework_info.id'")
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from strato.api.meta import Json
 from strato.errors import StratoError
-from strato.interop.mesos.master.calls import is_uuid
+from strato.interop.mesos.master.calls import InvalidCall, check_body, is_uuid, kind_of
 from strato.interop.mesos.master.effects import Kill
 from strato.interop.mesos.master.model import Agent, Executor, Framework, Stream, Task, value_of
 from strato.interop.mesos.master.state import State
 from strato.interop.mesos.resourcejson import to_json
-from strato.interop.mesos.wire import MissingFields, message
 
 if TYPE_CHECKING:
     from strato.interop.mesos.master.updates import Updates
@@ -87,14 +86,11 @@ class Executors:
             ExecutorRefused: It is nobody's, or the call is not valid.
         """
         try:
-            message("executor.Call").check_required(call)
-        except MissingFields as error:
-            raise ExecutorRefused(400, f"Failed to validate Executor::Call: Not initialized: {error}") from error
-        kind = call.get("type")
-        if kind is None:
-            raise ExecutorRefused(400, "Failed to validate Executor::Call: Expecting 'type' to be present")
-        if kind.lower() not in call and kind != "HEARTBEAT":
-            raise ExecutorRefused(400, f"Failed to validate Executor::Call: Expecting '{kind.lower()}' to be present")
+            kind = kind_of("executor.Call", call)
+            if kind != "HEARTBEAT":
+                check_body(call, kind.lower())
+        except InvalidCall as error:
+            raise ExecutorRefused(400, f"Failed to validate Executor::Call: {error}") from error
         framework_id, executor_id = value_of(call, "framework_id"), value_of(call, "executor_id")
         if framework_id not in self._state.frameworks:
             raise ExecutorRefused(400, "Framework cannot be found")
