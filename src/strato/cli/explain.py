@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from strato.cli.connect import with_cluster
 from strato.cli.inputs import INPUT_FILE
 from strato.cli.output import output_option, text_of
 from strato.cli.recordoptions import log_options
+from strato.cli.statesource import StateSource
 from strato.errors import Forbidden, StateError, UsageError
 
 if TYPE_CHECKING:
@@ -80,33 +81,8 @@ def explain(
         raise UsageError(f"{target!r}: write pod/NAME, job/NAME, podgroup/NAME, queue/NAME, …; see --help")
     if kind == "queue" and fix:
         raise UsageError("--fix looks for what starts one pod, job or pod group; name one of those in the queue")
-    if at is not None and log_path is None:
-        raise UsageError("--at INSTANT goes with --log LOG")
-    source = _Source(paths, (log_path, at) if log_path is not None else None, config)
-    asking = _Asking(ctx, kind, name, namespace, source, fix)
+    asking = _Asking(ctx, kind, name, namespace, StateSource(paths, config, log_path, at), fix)
     click.echo(asking.queue(output) if kind == "queue" else asking.answer(output))
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Where the state comes from, if not from the cluster: manifests, or a log and an instant; and what decides."""
-
-    paths: tuple[str, ...]
-    log: tuple[Path, str | None] | None
-    config: Path | None
-
-    @property
-    def is_cluster(self) -> bool:
-        """Whether it is the cluster as it is now."""
-        return not self.paths and self.log is None
-
-    def text(self) -> str:
-        """Return the options that name it."""
-        parts = [f" -f {path}" for path in self.paths]
-        if self.log is not None:
-            path, at = self.log
-            parts += [f" --log {path}", *([f" --at {at}"] if at is not None else [])]
-        return "".join(parts)
 
 
 class _Asking:
@@ -118,7 +94,7 @@ class _Asking:
         kind: str,
         name: str,
         namespace: str,
-        source: _Source,
+        source: StateSource,
         fix: bool,
     ) -> None:
         self._ctx = ctx
@@ -195,8 +171,7 @@ class _Asking:
     def _copy(self) -> Copy:
         from strato.cli import states
 
-        source = self._source
-        self._state, copy = states.copy_for(self._ctx, source.paths, source.config, source.log)
+        self._state, copy = states.copy_for(self._ctx, self._source)
         return copy
 
     def _diagnosis(self, copy: Copy, keys: Sequence[str], report: Report) -> Diagnosis | None:

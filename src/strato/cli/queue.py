@@ -17,6 +17,7 @@ from strato.cli.connect import with_cluster
 from strato.cli.inputs import INPUT_FILE, NAME, NEW_NAME
 from strato.cli.listing import Listing, Moment, listing_options, show_list
 from strato.cli.output import fitted_table, output_option, text_of
+from strato.cli.statesource import StateSource
 from strato.cli.verbs import VerbGroup
 from strato.client.cluster import Cluster, Json
 from strato.errors import UsageError
@@ -178,7 +179,7 @@ def tree(ctx: click.Context, paths: tuple[str, ...], config: Path | None, output
     from strato.scheduler.dryrun.queuetree import HEADERS as TREE
     from strato.scheduler.dryrun.queuetree import queue_tree
 
-    _, copy = states.copy_for(ctx, paths, config)
+    _, copy = states.copy_for(ctx, StateSource(paths, config))
     found = queue_tree(copy)
     if output == "table":
         click.echo(fitted_table(TREE, [one.row() for one in found]))

@@ -16,10 +16,11 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.volcano.scheduling import GROUP_ANNOTATION
 from strato.cli.connect import with_cluster
+from strato.cli.statesource import StateSource
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
 from strato.controllers.podgroup import build_group, is_ours
-from strato.errors import Forbidden, InvalidInput, NotFound, Problem, UsageError
+from strato.errors import Forbidden, InvalidInput, NotFound, Problem
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import default_config, parse_config, read_config_text
@@ -117,7 +118,7 @@ def copy_of(state: State, header: Header, base: Path = Path()) -> Copy:
     return Copy(decode_all(with_groups(state.objects), problems), config, header.seed, header.now)
 
 
-def of_log(path: Path, at: str | None) -> State:
+def _of_log(path: Path, at: str | None) -> State:
     """Return the state of a recorded log at an instant, or at its end, and say where it is torn.
 
     Raises:
@@ -135,10 +136,8 @@ def of_log(path: Path, at: str | None) -> State:
     return State(list(found.manifests()), found.header())
 
 
-def copy_for(
-    ctx: click.Context, paths: Sequence[str], config: Path | None, log: tuple[Path, str | None] | None = None
-) -> tuple[State, Copy]:
-    """Return the state of the manifests or the log, without any that of the cluster, and a copy to try things on.
+def read_source(ctx: click.Context, source: StateSource, *, seed: int | None = None) -> tuple[State, Header]:
+    """Return the state, without any of the cluster's where it comes from elsewhere, and what decides on it.
 
     The configuration is the given one, else the log's or the cluster's, else the default.
 
@@ -146,18 +145,26 @@ def copy_for(
         BadLog: The log is damaged.
         InvalidInput: Listing everything that is wrong with the manifests and the configuration.
     """
-    text = config_text(config)
-    if paths and log is not None:
-        raise UsageError("-f and --log: the state comes from the one or the other")
-    if log is not None:
-        state = of_log(*log)
-    elif paths:
-        state = read(paths)
+    text = config_text(source.config)
+    if source.log is not None:
+        state = _of_log(source.log, source.at)
+    elif source.paths:
+        state = read(source.paths)
     else:
         state, served = with_cluster(ctx, whole_cluster)
         text = text if text is not None else served
-    header = header_of(state, config=text, live=not paths and log is None)
-    return state, copy_of(state, header, config.parent if config is not None else Path())
+    return state, header_of(state, config=text, seed=seed, live=source.is_cluster)
+
+
+def copy_for(ctx: click.Context, source: StateSource) -> tuple[State, Copy]:
+    """Return what `read_source` does, and a copy of the state to try things on.
+
+    Raises:
+        BadLog: The log is damaged.
+        InvalidInput: Listing everything that is wrong with the manifests and the configuration.
+    """
+    state, header = read_source(ctx, source)
+    return state, copy_of(state, header, source.config.parent if source.config is not None else Path())
 
 
 def _config_of(header: Header, base: Path, found: Sequence[Problem]) -> tuple[Config, list[Problem]]:

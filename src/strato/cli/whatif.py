@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from strato.cli.connect import with_cluster
 from strato.cli.inputs import INPUT_FILE
 from strato.cli.recordoptions import log_options
+from strato.cli.statesource import StateSource
 from strato.errors import InvalidInput, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def what_if(
     from strato.sim.foresight.runseconds import expected_seconds
     from strato.sim.foresight.whatif_report import to_json, to_table
 
-    source = _Source(ctx, paths, log_path, at, config, seed)
+    source = _Source(ctx, StateSource(paths, config, log_path, at), seed)
     state, header = source.read()
     before, names = source.copy(state, header)
     after, more = source.copy(source.submitted(state, submit), header, policy)
@@ -126,33 +126,17 @@ def _seconds(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where the state comes from."""
+    """The state, and copies of it to try things on."""
 
     ctx: click.Context
-    paths: tuple[str, ...]
-    log: Path | None
-    at: str | None
-    config: Path | None
+    source: StateSource
     seed: int
 
     def read(self) -> tuple[State, Header]:
         """Return the state as it is, and what decides on it."""
         from strato.cli import states
 
-        given = states.config_text(self.config)
-        if self.log is not None:
-            if self.paths:
-                raise UsageError("-f and --log: the state comes from the one or the other")
-            state = states.of_log(self.log, self.at)
-        elif self.at is not None:
-            raise UsageError("--at INSTANT goes with --log LOG")
-        elif self.paths:
-            state = states.read(self.paths)
-        else:
-            state, served = with_cluster(self.ctx, states.whole_cluster)
-            given = given if given is not None else served
-        is_live = not self.paths and self.log is None
-        header = states.header_of(state, config=given, seed=self.seed, live=is_live)
+        state, header = states.read_source(self.ctx, self.source, seed=self.seed)
         return self._completed(state, header.now), header
 
     def _completed(self, state: State, now: float) -> State:
@@ -177,7 +161,7 @@ class _Source:
         from strato.cli import states
         from strato.sim.foresight.whatif_state import job_names
 
-        config = policy or self.config
+        config = policy or self.source.config
         if policy is not None:
             header = replace(header, config=states.config_text(policy) or "")
         base = config.parent if config is not None else Path()

@@ -1,0 +1,42 @@
+"""Where a command takes the state from that it decides on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from strato.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class StateSource:
+    """Manifests, or a recorded log at an instant, or else the cluster as it is now; and what decides.
+
+    Raises:
+        UsageError: The options do not go together.
+    """
+
+    paths: tuple[str, ...]
+    config: Path | None
+    """The configuration; None is the one that comes with the state."""
+    log: Path | None = None
+    at: str | None = None
+    """The instant of the log; None is its end."""
+
+    def __post_init__(self) -> None:
+        if self.log is not None and self.paths:
+            raise UsageError("-f and --log: the state comes from the one or the other")
+        if self.log is None and self.at is not None:
+            raise UsageError("--at INSTANT goes with --log LOG")
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it is the cluster as it is now."""
+        return not self.paths and self.log is None
+
+    def text(self) -> str:
+        """Return the options that name it."""
+        parts = [f" -f {path}" for path in self.paths]
+        parts += [f" --log {self.log}"] if self.log is not None else []
+        parts += [f" --at {self.at}"] if self.at is not None else []
+        return "".join(parts)
