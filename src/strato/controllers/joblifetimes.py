@@ -18,6 +18,7 @@ from strato.client.informer import Change
 from strato.clock import parse_time
 from strato.controllers.context import ControllerContext
 from strato.controllers.job.terms import FINISHED_PHASES, Phase
+from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
 from strato.errors import AlreadyExists
 
@@ -107,14 +108,7 @@ def _facts(job: Job) -> tuple[str, str, str]:
 
 def _command(job: Job, seconds: int) -> dict[str, object]:
     """Return the command that ends a job; its name is the job's own, so that there is one at a time."""
-    reference = {
-        "apiVersion": catalog.VCJOB.api_version,
-        "kind": catalog.VCJOB.name,
-        "name": job.metadata.name,
-        "uid": job.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    reference = controller_reference(catalog.VCJOB.api_version, catalog.VCJOB.name, job.metadata)
     return {
         "apiVersion": catalog.COMMAND.api_version,
         "kind": catalog.COMMAND.name,
