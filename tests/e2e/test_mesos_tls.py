@@ -14,7 +14,7 @@ from strato.pki import Authority
 from strato.testing.mesosframework import FrameworkClient
 from tests.e2e.worlds import embedded, eventually, free_port
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.embedded, pytest.mark.timeout(300)]
 
 INFO = {"user": "u", "name": "n"}
 

@@ -15,7 +15,7 @@ import pytest
 from strato.testing.mesosframework import FrameworkClient, command_task
 from tests.e2e.worlds import EmbeddedWorld, embedded, eventually, free_port
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.embedded, pytest.mark.timeout(300)]
 
 RESERVED = {"reservations": [{"type": "DYNAMIC", "role": "data"}]}
 INFO = {
