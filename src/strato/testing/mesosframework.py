@@ -167,20 +167,26 @@ class FrameworkClient:
             self.errors.append(f"{call['type']}: {response.status} {answer.decode()}")
 
     def close(self) -> None:
-        """End the stream; the framework has its failover timeout to come back."""
+        """End the stream, after the calls that were posted; the framework has its failover timeout to come back."""
         self._is_closing = True
         for _ in range(self._workers):
             self._posted.put(None)
+        listener, *workers = self._threads or [threading.current_thread()]
+        _join(workers)  # a call that comes after its stream has ended is refused
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(_SECONDS)
+        _join([listener])
         for connection in (self._connection, self._calls):
             if connection is not None:
                 connection.close()
         self._calls = None
+
+
+def _join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(_SECONDS)
 
 
 def fitting(offer: Json, cpus: float, memory_mib: float) -> int:
