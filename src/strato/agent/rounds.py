@@ -14,6 +14,7 @@ from strato.agent.handlers import Handler
 from strato.agent.handlers.hotspots import Hotspots
 from strato.agent.policy import Policy
 from strato.agent.sampling.sampler import Sampler
+from strato.seeding import child
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ class HandlerSet:
                 self.handlers[name] = known
                 continue
             try:
-                self.handlers[name] = wanted.kind(wanted.options, Random(random.getrandbits(64)))
+                self.handlers[name] = wanted.kind(wanted.options, child(random))
             except Exception as error:  # code of others
                 self._count(name, error)
 

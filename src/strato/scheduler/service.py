@@ -66,6 +66,7 @@ class Scheduler:
     Args:
         config: What to run, or the path of a file in Volcano's format, which is read again whenever it changes (a bad
             one is reported and ignored); absent means the built-in configuration.
+        random: Of its own: if others draw from it, a replay of what is recorded decides otherwise.
         load_flow: Loads the kernels of the action `flow` beside the loop; called once somebody needs them, and until it
             returns `allocate` places. None: they are loaded in the cycle that needs them; nothing happens meanwhile.
 

@@ -33,6 +33,7 @@ from strato.client.informer import Change, Informers
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.hollow.cpu import HollowCpu
+from strato.seeding import child
 
 T = TypeVar("T")
 _NO_GROUP: Final = Group("", "", "", is_unified=True)
@@ -263,9 +264,7 @@ class SimulatedAgents:
         self._clock, self._cpu = clock, cpu
         self._informer = informers.informer(Pod)
         self._round_seconds = policy.sampling.round_seconds
-        self._agents = {
-            node: _NodeAgent(cluster, clock, Random(random.getrandbits(64)), cpu, node, policy) for node in nodes
-        }
+        self._agents = {node: _NodeAgent(cluster, clock, child(random), cpu, node, policy) for node in nodes}
         self._first = 0.0
         self.counts = AgentCounts()
 

@@ -30,6 +30,7 @@ from strato.scheduler.cache.shards import NONE
 from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions
 from strato.scheduler.service import Scheduler
+from strato.seeding import child
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
 from strato.sim.rest import RestingClock
@@ -73,7 +74,7 @@ class SimulatedCluster:
     def __init__(self, clock: Clock, random: Random, options: ClusterOptions, cpu: HollowCpu | None = None) -> None:
         self.clock = clock
         self.options = options
-        self._for_scheduler = child(random)
+        self._for_scheduler = child(random)  # drawn first: a simulation of decisions only draws no other
         uids = OrderedUids() if isinstance(clock, RestingClock) else child(random)
         self.server: ApiServer = in_memory_server(clock, uids)
         self.admin: Cluster = self.cluster_as(ADMINISTRATOR)
@@ -215,14 +216,6 @@ class SimulatedCluster:
 
 def _component(name: str) -> User:
     return User(f"strato:{name}", ("system:masters", "system:authenticated"))
-
-
-def child(random: Random) -> Random:
-    """Draw a generator of its own for a part, so that what one part draws does not change another's numbers.
-
-    The scheduler's is drawn first: a simulation of decisions only draws no other.
-    """
-    return Random(random.getrandbits(64))
 
 
 class OrderedUids(Random):

@@ -30,6 +30,7 @@ from strato.controllers import EMBEDDED, ControllerManager, ControllerSettings, 
 from strato.controllers.localvolumes import LocalVolumes
 from strato.controllers.trainingoptions import PodOptions
 from strato.metrics import Registry
+from strato.seeding import child
 from strato.server import bootstrap
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def build(
         client(bootstrap.SCHEDULER),
         informers,
         clock,
-        random,
+        child(random),
         config=Path(options.scheduler_config) if options.scheduler_config else embedded_config(),
         options=SchedulerOptions(
             names=SCHEDULERS,

@@ -25,6 +25,7 @@ from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.errors import UsageError
 from strato.metrics import Registry
+from strato.seeding import child
 
 DEFAULT_NAMES = ("volcano", "poseidon")
 """``spec.schedulerName`` of the pods that are scheduled by default; the second one's go by flow."""
@@ -145,7 +146,7 @@ def scheduler_member(
         cluster,
         informers,
         clock,
-        random,
+        child(random),
         config=flags.config or (agent_config() if alone else None),
         options=SchedulerOptions(
             names=names,

@@ -11,7 +11,7 @@ from strato.scheduler.config import default_config
 from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions
 from strato.scheduler.placement.placer import warm_up
-from strato.sim.cluster import child
+from strato.seeding import child
 from strato.sim.decisions.beginning import fill, new_world, stored_before
 from strato.sim.decisions.engine import Engine
 from strato.sim.decisions.jobs import Jobs

@@ -20,6 +20,7 @@ from strato.history import statistics
 from strato.history.rows import Host
 from strato.history.statistics import GRID_SECONDS, Period
 from strato.node.hollow.cpu import HollowCpu
+from strato.seeding import child
 from strato.sim.agents import AgentCounts, SimulatedAgents
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
 from strato.sim.utilisation.options import Experiment, VariantOptions
@@ -157,7 +158,7 @@ class _Variant:
         world = self._world
         names = [host.name for host in self._hosts]
         agents = SimulatedAgents(
-            world.admin, world.informers, self._clock, Random(self._random.getrandbits(64)), self._cpu, names, policy
+            world.admin, world.informers, self._clock, child(self._random), self._cpu, names, policy
         )
         world.run_beside("agents", agents.run())
         return agents

@@ -25,6 +25,7 @@ from strato.scheduler.config import embedded_config, parse_config
 from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions
 from strato.scheduler.service import Scheduler
+from strato.seeding import child
 from strato.server.api import ApiServer
 from strato.server.embedded import server_over
 from strato.testing.chaos.disk import Disk
@@ -206,8 +207,8 @@ class ProcessCluster:
 
     async def _components(self, process: Process, random: Random) -> None:
         line, clock = self.line("components", process), self.clocks["components"]
-        informers = Informers(line, clock, _child(random))
-        manager = ControllerManager(line, informers, clock, _child(random), enabled=CONTROLLERS)
+        informers = Informers(line, clock, child(random))
+        manager = ControllerManager(line, informers, clock, child(random), enabled=CONTROLLERS)
         nodes = [self._hollow(group, process, line, informers, random) for group in self.setting.nodes]
         scheduler = self._new_scheduler(line, informers, clock, random)
         async with asyncio.TaskGroup() as group:
@@ -218,14 +219,14 @@ class ProcessCluster:
 
     async def _controllers(self, process: Process, random: Random) -> None:
         line, clock = self.line("controllers", process), self.clocks["controllers"]
-        informers = Informers(line, clock, _child(random))
-        manager = ControllerManager(line, informers, clock, _child(random), enabled=CONTROLLERS)
+        informers = Informers(line, clock, child(random))
+        manager = ControllerManager(line, informers, clock, child(random), enabled=CONTROLLERS)
         await self._lead(line, "vc-controller-manager", process, random, manager.run)
 
     async def _scheduler(self, process: Process, random: Random) -> None:
         part = process.name
         line, clock = self.line(part, process), self.clocks[part]
-        informers = Informers(line, clock, _child(random))
+        informers = Informers(line, clock, child(random))
         scheduler = self._new_scheduler(line, informers, clock, random)
         if self.setting.schedulers == 1 or not self.setting.is_elected:
             await self._decide(process, scheduler)
@@ -243,7 +244,7 @@ class ProcessCluster:
         offer = HollowOffer(capacity={"cpu": str(self.setting.node_cpus), "memory": "32Gi", "pods": "20"})
         names = [f"{group}-{number}" for number in range(self.setting.nodes[group])]
         nodes = HollowNodes(
-            line, informers, clock, _child(random), nodes=dict.fromkeys(names, offer), max_lease_rate=_LEASE_RATE
+            line, informers, clock, child(random), nodes=dict.fromkeys(names, offer), max_lease_rate=_LEASE_RATE
         )
         for name in names:
             if name in self.stopped_nodes:
@@ -254,7 +255,7 @@ class ProcessCluster:
     def _new_scheduler(self, line: Cluster, informers: Informers, clock: PartClock, random: Random) -> Scheduler:
         audit_seconds = AUDIT_SECONDS if self.setting.is_audited else 0.0
         options = SchedulerOptions(audit_seconds=audit_seconds)
-        return Scheduler(line, informers, clock, _child(random), config=self._config, options=options)
+        return Scheduler(line, informers, clock, child(random), config=self._config, options=options)
 
     async def _decide(self, process: Process, scheduler: Scheduler) -> None:
         self.epoch += 1
@@ -267,14 +268,10 @@ class ProcessCluster:
         clock = self.clocks[process.name]
         await ensure_namespace(line, clock, LEASE_NAMESPACE, _RETRY_SECONDS)
         elector = LeaderElector(
-            line, clock, _child(random), name=lease, namespace=LEASE_NAMESPACE, identity=str(process)
+            line, clock, child(random), name=lease, namespace=LEASE_NAMESPACE, identity=str(process)
         )
         await elector.run(work)
 
 
 def _config_of(setting: Setting) -> Config:
     return parse_config(setting.config, "scheduler configuration") if setting.config else embedded_config()
-
-
-def _child(random: Random) -> Random:
-    return Random(random.getrandbits(64))

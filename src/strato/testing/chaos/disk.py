@@ -16,6 +16,7 @@ from typing import Final
 
 from strato.clock import Clock
 from strato.errors import Unavailable
+from strato.seeding import child
 from strato.server.journal.file import JournalFile
 from strato.server.journal.files import wal_path
 from strato.server.journal.mark import mark_path
@@ -108,7 +109,7 @@ class Disk:
         for resource, key, revision, body in file.read():
             store.load(resource, key, body, revision)
         store.begin_at(file.last_revision)
-        self.journal = VirtualJournal(file, store, self._clock, Random(self._random.getrandbits(64)))
+        self.journal = VirtualJournal(file, store, self._clock, child(self._random))
         store.use_journal(self.journal)
         return store, self.journal
 

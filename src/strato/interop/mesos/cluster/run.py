@@ -29,6 +29,7 @@ from strato.interop.mesos.door.serving import Serving
 from strato.interop.mesos.master.core import Master
 from strato.interop.mesos.master.state import MasterIdentity, MasterOptions
 from strato.interop.mesos.resourcetext import parse
+from strato.seeding import child
 
 _RELEASE_SECONDS = 2.0
 _RETRY_SECONDS = 2.0
@@ -144,7 +145,7 @@ class MesosMaster:
             started_at=self._clock.now(),
             scheme=settings.scheme,
         )
-        allocator = Allocator(_allocator_options(options), Random(self._random.getrandbits(64)))
+        allocator = Allocator(_allocator_options(options), child(self._random))
         master = Master(identity, options, allocator, self._uuid)
         pods = PodSettings(
             settings.name,
