@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import Any
-
-import msgspec
 
 from strato.api import catalog, names
 from strato.api.patterns import InvalidPattern, compile_pattern
 from strato.api.status import TOO_MANY, duplicate, forbidden_field, invalid, invalid_value, not_supported, required
 from strato.api.validation.webhookclients import client_problems
 from strato.errors import Cause, StratoError
-from strato.lru import LruCache
 from strato.server import definitionstatus
 from strato.server.schema import rulechecks, rulecosts
 from strato.server.schema.structural import StructuralSchema
@@ -33,13 +29,39 @@ Json = Mapping[str, Any]
 
 
 def prepare(crd: dict[str, Any], now: float, old: Json | None = None, peers: Iterable[Json] = ()) -> None:
-    """Fill in what the server decides about a definition, names, defaults and status, in place; then check it.
-
-    Its status is what there was, or what a client has written into it; ``peers`` are the definitions of its group.
+    """Check what a client has written, and complete it in place.
 
     Raises:
         Invalid: It cannot be served; every cause is listed.
     """
+    _fill_names(crd)
+    check(crd, old)
+    complete(crd, now, peers)
+
+
+def check(crd: Json, old: Json | None) -> None:
+    """Refuse a definition that cannot be served.
+
+    Raises:
+        Invalid: Every cause is listed.
+    """
+    causes = problems(crd) if old is None else update_problems(crd, old)
+    if causes:
+        raise invalid(catalog.CUSTOMRESOURCEDEFINITION, crd["metadata"].get("name", ""), causes)
+
+
+def complete(crd: dict[str, Any], now: float, peers: Iterable[Json] = ()) -> None:
+    """Fill in what the server decides about a definition that can be served, names, defaults and status, in place.
+
+    Its status is what there was, or what a client has written into it; ``peers`` are the definitions of its group.
+    """
+    _fill_names(crd)
+    crd["spec"].setdefault("conversion", {"strategy": "None"})
+    definitionstatus.note_storage_version(crd)
+    definitionstatus.accept_names(crd, peers, now)
+
+
+def _fill_names(crd: dict[str, Any]) -> None:
     if not isinstance(crd.get("spec"), dict):
         crd["spec"] = {}
     spec = crd["spec"]
@@ -49,12 +71,6 @@ def prepare(crd: dict[str, Any], now: float, old: Json | None = None, peers: Ite
     if names.get("kind"):
         names.setdefault("singular", str(names["kind"]).lower())
         names.setdefault("listKind", f"{names['kind']}List")
-    causes = problems(crd) if old is None else update_problems(crd, old)
-    if causes:
-        raise invalid(catalog.CUSTOMRESOURCEDEFINITION, crd["metadata"].get("name", ""), causes)
-    spec.setdefault("conversion", {"strategy": "None"})
-    definitionstatus.note_storage_version(crd)
-    definitionstatus.accept_names(crd, peers, now)
 
 
 def problems(crd: Json, old: Json | None = None) -> list[Cause]:
@@ -62,16 +78,7 @@ def problems(crd: Json, old: Json | None = None) -> list[Cause]:
 
     What the rules of a schema cost is looked at where nothing else is wrong, and the schema is not one of ``old``.
     """
-    of = [crd["metadata"].get("name"), crd.get("spec"), (old or {}).get("spec")]
-    key = sha256(msgspec.json.encode(of)).digest()
-    known = _known.get(key)
-    if known is None:
-        known = _known.put(key, tuple(_problems(crd)) or tuple(_cost_problems(crd, old or {})))
-    return list(known)
-
-
-_known: LruCache[bytes, tuple[Cause, ...]] = LruCache(1 << 20, lambda _, causes: 100 + 500 * len(causes))
-"""Of the process: servers of one process, as those of tests and simulations, begin with the same definitions."""
+    return list(_problems(crd)) or list(_cost_problems(crd, old or {}))
 
 
 def update_problems(crd: Json, old: Json) -> list[Cause]:
@@ -265,7 +272,7 @@ def _schema_problems(schema: Json, field: str, *, has_status: bool) -> Iterator[
     if not found:
         yield from rulechecks.problems(schema, field)
         try:
-            StructuralSchema(schema)
+            StructuralSchema(schema).compile()
         except (StratoError, ValueError, TypeError, LookupError, AttributeError) as error:
             yield invalid_value(field, None, f"cannot be compiled: {error}")
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any
-
-import msgspec
 
 from strato.api import catalog, crds
 from strato.api.crds.rules import without_rules
 from strato.api.forms import FORMS, Form
 from strato.api.kinds import Column, Kind
-from strato.lru import LruCache
 from strato.server import definitionstatus
 from strato.server.schema.structural import StructuralSchema
 from strato.server.versions import Versions
@@ -122,25 +118,10 @@ def _from_definition(crd: Mapping[str, Any], covered: frozenset[Kind]) -> list[S
     versions = Versions.of(crd)
     is_terminating = bool(metadata.get("deletionTimestamp"))
     return [
-        replace(_compiled(spec, version, covered), versions=versions, is_terminating=is_terminating)
+        replace(_from_version(spec, version, covered), versions=versions, is_terminating=is_terminating)
         for version in spec["versions"]
         if version.get("served")
     ]
-
-
-def _compiled(spec: Mapping[str, Any], version: Mapping[str, Any], covered: frozenset[Kind]) -> Served:
-    text = msgspec.json.encode([{name: value for name, value in spec.items() if name != "versions"}, version])
-    key = sha256(text).digest(), covered
-    known = _known.get(key)
-    if known is None:
-        known = _known.put(key, (_from_version(spec, version, covered), len(text)))
-    return known[0]
-
-
-_known: LruCache[tuple[bytes, frozenset[Kind]], tuple[Served, int]] = LruCache(
-    32 << 20, lambda _, known: 2000 + 20 * known[1]
-)
-"""Of the process, with the lengths of their texts: its servers, as those of tests and simulations, serve the same."""
 
 
 def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any], covered: frozenset[Kind]) -> Served:

@@ -99,13 +99,15 @@ def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> 
         obj["status"] = manifest["status"]
     elif kind is catalog.CUSTOMRESOURCEDEFINITION:
         obj["status"] = {**(old or {}).get("status", {})}
-        definitions.prepare(obj, state.clock.now(), old)
+        definitions.complete(obj, state.clock.now())  # a test checks ours, which would take most of a start
     if old is not None:
         metadata["uid"], metadata["creationTimestamp"] = old["metadata"]["uid"], old["metadata"]["creationTimestamp"]
         if "generation" in metadata:
             metadata["generation"] = old["metadata"].get("generation", 1) + 1
         if _content(obj) == _content(old):
             return
+        if kind is catalog.CUSTOMRESOURCEDEFINITION:
+            definitions.check(obj, old)
     metadata["resourceVersion"] = str(state.store.next_revision())
     state.store.write(kind.resource, key, encode(obj))
 

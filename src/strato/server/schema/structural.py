@@ -1,7 +1,8 @@
 """Structural schemas of custom resources: prune, default and validate, in that order, as Kubernetes does.
 
-A schema is compiled once into closures. Objects that are in order (nearly all) only pass the quick ones, which
-answer yes or no; `server.schema.violations` walks the schema again to word what is wrong.
+A schema is compiled once into closures, when its first object comes: most kinds that a server serves have none.
+Objects that are in order (nearly all) only pass the quick ones, which answer yes or no; `server.schema.violations`
+walks the schema again to word what is wrong.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from strato.api.patterns import Pattern
@@ -26,7 +28,7 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 class StructuralSchema:
-    """One version's ``openAPIV3Schema``, compiled.
+    """One version's ``openAPIV3Schema``, compiled part by part as it is needed.
 
     Args:
         schema: A structural schema; ``apiVersion``, ``kind`` and ``metadata`` at its root need not be named.
@@ -34,16 +36,35 @@ class StructuralSchema:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._known = _known(schema, resource=True)
-        self._default = _default(schema)
-        self._valid = _valid(schema)
-        self._rules = rules.compiled(schema)
-        self.has_rules = self._rules is not None
-        """Whether it holds rules in CEL, which may compare with what was there."""
         metadata = (schema.get("properties") or {}).get("metadata") or {}
         about_all = ("x-kubernetes-validations", "allOf", "anyOf", "oneOf", "not")
         self.spares_metadata = metadata.keys() <= {"type", "description"} and not any(map(schema.get, about_all))
         """Whether it says nothing of the metadata, and nothing of the whole object, which holds them."""
+
+    def compile(self) -> None:
+        """Compile all of it now; whatever is raised, the schema is none that objects can be held to."""
+        _ = self._known, self._default, self._valid, self._rules
+
+    @cached_property
+    def _known(self) -> Check:
+        return _known(self._schema, resource=True)
+
+    @cached_property
+    def _default(self) -> Change | None:
+        return _default(self._schema)
+
+    @cached_property
+    def _valid(self) -> Check:
+        return _valid(self._schema)
+
+    @cached_property
+    def _rules(self) -> rules.RuleNode | None:
+        return rules.compiled(self._schema)
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether it holds rules in CEL, which may compare with what was there."""
+        return self._rules is not None
 
     def prune(self, obj: dict[str, Any], report: list[str] | None = None) -> None:
         """Remove what the schema does not name; ``unknown field "spec.foo"`` is appended to ``report``."""
