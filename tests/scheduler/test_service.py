@@ -371,9 +371,11 @@ def test_configuration_is_reloaded_and_bad_ones_are_not_taken(tmp_path: Path, ca
             await clock.sleep(2.5)
             assert scheduler.config.actions == ("enqueue", "allocate")
             assert "did you mean 'allocate'" in caplog.text
+            assert not scheduler.reconfigured.is_set()
             path.write_text('actions: "enqueue, allocate, backfill"\n')
             await clock.sleep(2.5)
             assert scheduler.config.actions == ("enqueue", "allocate", "backfill")
+            assert scheduler.reconfigured.is_set()
 
     virtually(story)
 

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from strato.client.cluster import Cluster
+    from strato.client.informer import Informers
     from strato.clock import Clock
     from strato.scheduler import Scheduler
 
 
-def publishing_configuration(scheduler: Scheduler, cluster: Cluster, clock: Clock) -> Callable[[], Awaitable[None]]:
+def publishing_configuration(
+    scheduler: Scheduler, cluster: Cluster, informers: Informers, clock: Clock
+) -> Callable[[], Awaitable[None]]:
     """Return what keeps a scheduler's configuration published until it is cancelled."""
 
     async def run() -> None:
         from strato.scheduler.configpublishing import keep_published
 
         await scheduler.ready.wait()
-        await keep_published(cluster, clock, scheduler.full_name, lambda: scheduler.config)
+        config, changed = lambda: scheduler.config, scheduler.reconfigured
+        await keep_published(cluster, informers, clock, scheduler.full_name, config, changed)
 
     return run

@@ -133,6 +133,8 @@ class Scheduler:
         """Who was evicted for whom, and whether it helped."""
         self._kept = KeptVerdicts(self.world)
         self._shadow = self._new_shadow(registry)
+        self.reconfigured = asyncio.Event()
+        """Set when another configuration is in force; who waits for it clears it."""
         self.ready = asyncio.Event()
         """Set once the first lists have arrived and the kernels are loaded."""
 
@@ -343,6 +345,7 @@ class Scheduler:
     def _reconfigure(self, config: Config) -> None:
         """Decide by another configuration from now on."""
         self._source.config = config
+        self.reconfigured.set()
         self.world.journal.configure(config.text, config.base)
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._placer = self._new_placer()

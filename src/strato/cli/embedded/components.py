@@ -210,7 +210,8 @@ def build(
         milestones.append(master.serves)
     schedule = partial(_schedule, scheduler, client(bootstrap.ADMIN), clock, names)
     members.append(("scheduler", recorded(recorder, schedule)))
-    members.append(("published configuration", publishing_configuration(scheduler, client(bootstrap.SCHEDULER), clock)))
+    publishing = publishing_configuration(scheduler, client(bootstrap.SCHEDULER), informers, clock)
+    members.append(("published configuration", publishing))
     if options.predict_starts:
         known = options.home.history if options.records_history else None
         predictions = predicting(scheduler, client(bootstrap.SCHEDULER), informers, clock, metrics, known)

@@ -158,8 +158,8 @@ def lease_rules() -> list[Json]:
 
 
 def findings_rules() -> list[Json]:
-    """Return what publishing findings of a shadow policy and predicted starts needs in our own namespace."""
-    return [_rule(("get", "create", "patch"), "", "configmaps")]
+    """Return what publishing the configuration, a shadow's findings and predicted starts needs in our own namespace."""
+    return [_rule((*_READ, "create", "patch"), "", "configmaps")]
 
 
 def controller_config_rules() -> list[Json]:

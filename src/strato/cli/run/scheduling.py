@@ -164,7 +164,7 @@ def scheduler_member(
         load_flow=functools.partial(asyncio.to_thread, load),
     )
     # compiling kernels takes longer than a lease lasts, on a slow machine without a cache of them
-    work = beside(recorded(recorder, part.run), publishing_configuration(part, cluster, clock))
+    work = beside(recorded(recorder, part.run), publishing_configuration(part, cluster, informers, clock))
     if flags.predict_starts:
         work = beside(work, predicting(part, cluster, informers, clock, metrics))
     return Member(name="scheduler", work=work, lease=lease, prepare=warm_up)
