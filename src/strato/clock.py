@@ -14,7 +14,7 @@ import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from strato.errors import InvariantError
 
@@ -25,6 +25,15 @@ work_timer = time.perf_counter
 
 cpu_timer = time.process_time
 """Returns the CPU seconds that this process has taken, without its children."""
+
+
+_ONE_INSTANT_SECONDS: Final = 1e-6
+"""Instants that are nearer to each other are one: sums of floats differ by less."""
+
+
+def is_due(at: float, now: float) -> bool:
+    """Whether the time for something has come, by the same clock."""
+    return at - now < _ONE_INSTANT_SECONDS
 
 
 class Clock(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 
 from strato.client.writequeue import WriteQueue
 from strato.clock import VirtualClock, run_virtual
+from strato.sim.rest import RestingClock, RestingLoop
 
 
 def play(story: Callable[[VirtualClock], Coroutine[None, None, None]]) -> None:
@@ -32,6 +33,25 @@ def test_items_come_in_order_and_delayed_ones_when_they_are_due() -> None:
         running.cancel()
 
     play(story)
+
+
+def test_sums_of_floats_put_nothing_off() -> None:
+    """810.1 + 0.2 is more than 810.3, to which the clock moves in whole microseconds."""
+    clock, seen = RestingClock(0.0), []
+
+    async def story() -> None:
+        async def work(_: Sequence[int]) -> None:
+            seen.append(clock.monotonic())
+
+        queue = WriteQueue(clock, work, 1)
+        running = asyncio.create_task(queue.run())
+        await clock.sleep(810.1)
+        queue.add_after(1, 0.2)
+        await clock.sleep(1.0)
+        running.cancel()
+
+    run_virtual(clock, story(), loop=RestingLoop)
+    assert seen == [810.3]
 
 
 def test_items_are_taken_in_batches() -> None:

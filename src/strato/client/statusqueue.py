@@ -25,7 +25,7 @@ from strato.client.load import Load
 from strato.client.retry import delay_seconds, in_time, may_succeed_later
 from strato.client.workqueue import LOW_PRIORITY_SECONDS
 from strato.client.writequeue import WriteQueue
-from strato.clock import Clock
+from strato.clock import Clock, is_due
 from strato.errors import ApiError, InternalError, TooManyRequests
 
 _log = logging.getLogger(__name__)
@@ -279,7 +279,7 @@ class StatusQueue(Generic[K, D, R]):
 
     def _schedule(self, entry: _Entry[K, D, R], at: float, now: float) -> None:
         entry.at = at
-        if at > now:
+        if not is_due(at, now):
             entry.place = _QUEUED
             self._writes.add_after(entry, at - now)
         elif entry.low:
@@ -332,7 +332,7 @@ class StatusQueue(Generic[K, D, R]):
         for entry in entries:
             if entry is None:
                 self._take_low(due, now)
-            elif entry.place == _QUEUED and entry.at <= now:
+            elif entry.place == _QUEUED and is_due(entry.at, now):
                 if entry.low:
                     self._schedule(entry, entry.at, now)
                 else:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from strato.clock import Clock
+from strato.clock import Clock, is_due
 
 T = TypeVar("T")
 
@@ -166,7 +166,7 @@ class WriteQueue(Generic[T]):
         self._schedule_timer(self._clock.monotonic())
 
     def _schedule_timer(self, now: float) -> None:
-        while self._later and self._later[0][0] <= now:
+        while self._later and is_due(self._later[0][0], now):
             self._ready.append(heapq.heappop(self._later)[2])
         if self._later:
             at = self._later[0][0]
