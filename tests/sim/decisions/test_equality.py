@@ -50,6 +50,8 @@ CROWDED = [
     pytest.param(1, "a hierarchy of queues reclaims", id="a hierarchy reclaims"),
     pytest.param(1, "drf and proportion", id="reclaim and preempt"),
     pytest.param(50, "preemption by priority", id="preempt"),
+    pytest.param(3, "drf and proportion", id="the latest nomination is written when the first was due"),
+    pytest.param(2, "all may be reclaimed", id="a verdict without a nomination is written in place of one with"),
 ]
 
 

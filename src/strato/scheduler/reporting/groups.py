@@ -11,14 +11,14 @@ from strato.client.cluster import Cluster, Patch
 from strato.client.events import NORMAL, WARNING, EventRecorder
 from strato.client.load import Load
 from strato.client.statusqueue import InFlight, Reporter, StatusQueue, Write
-from strato.clock import Clock, format_time
+from strato.clock import Clock, format_time, is_due
 from strato.errors import ApiError
 from strato.scheduler.cache.jobobjects import ALLOCATED_HYPERNODE
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import PHASE_COMPLETED, PHASE_PENDING, PHASE_RUNNING
 from strato.scheduler.model.plan import Condition, GroupStatus, Plan
 from strato.scheduler.reporting.growth import GrowthTracker
-from strato.scheduler.reporting.pods import SETTLE_SECONDS
+from strato.scheduler.reporting.podverdicts import SETTLE_SECONDS
 from strato.scheduler.reporting.status import group_status
 
 _COUNT_SECONDS: Final = 3.0
@@ -99,7 +99,7 @@ class GroupReports:
             return None
         if _only_gives_reasons(status):
             stalled_at = self._growth.stalled_at(job)
-            if self._clock.monotonic() < stalled_at:
+            if not is_due(stalled_at, self._clock.monotonic()):
                 return stalled_at
         wanted: dict[str, Any] = {
             "phase": status.phase,

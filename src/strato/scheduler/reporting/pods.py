@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from strato.api import catalog
 from strato.client.cluster import Cluster, Patch, PatchType
@@ -13,16 +13,11 @@ from strato.client.statusqueue import InFlight, Reporter, StatusQueue, Write
 from strato.clock import Clock, format_time
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import PodVerdict, Task
-from strato.scheduler.model.tasks import BINDING, PENDING
 from strato.scheduler.reporting.growth import GrowthTracker
+from strato.scheduler.reporting.podverdicts import BIND_FAILED, VerdictContent, Written, content_of, due_at, next_step
 
-SETTLE_SECONDS: Final = 0.2
-"""How long a verdict must stand before it is written: most are gone in milliseconds."""
-_REPEAT_SECONDS = 5.0
-"""Shortest time between two texts of the same reason for the same pod."""
 _WORKERS = 16
 _REMEMBERED = 50_000
-_BIND_FAILED: Final = "SchedulerError"
 
 
 class PodConditions(NamedTuple):
@@ -30,15 +25,6 @@ class PodConditions(NamedTuple):
 
     task: Task
     conditions: Sequence[Mapping[str, Any]]
-
-
-class _TemplateEntry(NamedTuple):
-    """What a pod's condition says; a pod made anew under its name was given none."""
-
-    uid: str
-    reason: str
-    message: str
-    nominated: str
 
 
 class PodReports:
@@ -68,16 +54,13 @@ class PodReports:
     def take(self, verdict: PodVerdict, now: float) -> None:
         """Take why a pod was not placed; in a long queue most pods have that condition already."""
         task = verdict.task
-        if self.queue.stamp(task.key) == _text(verdict) and task.key not in self.queue:
+        if self.queue.stamp(task.key) == content_of(verdict) and task.key not in self.queue:
             return
-        at = now + SETTLE_SECONDS
-        if task.job is not None:
-            at = max(at, self._growth.stalled_at(task.job))
-        self.queue.put(task.key, verdict, at)
+        self.queue.put(task.key, verdict, due_at(verdict, self._growth, now))
 
     def bind_failed(self, task: Task, message: str) -> None:
         """Report why a pod could not be bound."""
-        self.queue.put(task.key, PodVerdict(task, _BIND_FAILED, message))
+        self.queue.put(task.key, PodVerdict(task, BIND_FAILED, message))
 
     def stays(self, task: Task, conditions: Sequence[Mapping[str, Any]]) -> None:
         """Set the conditions of a pod whose eviction did not come about."""
@@ -90,30 +73,21 @@ class PodReports:
     def _build(self, key: str, desired: PodVerdict | PodConditions) -> Write[Patch] | float | None:
         """Return the patch; None when the pod was placed meanwhile or has the condition already."""
         task = desired.task
-        current = self._world.tasks.get(task.key)
-        if current is None or current.uid != task.uid:
-            return None
         if isinstance(desired, PodConditions):
-            return Write(_patch(task, {"conditions": desired.conditions}))
-        if current is not task:
-            return None
-        if task.status != PENDING and not (task.status == BINDING and desired.reason == _BIND_FAILED):
-            return None
-        now = self._clock.monotonic()
-        if task.job is not None and desired.reason != _BIND_FAILED:
-            stalled_at = self._growth.stalled_at(task.job)
-            if now < stalled_at:
-                return stalled_at
-        have = task.pod.status.condition("PodScheduled")
-        nominated = not desired.nominated or desired.nominated == task.pod.status.nominated_node_name
-        wanted = "False", desired.reason, desired.message
-        if have is not None and nominated and (have.status, have.reason, have.message) == wanted:
-            return None
-        text, last = _text(desired), self.queue.stamp(key)
-        if isinstance(last, _TemplateEntry) and last != text and last._replace(message="") == text._replace(message=""):
-            again_at = self.queue.confirmed_at(key) + _REPEAT_SECONDS
-            if now < again_at:
-                return again_at
+            current = self._world.tasks.get(task.key)
+            is_there = current is not None and current.uid == task.uid
+            return Write(_patch(task, {"conditions": desired.conditions})) if is_there else None
+        have, last = task.pod.status.condition("PodScheduled"), self.queue.stamp(key)
+        content = next_step(
+            self._world,
+            self._growth,
+            desired,
+            said=(have.reason, have.message) if have is not None and have.status == "False" else None,
+            written=Written(last, self.queue.confirmed_at(key)) if isinstance(last, VerdictContent) else None,
+            now=self._clock.monotonic(),
+        )
+        if not isinstance(content, VerdictContent):
+            return content
         condition = {
             "type": "PodScheduled",
             "status": "False",
@@ -124,10 +98,10 @@ class PodReports:
         status: dict[str, Any] = {"conditions": [condition]}
         if desired.nominated:
             status["nominatedNodeName"] = desired.nominated
-        return Write(_patch(task, status), text)
+        return Write(_patch(task, status), content)
 
     def _on_confirmed(self, _: str, desired: PodVerdict | PodConditions, __: Patch) -> None:
-        if isinstance(desired, PodVerdict) and desired.reason != _BIND_FAILED:
+        if isinstance(desired, PodVerdict) and desired.reason != BIND_FAILED:
             self._recorder.event(desired.task.pod, WARNING, "FailedScheduling", desired.message)
 
 
@@ -137,7 +111,3 @@ def _stays_key(task: Task) -> str:
 
 def _patch(task: Task, status: Mapping[str, Any]) -> Patch:
     return Patch(task.namespace, task.name, {"metadata": {"uid": task.uid}, "status": status})
-
-
-def _text(verdict: PodVerdict) -> _TemplateEntry:
-    return _TemplateEntry(verdict.task.uid, verdict.reason, verdict.message, verdict.nominated)

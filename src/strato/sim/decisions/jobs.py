@@ -19,12 +19,11 @@ from strato.scheduler.binding.evictor import is_needless
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.plan import Bind, Eviction, GroupStatus, Plan
-from strato.scheduler.model.tasks import PENDING
-from strato.scheduler.reporting.pods import SETTLE_SECONDS
 from strato.sim.arrivals import Arrivals
 from strato.sim.decisions.lives import Course, Life, PodForms, with_status
 from strato.sim.decisions.templates import Refused, Templates
 from strato.sim.decisions.timeline import Timeline
+from strato.sim.decisions.verdicts import SettlingVerdicts
 from strato.sim.results.record import Ending, RunRecorder
 from strato.sim.submission import waiting_reason
 from strato.sim.traces import TraceJob
@@ -68,7 +67,7 @@ class Jobs:
         self._timeline = timeline
         self._forms = PodForms()
         self._lives: dict[str, Life] = {}
-        self._nominations: dict[str, str] = {}
+        self._verdicts = SettlingVerdicts(world, timeline)
         self._again_at: float | None = None
         self._uids: Iterator[str] = (f"{number:08x}-0000-4000-8000-000000000000" for number in count(1))
         self.arrivals = Arrivals(jobs)
@@ -131,18 +130,7 @@ class Jobs:
             self._take_status(status)
         for eviction in plan.evictions:  # takes a node several steps, a status one
             self._evict(eviction)
-        for verdict in plan.pods:
-            if verdict.nominated and verdict.nominated != verdict.task.nominated:
-                self._nominations[verdict.task.key] = verdict.nominated
-                self._timeline.after(SETTLE_SECONDS, self._nominate, verdict.task, verdict.nominated)
-
-    def _nominate(self, task: Task, node: str) -> None:
-        """Write the node that a pod waits for into its status, once that has stood for a moment."""
-        if self._nominations.get(task.key) != node:
-            return
-        del self._nominations[task.key]
-        if self._world.tasks.get(task.key) is task and task.status == PENDING:
-            self._world.set_pod(self._forms.nominated(task.pod, node))
+        self._verdicts.take(plan)
 
     def _bind(self, binds: Sequence[Bind]) -> None:
         placed: dict[str, list[Task]] = {}

@@ -137,10 +137,6 @@ class PodForms:
             self._ended = key, status
         return replace(pod, status=self._ended[1])
 
-    def nominated(self, pod: Pod, node: str) -> Pod:
-        """Return a pod that waits for a node."""
-        return replace(pod, status=replace(pod.status, nominated_node_name=node))
-
     def leaving(self, pod: Pod, time: str) -> Pod:
         """Return a pod that is being deleted."""
         return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=time))
