@@ -12,6 +12,7 @@ from strato.agent.handlers.besteffort import BestEffort
 from strato.agent.handlers.burst import Burst
 from strato.agent.handlers.hotspots import Hotspots
 from strato.agent.handlers.suppress import Suppress
+from strato.filestamps import FileStamp
 from strato.thirdparty import NotLoaded
 
 GROUP: Final = "strato.agent.handlers"
@@ -29,8 +30,8 @@ class HandlerRegistry:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
-        self._loaded: dict[Path, tuple[int, list[type[Handler]]]] = {}
-        """By path: the file's time of change, and what it defines."""
+        self._loaded: dict[Path, tuple[FileStamp | None, list[type[Handler]]]] = {}
+        """By path: the file's stamp, and what it defines."""
 
     def names(self) -> list[str]:
         """Return the names that need no file."""
@@ -51,7 +52,7 @@ class HandlerRegistry:
 
     def has_changed(self) -> bool:
         """Tell whether a file that was read is another one by now."""
-        return any(_time_of(path) != at for path, (at, _) in self._loaded.items())
+        return any(FileStamp.of(path) != stamp for path, (stamp, _) in self._loaded.items())
 
     def _from_file(self, name: str, file: str) -> type[Handler]:
         if self._directory is None:
@@ -59,21 +60,13 @@ class HandlerRegistry:
         if os.path.basename(file) != file or not file.endswith(".py"):
             raise NotLoaded(f"{file!r} is not the name of a .py file in {self._directory}")
         path = self._directory / file
-        at = _time_of(path)
-        if path not in self._loaded or self._loaded[path][0] != at:
-            if at and path.stat().st_size > _MOST_BYTES:
+        stamp = FileStamp.of(path)
+        if path not in self._loaded or self._loaded[path][0] != stamp:
+            if stamp is not None and stamp.size_bytes > _MOST_BYTES:
                 raise NotLoaded(f"{path} is longer than {_MOST_BYTES} bytes")
-            self._loaded[path] = at, []
-            self._loaded[path] = at, thirdparty.classes_of(path, Handler)
+            self._loaded[path] = stamp, []
+            self._loaded[path] = stamp, thirdparty.classes_of(path, Handler)
         for found in self._loaded[path][1]:
             if found.name == name:
                 return found
         raise NotLoaded(f"{path} defines no handler called {name!r}")
-
-
-def _time_of(path: Path) -> int:
-    """Return when a file was changed, in nanoseconds; 0: it is not there."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from strato.errors import InvalidInput
+from strato.filestamps import FileStamp
 from strato.scheduler.config import default_config, read_config, reread
 from strato.scheduler.framework.options import Config
-
-_Stamp = tuple[int, int]
-"""When a file was written last, and its identity."""
 
 
 class ConfigFile:
@@ -51,15 +49,7 @@ class ConfigFile:
         self._stamps = {file: stamps.get(file, stamp) for file, stamp in self._read_stamps(config).items()}
         return config
 
-    def _read_stamps(self, config: Config) -> dict[Path, _Stamp | None]:
+    def _read_stamps(self, config: Config) -> dict[Path, FileStamp | None]:
         """Return stamps that show whether the configuration file, or a file a plugin comes from, has changed."""
         files = config.files if self.path is None else (self.path, *config.files)
-        return {file: _stamp(file) for file in files}
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino
+        return {file: FileStamp.of(file) for file in files}

@@ -24,6 +24,7 @@ from strato.client.events import EventRecorder
 from strato.client.informer import Informer
 from strato.clock import Clock
 from strato.errors import AlreadyExists, ApiError, NotFound, StratoError, one_line
+from strato.filestamps import FileStamp
 from strato.node import beneath
 from strato.node.podstatus import TERMINATED
 from strato.node.sandbox.machine import Machine
@@ -98,7 +99,7 @@ class StaticPods:
         self._directory = os.path.join(machine.node_paths.data_dir, DIRECTORY)
         self._nodes, self._pods, self._recorder = nodes, pods, recorder
         self._problems: dict[str, str] = {}
-        self._read: dict[str, tuple[tuple[int, int, int], StaticPod]] = {}
+        self._read: dict[str, tuple[FileStamp | None, StaticPod]] = {}
         """Of each file when it was last changed, and what it asks for."""
 
     async def run(self) -> None:
@@ -171,12 +172,11 @@ class StaticPods:
 
     def _static_pod(self, path: str) -> StaticPod:
         """Read a file that has changed since it was read."""
-        status = os.stat(path)
-        seen = (status.st_ino, status.st_mtime_ns, status.st_size)
+        seen = FileStamp.of(path)
         known = self._read.get(path)
         if known is None or known[0] != seen:
-            if status.st_size > _MOST_BYTES:
-                raise BadManifest(f"{status.st_size} bytes are more than {_MOST_BYTES}")
+            if seen is not None and seen.size_bytes > _MOST_BYTES:
+                raise BadManifest(f"{seen.size_bytes} bytes are more than {_MOST_BYTES}")
             known = self._read[path] = (seen, read_static_pod(beneath.read_regular(path, _MOST_BYTES), self._name))
         return known[1]
 

@@ -16,6 +16,7 @@ from strato.client.cluster import Cluster
 from strato.client.namespaces import ensure_namespace
 from strato.clock import Clock, VirtualClock, cpu_timer
 from strato.errors import ApiError, Forbidden, InvalidInput, Problem
+from strato.filestamps import FileStamp
 from strato.metrics import Registry
 from strato.scheduler.cache.journal import NO_JOURNAL
 from strato.scheduler.cache.world import World
@@ -79,15 +80,6 @@ def _is_empty(path: Path) -> bool:
         return False  # reading it as a configuration names what is wrong
 
 
-def _stamp(path: Path) -> object:
-    """Return what differs when a file was written again."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
-
-
 def check(config: Config) -> None:
     """Refuse a policy that cannot be a shadow.
 
@@ -128,7 +120,7 @@ class Shadow:
         self._clock = clock
         self._path = options.config if isinstance(options.config, Path) else None
         self._source: ConfigFile | None = None
-        self._tried: object = None
+        self._tried: FileStamp | None = None
         self._budget = Budget(options.share)
         self._plan: tuple[Plan, float] | None = None
         self._last: tuple[Plan, float] | None = None
@@ -149,7 +141,7 @@ class Shadow:
             InvalidInput: It is bad.
         """
         if self._path is not None:
-            self._tried = _stamp(self._path)
+            self._tried = FileStamp.of(self._path)
             if _is_empty(self._path):
                 return None
         source = ConfigFile(self._options.config)
@@ -290,7 +282,7 @@ class Shadow:
         """
         source = self._source
         if self._path is not None and (source is None or _is_empty(self._path)):
-            return self._read() if _stamp(self._path) != self._tried else source
+            return self._read() if FileStamp.of(self._path) != self._tried else source
         config = source.reread() if source is not None else None
         if isinstance(config, InvalidInput):
             raise config

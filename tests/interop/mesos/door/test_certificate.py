@@ -82,3 +82,12 @@ def test_files_that_are_none_are_an_error_at_the_start(tmp_path: Path, text: byt
     files.certificate.write_bytes(text)
     with pytest.raises(OSError):
         FollowedCertificate(files, SystemClock())
+
+
+def test_a_certificate_that_is_missing_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = _files(tmp_path)
+    followed = FollowedCertificate(files, SystemClock())
+    files.certificate.unlink()
+    for _ in range(3):
+        followed.look()
+    assert caplog.text.count("the certificate is not loaded again") == 1

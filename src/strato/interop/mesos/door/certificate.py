@@ -10,10 +10,10 @@ from pathlib import Path
 
 from strato.clock import Clock
 from strato.errors import one_line
+from strato.filestamps import FileStamp
 from strato.http.tls import server_context
 
 _LOOK_SECONDS = 5.0
-_Stamp = tuple[int, int, int]
 _log = logging.getLogger(__name__)
 
 
@@ -32,15 +32,9 @@ class CertificateFiles:
         """
         return server_context(self.certificate, self.key)
 
-    def stamps(self) -> tuple[_Stamp, _Stamp]:
-        """Return what changes when a file does.
-
-        Raises:
-            OSError: One is not there.
-        """
-        found = [path.stat() for path in (self.certificate, self.key)]
-        first, second = ((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
-        return first, second
+    def stamps(self) -> tuple[FileStamp | None, FileStamp | None]:
+        """Return what changes when a file does."""
+        return FileStamp.of(self.certificate), FileStamp.of(self.key)
 
 
 class FollowedCertificate:
