@@ -143,6 +143,42 @@ def test_a_pod_is_counted_where_no_new_one_can_be_made(policy: str) -> None:
     play(scenario, enabled=(*ENABLED, "kube-namespace-controller"))
 
 
+def test_a_pod_that_was_deleted_before_it_came_to_a_node_is_replaced_once_it_has_failed() -> None:
+    """No kubelet says how it ended, and replacements wait for that."""
+
+    async def scenario(world: World) -> None:
+        job = body(500, podReplacementPolicy="Failed")
+        job["spec"]["template"].setdefault("metadata", {})["annotations"] = {"test/unbound": "yes"}
+        await world.cluster.create(catalog.JOB, job, "default")
+        await world.settle(2)
+        (name,) = await world.pods()
+        await world.cluster.delete(catalog.POD, name, "default")
+        await world.settle(30)
+        (other,) = await world.pods()
+        assert other != name
+        assert (await seen(world)).status.failed == 1
+
+    play(scenario, enabled=(*ENABLED, "kube-pod-garbage-collector"))
+
+
+def test_a_pod_of_a_node_that_is_gone_has_failed_by_disruption() -> None:
+    async def scenario(world: World) -> None:
+        held = {"name": "p", "finalizers": ["example.com/counts"]}
+        spec = {"nodeName": "nowhere", "containers": [{"name": "c", "image": "x"}]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": held, "spec": spec}
+        for one in (body, body | {"metadata": {"name": "free"}}):
+            await world.cluster.create(catalog.POD, one, "default")
+        await world.settle(60)
+        pods = await world.pods()
+        assert set(pods) == {"p"}
+        assert pods["p"].status.phase == "Failed"
+        condition = pods["p"].status.condition("DisruptionTarget")
+        assert condition is not None
+        assert condition.reason == "DeletionByPodGC"
+
+    play(scenario, enabled=("kube-node-lifecycle-controller",))
+
+
 @pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
 @pytest.mark.parametrize("writes", range(1, 24, 2))
 def test_a_controller_that_dies_counts_no_pod_twice(writes: int, mode: str) -> None:

@@ -280,6 +280,8 @@ class Kubelet:
             )
 
     async def _end(self, pod: Pod) -> None:
+        if pod.is_awaited:
+            await self._status(pod, "Failed", 143)
         with suppress(NotFound, StratoError):
             await self._world.cluster.delete(
                 Pod, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid, grace_period_seconds=0

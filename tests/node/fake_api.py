@@ -143,6 +143,9 @@ class FakeApi(Handler):
             found["metadata"]["deletionTimestamp"] = "2100-01-01T00:00:00Z"  # by the clock of no test is it over
             found["metadata"]["deletionGracePeriodSeconds"] = grace
             self._store("MODIFIED", path, found)
+        elif found["metadata"].get("finalizers"):
+            found["metadata"] |= {"deletionTimestamp": "2100-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+            self._store("MODIFIED", path, found)
         else:
             self._store("DELETED", path, found)
         return self._answer(found)
@@ -170,13 +173,13 @@ class FakeApi(Handler):
         return self.objects.get(f"/api/v1/namespaces/default/pods/{name}")
 
     def create_pod(self, name: str, node: str, **spec: Any) -> Json:
-        annotations = spec.pop("annotations", {})
+        metadata = {"annotations": spec.pop("annotations", {}), "finalizers": spec.pop("finalizers", [])}
         spec.setdefault("containers", [{"name": "main", "image": "x", "command": ["./work"]}])
         spec.setdefault("restartPolicy", "Never")
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "annotations": annotations},
+            "metadata": {"name": name, **metadata},
             "spec": {"nodeName": node, **spec},
             "status": {
                 "phase": "Pending",

@@ -64,6 +64,28 @@ def test_phase(policy: str, containers: list[ContainerRecord], phase: str) -> No
     assert phase_of(PodRecord(policy, containers)) == phase
 
 
+STOPPED = [
+    ([record("c", "passed")], "Succeeded", [0], "a service that passed"),
+    ([record("c", "passed"), record("d", "failed")], "Failed", [0, 1], "one of two failed"),
+    ([record("c", "retry")], "Failed", [1], "it waited for its next run"),
+    ([record("c")], "Failed", [137], "it never ran, as far as is known"),
+    ([init("i", "passed"), record("c")], "Failed", [0, 137], "the same after its init container"),
+    ([init("i"), record("c")], "Failed", [None, None], "nothing of it has begun"),
+    ([sidecar("s", "failed"), record("c", "passed")], "Succeeded", [1, 0], "a sidecar does not count"),
+]
+
+
+@pytest.mark.parametrize(("containers", "phase", "codes"), [pytest.param(*row[:3], id=row[3]) for row in STOPPED])
+def test_a_pod_that_was_deleted_ends_as_a_kubelet_says(
+    containers: list[ContainerRecord], phase: str, codes: list[int | None]
+) -> None:
+    pod = PodRecord("Always", containers)
+    pod.stop(9.0)
+    assert phase_of(pod) == phase
+    assert [one.ending.exit_code if one.ending is not None else None for one in pod.containers] == codes
+    assert not any(one.last is not None for one in pod.containers)
+
+
 def test_pod_ended_by_the_node_has_failed_and_says_why() -> None:
     pod = PodRecord("Always", [record("c", "runs")], reason="Evicted", message="the node was low on memory")
     status = pod_status(pod, 9.0)

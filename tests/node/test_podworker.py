@@ -8,6 +8,8 @@ from itertools import groupby
 import msgspec
 import pytest
 
+from strato.api.core import Pod
+from strato.api.meta import ObjectMeta
 from strato.clock import VirtualClock
 from strato.node.podstatus import phase_of
 from strato.node.sandbox.environment import ConfigProblem
@@ -84,7 +86,33 @@ def test_deletion_asks_and_then_kills(stubborn: bool, want: list[tuple[bool, flo
         worker.terminate(10.0)
         await clock.sleep(60)
         assert [(kill, at) for _, kill, at in machine.signals] == want
-        assert worker.stopped
+        assert worker.is_stopped
+
+    live(story, {"main": [(1e6, 0)]}, restartPolicy="Always")
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "code", "phase"),
+    [
+        pytest.param(["example.com/counts"], 143, "Failed", id="somebody awaits its end"),
+        pytest.param([], 0, None, id="nobody could read it"),
+    ],
+)
+def test_the_last_status_of_a_deleted_pod_is_final_and_written_where_it_is_awaited(
+    finalizers: list[str], code: int, phase: str | None
+) -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(3)
+        worker.update(msgspec.structs.replace(worker.pod, metadata=replaced(worker.pod, finalizers)))
+        worker.terminate(10.0)
+        await clock.sleep(60)
+        last = worker.next_write(clock.now())
+        assert (last["phase"] if last is not None else None) == phase
+        if last is not None:
+            assert last["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
+
+    def replaced(pod: Pod, finalizers: list[str]) -> ObjectMeta:
+        return msgspec.structs.replace(pod.metadata, finalizers=finalizers)
 
     live(story, {"main": [(1e6, 0)]}, restartPolicy="Always")
 
@@ -96,7 +124,7 @@ def test_processes_begin_and_are_ended_only_once_that_holds_for_good() -> None:
         await clock.sleep(60)
         assert machine.starts == [("main", 2.0)]
         assert machine.signals == [("main/0", False, 7.0)]
-        assert worker.stopped
+        assert worker.is_stopped
 
     live(story, {"main": [(1e6, 0)]}, confirm_seconds=2.0, restartPolicy="Always")
 
@@ -185,7 +213,7 @@ def test_the_containers_stop_together_and_the_sidecars_after_them_the_last_one_f
         assert [(name, at) for name, kill, at in machine.signals if not kill] == [
             ("a/0", 3.0), ("b/0", 3.0), ("two/0", 13.0), ("one/0", 23.0),
         ]  # fmt: skip
-        assert worker.stopped
+        assert worker.is_stopped
 
     plans = {name: [(1e6, 0)] for name in ("a", "b", "one", "two")}
     mains = [{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]
@@ -198,7 +226,7 @@ def test_without_grace_a_container_is_killed_at_once() -> None:
         worker.terminate(0.0)
         await clock.sleep(1)
         assert machine.signals == [("main/0", True, 3.0)]
-        assert worker.stopped
+        assert worker.is_stopped
 
     hook = {"preStop": {"exec": {"command": ["x"]}}}
     live(story, {"main": [(1e6, 0)]}, containers=[{"name": "main", "image": "x", "lifecycle": hook}])
@@ -252,7 +280,7 @@ def test_a_pod_over_its_deadline_fails() -> None:
         assert (worker.record.reason, phase_of(worker.record)) == ("DeadlineExceeded", "Failed")
         assert ("DeadlineExceeded", worker.record.message) in machine.events
         assert machine.signals == [("main/0", False, 10.0)]
-        assert (worker.stopped, machine.released) == (False, True)
+        assert (worker.is_stopped, machine.released) == (False, True)
 
     live(story, {"main": [(1e6, 0)]}, activeDeadlineSeconds=10)
 
@@ -332,7 +360,7 @@ def test_an_evicted_pod_gets_a_short_grace_and_fails() -> None:
         assert phase_of(worker.record) == "Failed"
         asked, killed = (at for _, _, at in machine.signals)
         assert 0 < killed - asked <= 5
-        assert (worker.is_terminating, worker.stopped) == (False, False)
+        assert (worker.is_terminating, worker.is_stopped) == (False, False)
         assert worker.next_write(9.0) is not None
 
     live(story, {"main": [(1e6, 0)]}, terminationGracePeriodSeconds=100)
@@ -357,10 +385,10 @@ def test_a_finished_pod_is_removed_once_it_is_deleted() -> None:
         await clock.sleep(5)
         waiting = asyncio.create_task(worker.wait_deleted())
         await clock.sleep(5)
-        assert (worker.stopped, waiting.done()) == (False, False)
+        assert (worker.is_stopped, waiting.done()) == (False, False)
         worker.terminate(10.0)
         await clock.sleep(1)
-        assert (worker.stopped, worker.next_write(9.0)) == (True, None)
+        assert (worker.is_stopped, worker.next_write(9.0)) == (True, None)
 
     live(story, {"main": [(1.0, 0)]}, restartPolicy="Never")
 
@@ -453,7 +481,7 @@ def test_processes_of_an_earlier_node_are_ended_before_they_are_adopted() -> Non
         worker.terminate(10.0)
         await clock.sleep(5)
         assert machine.signals == [("main/0", False, 3.0)]
-        assert worker.stopped
+        assert worker.is_stopped
 
     live(story, {"main": [(1e6, 0)]}, restartPolicy="Always")
 

@@ -199,6 +199,8 @@ class PodRecord:
     """Why a resize that was begun does not come to its end."""
     foreign: list[Json] = field(default_factory=list)
     """Conditions of others (``PodScheduled``, ``DisruptionTarget``), written back as they were."""
+    is_stopped: bool = False
+    """It was deleted, and its containers have ended for good: the phase is then final."""
 
     @property
     def has_begun(self) -> bool:
@@ -222,6 +224,21 @@ class PodRecord:
                 began, at = container.started_at or now, container.container_id
                 container.end(Ending(137, STATUS_UNKNOWN, began, now, message=NOT_LOCATED, container_id=at))
 
+    def stop(self, now: float) -> None:
+        """Note that its containers have ended for good because the pod was deleted, as a kubelet does.
+
+        One that waited for its next run ended with its last one; what became of one that never ran is not known.
+        """
+        self.is_stopped = True
+        may_have_begun = _have_begun(self.mains) or initialized([c for c in self.containers if c.init])
+        for container in self.containers:
+            if container.state != "waiting":
+                continue
+            if container.last is not None:
+                container.state, container.ending, container.last = "terminated", container.last, None
+            elif may_have_begun:
+                container.end(Ending(137, STATUS_UNKNOWN, now, now, message=NOT_LOCATED))
+
     @property
     def mains(self) -> list[ContainerRecord]:
         """The containers that are not init containers."""
@@ -237,6 +254,8 @@ def phase_of(pod: PodRecord) -> str:
     """Decide the phase."""
     if pod.reason:
         return "Failed"
+    if pod.is_stopped:
+        return "Succeeded" if all(c.succeeded for c in pod.mains) else "Failed"
     mains = pod.containers
     if len(mains) != 1:
         mains = pod.mains

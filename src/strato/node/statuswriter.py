@@ -1,11 +1,15 @@
-"""Writes pod statuses, the newest state only, and removes pods from the API once they have stopped."""
+"""Writes pod statuses, the newest state only, and removes pods from the API once they have stopped.
+
+The last status of a pod that was deleted is written only where somebody's finalizer keeps the object
+(`Pod.is_awaited`). Of any other pod nobody could read it, and it would be a write more for each.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from strato.api import catalog
 from strato.api.core import Pod
@@ -28,16 +32,24 @@ class Subject(Protocol):
     namespace: str
     name: str
     uid: str
+    is_stopped: bool
+    """Whether it was deleted and all its containers have ended: it is to be removed from the API."""
 
     def next_write(self, now: float) -> dict[str, Any] | bytes | None:
-        """Return the status to write now, or the whole patch as JSON, or None to delete the pod."""
+        """Return the status to write now, or the whole patch as JSON; None of a stopped pod whose end nobody awaits."""
 
 
 S = TypeVar("S", bound=Subject)
 
 
-_Request = tuple[S, Patch | None]
-"""A pod and the patch of its status; None deletes the pod."""
+class _Request(NamedTuple, Generic[S]):
+    """What to do for a pod."""
+
+    subject: S
+    patch: Patch | None
+    """Of its status."""
+    deletes: bool
+    """Whether it is removed after that."""
 
 
 class StatusWriter(Generic[S]):
@@ -77,20 +89,25 @@ class StatusWriter(Generic[S]):
 
     def _build(self, uid: str, subject: S) -> Write[_Request[S]]:
         status = subject.next_write(self._clock.now())
-        if status is None:
-            return Write((subject, None))
-        body = status if isinstance(status, bytes) else {"metadata": {"uid": uid}, "status": status}
-        return Write((subject, Patch(subject.namespace, subject.name, body)))
+        patch = None
+        if status is not None:
+            body = status if isinstance(status, bytes) else {"metadata": {"uid": uid}, "status": status}
+            patch = Patch(subject.namespace, subject.name, body)
+        return Write(_Request(subject, patch, subject.is_stopped))
 
     async def _send(self, requests: Sequence[_Request[S]]) -> Sequence[ApiError | None]:
-        patches = [patch for _, patch in requests if patch is not None]
-        written = iter(await self._cluster.patch_all(catalog.POD, patches, subresource="status") if patches else ())
-        deleted = iter(await asyncio.gather(*(self._delete(subject) for subject, patch in requests if patch is None)))
-        errors = [next(deleted if patch is None else written) for _, patch in requests]
-        for number, error in enumerate(errors):
+        errors: dict[int, ApiError | None] = dict.fromkeys(range(len(requests)))
+        patches = {number: request.patch for number, request in enumerate(requests) if request.patch is not None}
+        if patches:
+            written = await self._cluster.patch_all(catalog.POD, [*patches.values()], subresource="status")
+            errors.update(zip(patches, written, strict=True))
+        deleted = [number for number, request in enumerate(requests) if request.deletes and errors[number] is None]
+        answers = await asyncio.gather(*(self._delete(requests[number].subject) for number in deleted))
+        errors.update(zip(deleted, answers, strict=True))
+        for number, error in errors.items():
             if isinstance(error, Conflict):
-                errors[number] = await self._judged(requests[number][0], error)
-        return errors
+                errors[number] = await self._judged(requests[number].subject, error)
+        return [*errors.values()]
 
     async def _delete(self, subject: S) -> ApiError | None:
         try:

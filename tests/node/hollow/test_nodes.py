@@ -201,6 +201,53 @@ def test_a_second_deletion_shortens_the_grace_period() -> None:
     play(story, max_lease_rate=0)
 
 
+LAST = [
+    pytest.param({"command": ["sleep", "1000"]}, "Always", 12, "Failed", 137, id="killed at the end of its grace"),
+    pytest.param({"command": ["nginx"]}, "Always", 30, "Failed", 143, id="ended as it was asked to"),
+    pytest.param({"command": ["sleep", "25"]}, "Always", 30, "Succeeded", 0, id="passed meanwhile, a service as well"),
+    pytest.param({"command": ["sh", "-c", "exit 3"]}, "OnFailure", 30, "Failed", 3, id="waited for its next run"),
+]
+
+
+@pytest.mark.parametrize(("spec", "policy", "grace", "phase", "code"), LAST)
+def test_a_deleted_pod_whose_end_somebody_awaits_says_how_it_ended(
+    spec: dict[str, Any], policy: str, grace: int, phase: str, code: int
+) -> None:
+    """As a kubelet does, whose last status is final; of a pod that nobody keeps nothing is written at its deletion."""
+    writes: list[int] = []
+
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        for name, finalizers in (("p", ["example.com/counts"]), ("free", [])):
+            containers = [{"name": "c", "image": "nginx", **spec}]
+            api.create_pod(name, "hollow-0", containers=containers, restartPolicy=policy, finalizers=finalizers)
+        await clock.sleep(20)
+        for name in ("p", "free"):
+            writes.append(sum(path.endswith(f"pods/{name}/status") for _, path in api.requests))
+            await api.cluster().delete(_pod_kind(), name, "default", grace_period_seconds=grace)
+        await clock.sleep(40)
+        writes.extend(sum(path.endswith(f"pods/{name}/status") for _, path in api.requests) for name in ("p", "free"))
+        assert api.phase("p") == phase
+        assert status(api, "p")["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
+        assert api.phase("free") == "gone"
+        assert nodes.pod_count == 0
+
+    api = play(story, max_lease_rate=0)
+    assert (writes[2] - writes[0], writes[3] - writes[1]) == (1, 0)
+    assert sum(request == ("DELETE", "/api/v1/namespaces/default/pods/p") for request in api.requests) <= 3
+
+
+def test_a_pod_that_is_over_is_told_of_once_though_it_is_kept() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", annotations={RUN_SECONDS: "5"}, finalizers=["example.com/counts"])
+        await clock.sleep(10)
+        await api.cluster().delete(_pod_kind(), "p", "default", grace_period_seconds=0)
+        await clock.sleep(10)
+        assert (api.phase("p"), nodes.pod_count) == ("Succeeded", 0)
+
+    api = play(story)
+    assert sum(path.endswith("pods/p/status") for _, path in api.requests) == 2
+
+
 def test_failing_containers_restart_with_growing_waits() -> None:
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
         api.create_pod("p", "hollow-0", restartPolicy="OnFailure", annotations={EXIT_CODE: "1", RUN_SECONDS: "1"})

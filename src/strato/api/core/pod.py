@@ -181,6 +181,11 @@ class Pod(Object, frozen=True, kw_only=True):
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether its deletion waits for somebody, by a finalizer, who cannot know yet how the pod ended."""
+        return bool(self.metadata.finalizers) and not self.is_finished
+
+    @property
     def is_ready(self) -> bool:
         """Whether its Ready condition is True."""
         condition = self.status.condition("Ready")

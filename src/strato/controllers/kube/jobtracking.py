@@ -61,13 +61,9 @@ def is_tracked(pod: Pod) -> bool:
 
 
 def has_failed(spec: JobSpec, pod: Pod, is_leaving: bool) -> bool:
-    """Return whether a pod counts as failed: also while it is being deleted, unless its place is kept until it ends.
-
-    One without any grace left has been let go of by its node, whatever its phase says.
-    """
+    """Return whether a pod counts as failed: also while it is being deleted, unless its place is kept until it ends."""
     phase = pod.status.phase
-    keeps_place = replaces_only_failed(spec) and pod.metadata.deletion_grace_period_seconds != 0
-    return phase == "Failed" or (is_leaving and phase != "Succeeded" and not keeps_place)
+    return phase == "Failed" or (is_leaving and phase != "Succeeded" and not replaces_only_failed(spec))
 
 
 def track(

@@ -23,6 +23,7 @@ from strato.client.informer import Change
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import format_time, parse_time
 from strato.controllers.context import ControllerContext
+from strato.controllers.kube.podgc import fail_awaited
 from strato.controllers.kube.taints import MANAGED, NO_EXECUTE, present_taints, seconds_to_stay, wanted_taints
 from strato.controllers.parallel import for_each
 from strato.errors import Conflict, NotFound
@@ -264,15 +265,15 @@ class NodeLifecycleController:
         except NotFound:
             await self._delete(keys, grace_seconds=0)
 
+    def _disruption(self, reason: str, message: str) -> dict[str, str]:
+        """Return the condition that says why a pod goes: whoever owns it may treat disruptions unlike failures."""
+        time = format_time(self._clock.now())
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+        return condition | {"lastTransitionTime": time}
+
     async def _mark_evicted(self, pod: Pod) -> None:
-        """Say on a pod why it goes: whoever owns it may treat disruptions unlike failures."""
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": format_time(self._clock.now()),
-        }
+        """Say on a pod why it goes."""
+        condition = self._disruption("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
         body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
         name, namespace = pod.key.name, pod.key.namespace
         await self._cluster.patch(Pod, name, namespace, body, patch_type=PatchType.STRATEGIC, subresource="status")
@@ -285,6 +286,9 @@ class NodeLifecycleController:
             with suppress(NotFound):
                 if pod is not None and grace_seconds is None:
                     await self._mark_evicted(pod)
+                elif pod is not None:
+                    gone = self._disruption("DeletionByPodGC", "PodGC: node no longer exists")
+                    await fail_awaited(self._cluster, pod, [gone])
                 await self._cluster.delete(Pod, key.name, key.namespace, grace_period_seconds=grace_seconds, **options)
 
         failures = await for_each(keys, delete, 32)

@@ -16,6 +16,7 @@ from strato.controllers.kube.garbage import GarbageCollector
 from strato.controllers.kube.jobs import KubeJobController
 from strato.controllers.kube.namespaces import NamespaceController, RootCertificateController, ServiceAccountController
 from strato.controllers.kube.nodes import NodeLifecycleController
+from strato.controllers.kube.podgc import PodGarbageCollector
 from strato.controllers.kube.quotas import QuotaController
 from strato.controllers.kube.replicasets import ReplicaSetController, ReplicationControllerController
 from strato.controllers.kube.statefulsets import StatefulSetController
@@ -35,6 +36,7 @@ KUBE: Mapping[str, Factory] = {
         EphemeralClaimController,
         GarbageCollector,
         NodeLifecycleController,
+        PodGarbageCollector,
         ReplicaSetController,
         ReplicationControllerController,
         AutoscalerController,

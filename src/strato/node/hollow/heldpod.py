@@ -29,6 +29,7 @@ class HollowPod:
         "claim",
         "epochs",
         "host_ip",
+        "is_awaited",
         "is_stopped",
         "name",
         "namespace",
@@ -79,6 +80,8 @@ class HollowPod:
         """When its last container ends, in monotonic time, since the API asked for its deletion."""
         self.is_stopped = False
         """All its containers have ended since; it is to be removed from the API."""
+        self.is_awaited = False
+        """Somebody keeps the deleted pod to learn how it ended."""
 
     @property
     def record(self) -> PodRecord:
@@ -103,8 +106,8 @@ class HollowPod:
         return [one for one, record in zip(spec.containers, records, strict=True) if record.state == "running"]
 
     def next_write(self, now: float) -> dict[str, Any] | bytes | None:
-        """Return the status to write, or the patch that does; None deletes the pod."""
-        if self.is_stopped:
+        """Return the status to write, or the patch that does; None of a stopped pod whose end nobody awaits."""
+        if self.is_stopped and not self.is_awaited:
             return None
         if self._record is not None or self.template is None:
             return pod_status(self.record, now)

@@ -31,8 +31,8 @@ from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
 
 _ADDRESSES = 2**24 - 2
-_KILLED = 137
-"""Exit code of a container that the node killed."""
+_KILLED, _TERMINATED = 137, 143
+"""Exit codes of a container that the node killed, and of one that ended when it was asked to."""
 FINAL = ("Succeeded", "Failed")
 
 MIN_REPORTED_SECONDS = 0.25
@@ -236,25 +236,31 @@ class HollowPods:
 
     def _terminate(self, held: HollowPod, pod: Pod) -> None:
         """Let the containers end, at the end of the grace period at the latest; a later deletion may shorten it."""
+        held.is_awaited = pod.is_awaited
         running = held.running()
-        seconds = 0.0
+        seconds, exit_code = 0.0, _TERMINATED
         if running:
             annotations = held.pod.metadata.annotations
             longest = max(stop_seconds(annotations, container, held.uid) for container in running)
-            seconds = min(longest, _grace_seconds(pod, self._clock.now()))
+            grace = _grace_seconds(pod, self._clock.now())
+            seconds, exit_code = (longest, _TERMINATED) if longest <= grace else (grace, _KILLED)
         stops_at = self._clock.monotonic() + seconds
         if held.stops_at is not None and stops_at >= held.stops_at:
             return
         held.stops_at = stops_at
         if seconds > 0:
-            self._timers.at(stops_at, self._stop, held)
+            self._timers.at(stops_at, self._stop, held, exit_code)
         else:
-            self._stop(held)
+            self._stop(held, exit_code)
 
-    def _stop(self, held: HollowPod) -> None:
+    def _stop(self, held: HollowPod, exit_code: int) -> None:
+        """Note that a deleted pod's containers have ended, those that still ran with this exit code."""
         if self._holds(held):
             held.is_stopped = True
             self._cpu.stop(held.uid)
+            if held.is_awaited:
+                self._end_rest(held, exit_code)
+                held.record.stop(self._clock.now())
             self.writer.submit(held)
 
     def _on_written(self, held: HollowPod, exists: bool) -> None:
@@ -390,26 +396,26 @@ class HollowPods:
         if self._holds(held) and held.pod.spec.active_deadline_seconds == deadline:
             held.record.reason = "DeadlineExceeded"
             held.record.message = "Pod was active on the node longer than the specified deadline"
-            self._kill_rest(held)
+            self._end_rest(held, _KILLED)
             self._write_state(held)
 
     def _write_state(self, held: HollowPod) -> None:
         """Write the new state; the end of the last container ends the sidecars."""
         record = held.record
         if held.stops_at is not None and not held.running():
-            self._stop(held)
+            self._stop(held, _TERMINATED)
             return
         if (len(record.containers) > 1 or record.ephemeral) and phase_of(record) in FINAL:
-            self._kill_rest(held)
+            self._end_rest(held, _KILLED)
         self.writer.submit(held)
 
-    def _kill_rest(self, held: HollowPod) -> None:
+    def _end_rest(self, held: HollowPod, exit_code: int) -> None:
         now = self._clock.now()
         self._cpu.stop(held.uid)
         held.epochs[:] = [epoch + 1 for epoch in held.epochs]
         for container in (*held.record.containers, *held.record.ephemeral):
             if container.state == "running":
-                container.end(_ending(container, _KILLED, ERROR, now))
+                container.end(_ending(container, exit_code, ERROR, now))
 
 
 def _grace_seconds(pod: Pod, now: float) -> float:

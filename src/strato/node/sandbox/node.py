@@ -384,7 +384,7 @@ class SandboxNode:
         try:
             await worker.run()
             self._allocations.retry()
-            if not worker.stopped:
+            if not worker.is_stopped:
                 await worker.wait_deleted()
         except asyncio.CancelledError:
             raise
@@ -410,7 +410,7 @@ class SandboxNode:
                 return
 
     def _on_written(self, worker: PodWorker, exists: bool) -> None:
-        if worker.stopped:
+        if worker.is_stopped:
             self._remove_worker(worker.uid)
         elif not exists:
             worker.terminate(0.0)

@@ -76,7 +76,7 @@ class PodWorker:
         self._deadline_changed = asyncio.Event()
         self._evicted = asyncio.Event()
         self._grace_seconds = float(pod.spec.termination_grace_period_seconds)
-        self.stopped = False
+        self.is_stopped = False
         """Whether all processes of a deleted pod have ended: the API object may be removed."""
         self._is_released = False
         self._is_lost = False
@@ -90,8 +90,8 @@ class PodWorker:
         return (self._terminating.is_set() or self._evicted.is_set()) and not self._is_released
 
     def next_write(self, now: float) -> dict[str, Any] | None:
-        """Return the status to write; None deletes the pod."""
-        if self.stopped:
+        """Return the status to write; None of a stopped pod whose end nobody awaits."""
+        if self.is_stopped and not self.pod.is_awaited:
             return None
         record = self.record
         if self._is_resizing and not (record.resize_problem or any(one.is_resizing for one in record.containers)):
@@ -205,9 +205,17 @@ class PodWorker:
             await self._node.confirm()
         await self._stop_all()
         await self._release()
-        self.stopped = self._terminating.is_set()
-        self._node.submit()
+        if self._terminating.is_set():
+            self._stop()
+        else:
+            self._node.submit()
         self.ended.set()
+
+    def _stop(self) -> None:
+        """Note that nothing of a deleted pod runs any more nor will."""
+        self.record.stop(self._clock.now())
+        self.is_stopped = True
+        self._node.submit()
 
     async def _wait_for_end(self, ends: set[asyncio.Task[Any]]) -> None:
         """Return when one of these has come or the pod's deadline, which may be moved."""
@@ -225,8 +233,7 @@ class PodWorker:
     async def wait_deleted(self) -> None:
         """After `run`, wait for the deletion of a finished pod."""
         await self._terminating.wait()
-        self.stopped = True
-        self._node.submit()
+        self._stop()
 
     def _deadline_left(self) -> float | None:
         seconds = self.pod.spec.active_deadline_seconds
