@@ -137,7 +137,7 @@ def _attempt(place: PodPaths, namespace: str, pod: str, container: str, *, previ
     if not numbers and previous:
         raise NotFound(f'previous terminated container "{container}" in pod "{pod}" not found')
     if not numbers:
-        why = "it has not started yet, or runs on a hollow node, where nothing is written"
+        why = "it has not started yet, or its node is a hollow one, where nothing is written, or another machine"
         raise NotFound(f'container "{container}" in pod "{pod}" of namespace "{namespace}" has no log: {why}')
     return numbers[-1]
 

@@ -23,6 +23,8 @@ from strato.testing.chaos.run import Outcome, draw_plan, play
 
 CPU_SECONDS: Final = 120
 """What a seed may take, about a hundred times the usual: it goes round in circles then."""
+_SEEDS_PER_WORKER: Final = 200
+"""Played by a process before another takes its place: clusters that were killed leave some MB behind, each."""
 _SHORT: Final = 60
 """Lines of what happened that are shown of a failing seed."""
 
@@ -110,7 +112,9 @@ def run_seeds(seeds: Sequence[int], jobs: int, *, config: str = "", minimises: b
         return
     waiting = iter(seeds)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_worker) as pool:
+    with ProcessPoolExecutor(
+        jobs, mp_context=context, initializer=_begin_worker, max_tasks_per_child=_SEEDS_PER_WORKER
+    ) as pool:
         running = {pool.submit(work, seed) for seed in islice(waiting, 2 * jobs)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
