@@ -251,6 +251,22 @@ async def test_termination_waits_for_the_grace_period_and_then_kills(world: Worl
     await until(lambda: not log.exists())
 
 
+async def test_the_last_status_of_a_pod_that_is_kept_repeats_what_others_said_of_it(world: World) -> None:
+    world.sh("p", "trap 'exit 5' TERM; echo up; while true; do sleep 0.05; done", finalizers=["example.com/counts"])
+    await until(lambda: world.api.phase("p") == "Running")
+    found = world.api.pod("p")
+    assert found is not None
+    log = Path(world.node._machine.node_paths.pod(found["metadata"]["uid"]).log("main", 0))
+    await until(lambda: b"up" in log.read_bytes())
+    evicted = {"type": "DisruptionTarget", "status": "True"}
+    status = {"status": {"conditions": [*found["status"]["conditions"], evicted]}}
+    await world.api.cluster().patch(catalog.POD, "p", "default", status, subresource="status")
+    await world.api.cluster().delete(catalog.POD, "p", "default")
+    last = await world.finished("p")
+    assert last["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
+    assert [one["status"] for one in last["conditions"] if one["type"] == "DisruptionTarget"] == ["True"]
+
+
 async def test_the_deadline_kills_and_says_so(world: World) -> None:
     world.sh("p", "sleep 100", activeDeadlineSeconds=1, terminationGracePeriodSeconds=1)
     status = await world.finished("p")

@@ -24,6 +24,7 @@ COMPLETED, ERROR, OOM_KILLED = "Completed", "Error", "OOMKilled"
 STATUS_UNKNOWN = "ContainerStatusUnknown"
 NOT_LOCATED = "The container could not be located when the pod was terminated"
 RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+_DISRUPTION = "DisruptionTarget"
 TERMINATED, NODE_SHUTDOWN = "Terminated", "Pod was terminated in response to imminent node shutdown."
 
 _NO_RESOURCES = ResourceRequirements()
@@ -199,6 +200,8 @@ class PodRecord:
     """Why a resize that was begun does not come to its end."""
     foreign: list[Json] = field(default_factory=list)
     """Conditions of others (``PodScheduled``, ``DisruptionTarget``), written back as they were."""
+    disruption: Json | None = None
+    """The condition that says that the node itself ends the pod."""
     is_stopped: bool = False
     """It was deleted, and its containers have ended for good: the phase is then final."""
 
@@ -210,9 +213,8 @@ class PodRecord:
     def disrupt(self, reason: str, message: str, now: float) -> None:
         """Note that the node ends the pod, for no fault of its own."""
         self.reason, self.message = reason, message
-        condition = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": message}
-        others = [other for other in self.foreign if other["type"] != "DisruptionTarget"]
-        self.foreign = [*others, condition | {"lastProbeTime": None, "lastTransitionTime": time_text(now)}]
+        condition = {"type": _DISRUPTION, "status": "True", "reason": "TerminationByKubelet", "message": message}
+        self.disruption = condition | {"lastProbeTime": None, "lastTransitionTime": time_text(now)}
 
     def lose(self, now: float) -> None:
         """Note that of its containers nothing is left on the machine, as a kubelet does.
@@ -307,8 +309,15 @@ def _conditions(pod: PodRecord, phase: str, now: str, inits: Sequence[ContainerR
         _condition(pod, "Ready", ready, now),
         _condition(pod, "ContainersReady", ready, now),
         *_resize_conditions(pod, now),
-        *pod.foreign,
+        *_foreign_conditions(pod),
     ]
+
+
+def _foreign_conditions(pod: PodRecord) -> Sequence[Json]:
+    """Return the conditions of others; what the node says of a disruption stands for what others said."""
+    if pod.disruption is None:
+        return pod.foreign
+    return [*(other for other in pod.foreign if other["type"] != _DISRUPTION), pod.disruption]
 
 
 def _resize_conditions(pod: PodRecord, now: str) -> list[Json]:

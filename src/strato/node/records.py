@@ -40,9 +40,17 @@ def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
     for condition in status.conditions:
         if condition.type in OUR_CONDITIONS:
             record.conditions[condition.type] = (condition.status, condition.last_transition_time or "")
-        else:
-            record.foreign.append((_shared if len(condition.message) <= LONGEST else _plain)(condition))
+    observe_conditions(record, pod)
     return record
+
+
+def observe_conditions(record: PodRecord, pod: Pod) -> None:
+    """Take the conditions of others as the API has them now, which the node's next status repeats."""
+    record.foreign = [
+        (_shared if len(condition.message) <= LONGEST else _plain)(condition)
+        for condition in pod.status.conditions
+        if condition.type not in OUR_CONDITIONS
+    ]
 
 
 def _plain(condition: Condition) -> dict[str, Any]:

@@ -221,12 +221,16 @@ def test_a_deleted_pod_whose_end_somebody_awaits_says_how_it_ended(
             containers = [{"name": "c", "image": "nginx", **spec}]
             api.create_pod(name, "hollow-0", containers=containers, restartPolicy=policy, finalizers=finalizers)
         await clock.sleep(20)
+        added = {"type": "DisruptionTarget", "status": "True"}  # as by an eviction
+        kept = [*status(api, "p")["conditions"], added]
+        await api.cluster().patch(_pod_kind(), "p", "default", {"status": {"conditions": kept}}, subresource="status")
         for name in ("p", "free"):
             writes.append(sum(path.endswith(f"pods/{name}/status") for _, path in api.requests))
             await api.cluster().delete(_pod_kind(), name, "default", grace_period_seconds=grace)
         await clock.sleep(40)
         writes.extend(sum(path.endswith(f"pods/{name}/status") for _, path in api.requests) for name in ("p", "free"))
         assert api.phase("p") == phase
+        assert {"DisruptionTarget", "PodScheduled", "Ready"} <= {one["type"] for one in status(api, "p")["conditions"]}
         assert status(api, "p")["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
         assert api.phase("free") == "gone"
         assert nodes.pod_count == 0

@@ -25,7 +25,7 @@ from strato.node.hollow.runplan import plan_run, problems, start_seconds, stop_s
 from strato.node.hollow.starttemplates import StartTemplate, StartTemplates, container_id
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, phase_of
 from strato.node.predicates import Refusal
-from strato.node.records import ephemeral_record
+from strato.node.records import ephemeral_record, observe_conditions
 from strato.node.restarts import Backoff, should_restart
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
@@ -237,6 +237,8 @@ class HollowPods:
     def _terminate(self, held: HollowPod, pod: Pod) -> None:
         """Let the containers end, at the end of the grace period at the latest; a later deletion may shorten it."""
         held.is_awaited = pod.is_awaited
+        if held.is_awaited:
+            observe_conditions(held.record, pod)
         running = held.running()
         seconds, exit_code = 0.0, _TERMINATED
         if running:
