@@ -79,6 +79,12 @@ def test_pods_share_what_is_equal() -> None:
     assert one.status.pod_ips[0].ip is one.status.pod_ip
 
 
+def test_pods_that_wait_in_the_same_way_share_their_status() -> None:
+    waits = {"containerStatuses": [], "phase": "Pending"}
+    assert decoded(running(1, **waits)).status is decoded(running(1, **waits)).status
+    assert decoded(running(1, **waits)).status != decoded(running(1, **waits, reason="Held")).status
+
+
 TEXT = st.text(max_size=4)
 TEXTS = st.none() | st.dictionaries(TEXT, TEXT, max_size=3)
 METADATA = st.fixed_dictionaries(
@@ -99,7 +105,8 @@ METADATA = st.fixed_dictionaries(
         "ownerReferences": st.none() | st.lists(st.fixed_dictionaries({"uid": TEXT}), max_size=2),
     },
 )
-STATE = st.fixed_dictionaries({}, optional={"waiting": st.none() | st.fixed_dictionaries({"reason": TEXT})})
+REASON = st.none() | st.fixed_dictionaries({"reason": TEXT})
+STATE = st.fixed_dictionaries({}, optional={"waiting": REASON, "terminated": REASON})
 CONTAINER = st.fixed_dictionaries(
     {"name": TEXT},
     optional={
@@ -117,7 +124,7 @@ CONTAINER = st.fixed_dictionaries(
 STATUS = st.fixed_dictionaries(
     {},
     optional={
-        "phase": TEXT,
+        "phase": st.sampled_from(("Pending", "Running", "Failed")) | TEXT,
         "message": TEXT,
         "reason": TEXT,
         "podIP": TEXT,

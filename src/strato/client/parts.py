@@ -28,6 +28,9 @@ _MOST_PARTS: Final = 4096
 _UNKNOWN: Final = object()
 _LONGEST_PART: Final = 2048
 """Bytes of a part that is remembered: together at most 40 MB of a hostile text, as a rule a tenth."""
+_ENDED: Final = b'{"terminated":'
+"""How the state of a container begins that no other container has, for it holds an id: it is not remembered."""
+_RUNNING: Final = "Running"
 
 
 def frame_of(view: type[Any], changed: Mapping[str, Any]) -> type[Any]:
@@ -46,14 +49,13 @@ class _Part(Generic[T]):
     Args:
         kind: Of the field.
         default: Where there is nothing.
-        finish: Called with each value that was decoded.
     """
 
-    __slots__ = ("_decode", "_default", "_finish", "_known")
+    __slots__ = ("_decode", "_default", "_known")
 
-    def __init__(self, kind: Any, default: T, finish: Callable[[T], T] = lambda value: value) -> None:
-        self._decode = msgspec.json.Decoder(kind).decode
-        self._default, self._finish = default, finish
+    def __init__(self, kind: Any, default: T) -> None:
+        self._decode: Callable[[bytes], T] = msgspec.json.Decoder(kind).decode
+        self._default = default
         self._known: dict[bytes, Any] = {b"": default}
 
     def of(self, raw: msgspec.Raw) -> Any:
@@ -67,8 +69,8 @@ class _Part(Generic[T]):
         return self._fill(text) if known is _UNKNOWN else known
 
     def _fill(self, text: bytes) -> T:
-        value = self._finish(self._decode(text))
-        if len(text) > _LONGEST_PART:
+        value = self._decode(text)
+        if len(text) > _LONGEST_PART or text.startswith(_ENDED):
             return value
         if len(self._known) >= _MOST_PARTS:
             self._known = {b"": self._default}
@@ -127,25 +129,30 @@ class PodParts:
         containers = tuple[container, ...]  # type: ignore[valid-type]
         self.status = frame_of(PodStatus, {"conditions": raw, "container_statuses": containers})
         self._last = ObjectMeta()
+        self._short_frame, self._short = self.status(), PodStatus()
+        """The last one without containers, which pods have that wait in the same way; it keeps what came with it."""
         self._rare_status = _RareFields(self.status, _RARE_STATUS)
         self._conditions: _Part[tuple[Condition, ...]] = _Part(tuple[Condition, ...], ())
         self._states = _Part(ContainerState, ContainerState())
         self._amounts: _Part[ResourceList] = _Part(ResourceList, EMPTY)
         self._resources: _Part[ResourceRequirements | None] = _Part(ResourceRequirements | None, None)
 
-    def metadata_of(self, meta: ObjectMeta) -> ObjectMeta:
+    def metadata_of(self, meta: ObjectMeta, status: PodStatus) -> ObjectMeta:
         """Return metadata that was just decoded, and is nobody else's yet, with the parts that the last has too.
 
         Pods of one template come together, in lists as in watches. To look each text up in a table of all would cost
-        four times as much.
+        four times as much. Of a pod that does not run only the owners are shared: it is soon written again, or removed.
         """
         last, self._last = self._last, meta
+        if meta.owner_references != last.owner_references:
+            return meta
+        force_setattr(meta, "owner_references", last.owner_references)
+        if status.phase != _RUNNING:
+            return meta
         if meta.namespace == last.namespace:
             force_setattr(meta, "namespace", last.namespace)
         if meta.creation_timestamp == last.creation_timestamp:
             force_setattr(meta, "creation_timestamp", last.creation_timestamp)
-        if meta.owner_references == last.owner_references:
-            force_setattr(meta, "owner_references", last.owner_references)
         labels, annotations = meta.labels, meta.annotations
         if labels and last.labels:
             _share(labels, last.labels)
@@ -162,6 +169,14 @@ class PodParts:
         Raises:
             msgspec.DecodeError: A part does not fit.
         """
+        if frame.container_statuses:
+            return self._made_of(frame)
+        if frame != self._short_frame:
+            self._short = self._made_of(frame)
+            self._short_frame = frame
+        return self._short
+
+    def _made_of(self, frame: Any) -> PodStatus:
         start, ip, ips = frame.start_time, frame.pod_ip, frame.pod_ips
         status = PodStatus(
             phase=intern(frame.phase),

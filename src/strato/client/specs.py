@@ -93,13 +93,16 @@ class SpecSharing:
         Raises:
             msgspec.DecodeError: The spec, or a part of a pod, does not fit.
         """
-        parts = self._parts
+        parts, metadata, status = self._parts, frame.metadata, frame.status
+        if parts is not None:
+            status = parts.status_of(status)
+            metadata = parts.metadata_of(metadata, status)
         return self._view(
             api_version=self._version,
             kind=self._kind,
-            metadata=frame.metadata if parts is None else parts.metadata_of(frame.metadata),
+            metadata=metadata,
             spec=self._spec(bytes(frame.spec)),
-            status=frame.status if parts is None else parts.status_of(frame.status),
+            status=status,
         )
 
     def written(self, spec: object) -> bytes | None:
