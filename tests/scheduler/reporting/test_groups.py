@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from strato.api.wire import User
+from strato.client.events import EventRecorder
+from strato.client.local import LocalCluster
+from strato.clock import VirtualClock
 from strato.scheduler.model.plan import GroupStatus
-from strato.scheduler.reporting.groups import _admits, _is_starting, _only_reports
+from strato.scheduler.reporting.groups import GroupReports, _admits, _is_starting, _only_reports
+from strato.scheduler.reporting.growth import GrowthTracker
+from strato.server.embedded import in_memory_server
 from tests.scheduler import worlds
 
 
@@ -41,3 +49,18 @@ def test_what_lets_pods_be_made_does_not_wait(have: str, want: str, admits: bool
     assert _admits(status) is admits
     assert not (_admits(status) and _only_reports(status))
     assert _is_starting(status) is (want == "Running")
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_a_phase_that_no_cycle_has_decided_is_not_written(starts: bool) -> None:
+    """A write that waited would say so otherwise, and the scheduler take it for news when it comes back."""
+    done = worlds.pod("j-0", "j", phase="Succeeded")
+    world = worlds.world(worlds.queue(), worlds.node("n"), worlds.group("j", 1, phase="Running"), done)
+    (status,) = worlds.cycle(world).groups
+    assert status.phase == "Completed"
+    if starts:
+        worlds.feed(world, worlds.pod("j-1", "j", nodeName="n", phase="Running"))
+    clock = VirtualClock()
+    cluster = LocalCluster(in_memory_server(clock, Random(0)), User("scheduler"))
+    reports = GroupReports(cluster, clock, world, EventRecorder(cluster, clock, "volcano"), GrowthTracker(), 1.0)
+    assert (reports._build("ns/j", status) is None) is starts

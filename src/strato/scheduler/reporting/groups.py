@@ -95,8 +95,8 @@ class GroupReports:
         if group is None or self._world.jobs.get(key) is not job:
             return None
         status = group_status(job, condition)
-        if not status.is_news:
-            return None
+        if status.phase != job.phase or not status.is_news:
+            return None  # a phase that no cycle has decided would come back as news, and the next cycle decides it
         if _only_gives_reasons(status):
             stalled_at = self._growth.stalled_at(job)
             if not is_due(stalled_at, self._clock.monotonic()):
