@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strato.api.wire import Request, Response, User
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Unauthorized
-from strato.http import parser, streaming
+from strato.http import limits, parser, streaming
 from strato.http import server as http_server
 from strato.http.headers import Head
 from strato.http.plain import PlainService, text
@@ -739,5 +739,83 @@ def test_of_a_large_answer_no_more_is_written_than_the_reader_takes() -> None:
             wire.protocol.resume_writing()
         await settle()
         assert wire.written.count(b"HTTP/1.1 200") == 2  # the next one begins when this one has been taken
+
+    in_virtual_time(main)
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+POST_OF = b"POST / HTTP/1.1\r\nhost: x\r\nx-user: %b\r\ncontent-length: %d\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "part"),
+    [
+        (POST_OF % (b"a", 60_000), b"y" * 50_000),
+        (b"POST / HTTP/1.1\r\nhost: x\r\nx-user: a\r\ntransfer-encoding: chunked\r\n\r\n", b"2\r\nyy\r\n" * 800),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nx-user: a\r\n\r\nGET / HTTP/1.1\r\nhost: x\r\nx-a: ", b"y" * 50_000),
+    ],
+    ids=["a body", "a body in small pieces", "a head"],
+)
+def test_what_users_have_half_sent_is_shared_and_the_next_one_finds_room(
+    begin: bytes, part: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HELD_BYTES", 1_000_000)
+
+    async def main() -> None:
+        connections = Connections(Known(), VirtualClock())
+        wires = [more(connections) for _ in range(40)]
+        for wire in wires:
+            wire.deliver(begin)
+            wire.deliver(part)
+        await settle()
+        refused = [wire for wire in wires if b" 429 " in wire.written]
+        assert 25 <= len(refused) <= 32
+        assert connections.held_bytes <= 550_000
+        other = more(connections)
+        other.deliver(POST_OF % (b"b", 100_000) + b"y" * 50_000)
+        other.deliver(b"y" * 50_000)
+        await settle()
+        assert b" 200 " in other.written
+        for wire in wires:
+            wire.close()
+        other.close()
+        await settle()
+        assert (connections.held_bytes, dict(connections.held_by)) == (0, {})
+
+    in_virtual_time(main)
+
+
+def test_a_body_that_is_refused_while_it_comes_is_read_to_its_end_and_the_next_request_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "HELD_BYTES", 100_000)
+
+    async def main() -> None:
+        wire = more(Connections(Known(), VirtualClock()))
+        for _ in range(3):
+            wire.deliver(POST_OF % (b"a", 200_000))
+            for _ in range(4):
+                wire.deliver(b"y" * 50_000)
+            await settle()
+            assert b" 200 " in ask(wire, "a")
+        assert (wire.written.count(b" 429 "), wire.closed) == (3, False)
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nhost: x\r\n" + b"a:\r\n" * (parser.MAX_HEADERS - 1) + b"\r\n", 200),
+        (b"GET / HTTP/1.1\r\nhost: x\r\n" + b"a:\r\n" * parser.MAX_HEADERS + b"\r\n", 431),
+        (CHUNKED + b"1\r\ny\r\n" * parser.MAX_PIECES + b"0\r\n\r\n", 200),
+        (CHUNKED + b"1\r\ny\r\n" * (parser.MAX_PIECES + 1) + b"0\r\n\r\n", 413),
+    ],
+    ids=["headers", "too many headers", "pieces", "too many pieces"],
+)
+def test_headers_and_pieces_of_a_body_are_counted(sent: bytes, status: int) -> None:
+    async def main() -> None:
+        written, _ = await exchange(Echo(), sent)
+        assert written.startswith(b"HTTP/1.1 %d " % status)
 
     in_virtual_time(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,6 +16,9 @@ _USERS_PART = 4
 """One user has at most one in so many of them."""
 MAX_UNAUTHENTICATED = 512
 """Most connections that have not authenticated; above it the oldest is closed."""
+HELD_BYTES = 256 << 20
+"""Of requests that have not been answered, in all. One user holds as much as is free at most, so that the next one
+always finds room (the dynamic threshold of Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998)."""
 
 
 class Limited(Protocol):
@@ -22,6 +26,8 @@ class Limited(Protocol):
 
     owner: str
     """Name of the user whose it is; empty until that is known."""
+    held: tuple[str, int]
+    """How many bytes of requests that have not been answered it holds, and as whose they count."""
 
     @property
     def is_idle(self) -> bool:
@@ -47,6 +53,8 @@ class ConnectionLimits(Generic[C]):
         self.unauthenticated: dict[C, None] = {}
         """Connections that have not authenticated, the oldest first."""
         self.of_users: dict[str, dict[C, None]] = {}
+        self.held_bytes = 0
+        self.held_by: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_closed = asyncio.Event()
 
@@ -84,8 +92,21 @@ class ConnectionLimits(Generic[C]):
             if not of_user:
                 del self.of_users[connection.owner]
 
+    def hold(self, connection: C, size: int) -> bool:
+        """Note how many bytes a connection holds now; return whether that is not too much."""
+        owner, before = connection.held
+        self.held_bytes += size - before
+        self.held_by[owner] -= before
+        if not self.held_by[owner]:
+            del self.held_by[owner]
+        connection.held = connection.owner, size
+        if size:
+            self.held_by[connection.owner] += size
+        return not size or self.held_by[connection.owner] + self.held_bytes <= HELD_BYTES
+
     def closed(self, connection: C) -> None:
         """Forget a connection that has ended."""
+        self.hold(connection, 0)
         self.open.discard(connection)
         self.unauthenticated.pop(connection, None)
         self._forget(connection)

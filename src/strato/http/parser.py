@@ -15,18 +15,26 @@ from typing import Protocol
 import httptools
 
 from strato.api.wire import Response, User
-from strato.errors import ApiError, TooLarge
+from strato.errors import ApiError, TooLarge, TooManyRequests
 from strato.http.headers import NAMES, Head, read_target
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Largest request body, as in kube-apiserver."""
 MAX_HEAD_BYTES = 1 << 20
 """Largest head of a request, as in Go's server."""
+MAX_HEADERS = 1000
+"""Most headers of a request that few clients send; more are refused where they come, as each costs far more than it has
+bytes."""
+MAX_PIECES = 100_000
+"""Most pieces in which a body may come."""
+_PIECE_BYTES = 64
+"""What a piece takes in memory beside what is in it, about."""
 _MOST_KNOWN = 8
 """Heads remembered per connection."""
 _KNOWN_BYTES = 4096
 """The largest head that is remembered."""
 
+_TOO_MUCH = "too much of your requests is being received and waits to be answered; send fewer at a time"
 _HOST = re.compile(r"[-\w.~!$&'()*+,;=%:\[\]]*", re.ASCII).fullmatch
 """Characters of an authority, as Go checks them."""
 _log = logging.getLogger(__name__)
@@ -107,6 +115,22 @@ class RequestReader:
         """The number of the request of which a part has come but not all; 0 between requests."""
         return self._begun if self._is_in_head or self._incoming is not None else 0
 
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the requests take that have no answer yet."""
+        bodies = sum(one.size + _PIECE_BYTES * len(one.body) for one in self._waiting)
+        return bodies + (self._head_bytes if self._is_in_head else 0)
+
+    def refuse_rest(self) -> None:
+        """Answer the request that is still coming with 429, and keep nothing of it."""
+        exchange = self._incoming
+        if exchange is None:
+            self._refuse(429, b"Too much of too many requests is being received; try again later.")
+        elif not exchange.is_over:
+            exchange.body.clear()
+            exchange.size = 0
+            exchange.refusal = self._refusal(TooManyRequests(_TOO_MUCH, retry_after_seconds=1))
+
     def feed(self, data: bytes) -> None:
         """Take what arrived; a head that was parsed before is not parsed again."""
         is_between = self._incoming is None and not self._is_in_head
@@ -137,12 +161,13 @@ class RequestReader:
                     why = b"nothing may follow a request for another protocol before its answer"
                     self._waiting[-1].refusal = Response(400, why, "text/plain; charset=utf-8")
         except httptools.HttpParserError as error:
-            if not self.is_discarding:
+            has_too_many = len(self._head.others) >= MAX_HEADERS
+            if not (self.is_discarding or has_too_many):
                 _log.debug("a client sent what is not HTTP: %s", error)
                 self._refuse(400, b"Invalid HTTP request received.")
-        if self._is_in_head:
+        if self._is_in_head and not self.is_discarding:
             self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES and not self.is_discarding:
+            if self._head_bytes > MAX_HEAD_BYTES or len(self._head.others) >= MAX_HEADERS:
                 self._refuse(431, b"Request header fields too large.")
 
     def _refuse(self, status: int, why: bytes) -> None:
@@ -188,6 +213,8 @@ class RequestReader:
             lower = name.lower()
             known = lower.decode("latin-1")
             self._head.others.append((lower, value))
+            if len(self._head.others) >= MAX_HEADERS:
+                raise ValueError("too many headers")  # ends the parsing
         if known == "host":
             self._hosts += 1
         headers = self._head.headers
@@ -250,6 +277,8 @@ class RequestReader:
             return
         exchange.size += len(body)
         exchange.body.append(body)
+        if len(exchange.body) > MAX_PIECES:
+            exchange.size = MAX_BODY_BYTES + 1
         if exchange.size > MAX_BODY_BYTES:
             exchange.body.clear()
             if exchange.user is not None:  # otherwise the length was announced, or who asks is still to be found out

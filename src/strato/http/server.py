@@ -51,7 +51,7 @@ CHUNK_BYTES = 256 * 1024
 """What is written of a larger body before its reader has taken some of it."""
 _GZIP_LINES = "content-encoding: gzip\r\nvary: Accept-Encoding\r\n"
 _MOST_WAITING = 64
-_WAITING_BYTES = 1 << 20
+_WAITING_BYTES = 64 * 1024
 """Pipelined requests, and bytes of their bodies, after which reading stops."""
 
 
@@ -105,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self.owner = ""
         """Name of the user whose it is; empty until that is known."""
+        self.held = ("", 0)
         self._user: User | None = None
         """Who asked last."""
 
@@ -146,6 +147,8 @@ class Connection(asyncio.BufferedProtocol):
             if under_way != self._under_way:
                 self._under_way, self._begun_at = under_way, self._last_data_at
             self._advance()
+            if under_way or self.held[1]:
+                self._hold()
         elif self._session is not None:
             self._session.received(bytes(self._buffer[:nbytes]))
         else:
@@ -203,6 +206,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_reading or len(self._waiting) > 1:
             self._read_or_not()
 
+    def _hold(self) -> None:
+        """Count what is held of requests; of one that is still coming nothing is, where that is too much."""
+        if not self._server.hold(self, self._reader.held_bytes) and self._reader.under_way:
+            self._reader.refuse_rest()
+            self._advance()
+            self._server.hold(self, self._reader.held_bytes)
+
     def _read_or_not(self) -> None:
         waiting, transport = self._waiting, self._transport
         queued_bytes = sum(exchange.size for exchange in waiting) - (waiting[0].size if waiting else 0)
@@ -248,6 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         assert exchange.user is not None
         parts = exchange.body
         body = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
         self._is_busy = True
         later = self._service.answer(head, exchange.user, body, exchange.answered)
         if later is not None:
@@ -379,6 +390,8 @@ class Connection(asyncio.BufferedProtocol):
         """Go on after an answer."""
         self._waiting.popleft()
         self._is_busy = False
+        if self.held[1]:
+            self._hold()
         self._last_data_at = self._loop.time()
         if self._is_closing or not exchange.keeps_alive:
             self._reader.is_discarding = True
