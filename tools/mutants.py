@@ -50,7 +50,7 @@ _EMPTY = {
     "Mapping": "{}",
     "Iterable": "()",
 }
-_COMPILED = {"njit", "_inner", "_outer", "abstractmethod"}
+_COMPILED = {"njit", "_jit", "_inner", "_outer", "abstractmethod"}
 _UNTESTED_FUNCTIONS = {"__repr__", "__str__"}
 _LOGGERS = {"log", "_log", "logger", "_logger", "LOG", "_LOG", "warnings"}
 
@@ -189,7 +189,8 @@ class _Finder:
                 for part in (child.iter, *child.ifs):
                     yield from self._expression(part)
             elif isinstance(child, ast.keyword):
-                yield from self._expression(child.value)
+                if child.arg != "strict":  # of zip: asserts that lengths are equal
+                    yield from self._expression(child.value)
             elif isinstance(child, ast.Lambda):
                 yield from self._expression(child.body)
             elif isinstance(child, ast.expr):

@@ -101,6 +101,22 @@ def test_statements_undo_exactly(seed: int) -> None:
     assert worlds.fingerprint(world) == before
 
 
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "beside another statement"])
+def test_what_is_undone_is_no_change_unless_others_changed_something(others: bool) -> None:
+    """What was found out before holds again once all is as it was, and only then."""
+    world = worlds.world(worlds.queue(), worlds.node("n"), worlds.group("g", 1), *(worlds.pod(n, "g") for n in "ab"))
+    ssn = decide(
+        world, parse_config('actions: "enqueue"\n'), now=0.0, rng=random.Random(1), uid="u", placer=Placer(world.nodes)
+    )
+    before, row = ssn.moves, world.nodes.row_of["n"]
+    undone, stays = ssn.statement(), ssn.statement()
+    undone.pipeline(world.tasks["ns/a"], row, evicted=False)
+    if others:
+        stays.pipeline(world.tasks["ns/b"], row, evicted=False)
+    undone.discard()
+    assert (ssn.moves != before) is others
+
+
 @either
 @settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 1 << 30))

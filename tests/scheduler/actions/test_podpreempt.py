@@ -159,6 +159,14 @@ def test_victims_are_kubernetes(objects: list[Json], want: set[str]) -> None:
     assert nominated == ({"want"} if want else set())
 
 
+@pytest.mark.parametrize(("name", "want"), [("default", {"g"}), ("other", set())])
+def test_room_is_made_within_a_queue(name: str, want: set[str]) -> None:
+    gang = [worlds.group("gang", 0, phase="Running", queue=name)]
+    gang.append(worlds.pod("g", "gang", phase="Running", nodeName="n", priority=0))
+    queues = (worlds.queue(), worlds.queue("other"))
+    assert evicted(decide(worlds.node("n", cpu="1"), *gang, pod("want", 9), queues=queues)) == want
+
+
 def test_a_gang_takes_the_place_of_less_important_pods_only() -> None:
     high = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 5}
     gang = [worlds.group("gang", 1, priorityClassName="high"), worlds.pod("g", "gang", priority=5)]

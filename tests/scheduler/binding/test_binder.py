@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,7 +14,10 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.api.wire import Request
+from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Forbidden, InternalError, TooManyRequests, Unavailable
+from strato.scheduler.binding.binder import Binder
+from strato.scheduler.cache.world import World
 from strato.testing.faults import Fault
 from tests.scheduler import worlds
 from tests.scheduler.faulty import Setting, is_bind, is_status, leading, play
@@ -108,6 +115,49 @@ def test_bind_whose_answer_is_lost_is_looked_up_and_not_sent_again(fault: Fault,
         assert Counter(e["reason"] for e in events) == {"Scheduled": 2}
 
     play(story, at_once=at_once)
+
+
+def test_a_pod_that_cannot_be_read_is_asked_for_ever_more_rarely() -> None:
+    async def story(s: Setting) -> None:
+        reads: list[float] = []
+
+        def fails(request: Request) -> ApiError | None:
+            if request.method == "GET" and request.path.endswith("/pods/a") and len(reads) < 100:
+                reads.append(s.clock.monotonic())
+                return InternalError("cannot be read")
+            return Forbidden("a webhook says no") if is_bind(request) else None
+
+        s.cluster.rules.append(fails)
+        await create(s.admin, worlds.node("n"), solo("a"))
+        await s.clock.sleep(60.0)
+        waits = [later - sooner for sooner, later in pairwise(reads)]
+        assert len(waits) >= 3
+        assert waits[-1] > 4 * waits[0]
+
+    play(story)
+
+
+def test_of_two_times_to_decide_again_the_earlier_counts() -> None:
+    """A later one is asked for anew by the cycle that the earlier brings."""
+    woken: list[float] = []
+    clock = VirtualClock()
+
+    async def story() -> None:
+        world = World()
+        idle: Any = SimpleNamespace(at_once=1, patch_all=print)
+        binder = Binder(idle, clock, world, idle, idle, lambda: woken.append(clock.monotonic()))
+        began = clock.monotonic()
+        task = asyncio.ensure_future(binder.run())
+        await clock.sleep(1.0)
+        binder.decide_again(5.0)
+        binder.decide_again(9.0)
+        binder.decide_again(2.0)
+        await clock.sleep(20.0)
+        task.cancel()
+        woken[:] = [at - began for at in woken]
+
+    run_virtual(clock, story())
+    assert woken == [3.0, 6.0]
 
 
 def test_requests_that_hang_free_their_workers_and_are_tried_again() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strato.scheduler.cache.world import World
 from strato.scheduler.plugins.claimquota import ClaimQuota, limits_of
 from tests.scheduler import worlds
+from tests.scheduler.plugins import asking
 
 Json = dict[str, Any]
 CLASSES = ("gpu", "nic")
@@ -78,6 +79,15 @@ ALLOWED: list[Any] = [
 @pytest.mark.parametrize(("objects", "allowed"), ALLOWED)
 def test_what_a_queue_may_hold(objects: list[Json], allowed: bool) -> None:
     assert allows(limited(group("g", 0), *objects), "p") is allowed
+
+
+@pytest.mark.parametrize(("count", "enters"), [(2, True), (3, False)])
+def test_a_job_whose_minimum_is_too_much_does_not_enter(count: int, enters: bool) -> None:
+    job = group("g", 1, "Pending", minResources={"cpu": "1"})
+    world = limited(job, claim("c", "gpu", count), uses("p", "g", "c"))
+    plugin = {"name": "capacity", "arguments": {"capacity.DynamicResourceAllocationEnable": True}}
+    ssn = asking.session(world, plugin)
+    assert (ssn.job_enqueueable(world.jobs["ns/g"])) is enters
 
 
 def test_all_queues_above_have_room_too() -> None:

@@ -71,6 +71,16 @@ def test_who_passes_a_blocked_gang(case: Case) -> None:
         assert "1 node(s) kept for ns/large" in message
 
 
+@pytest.mark.parametrize("more", [{"schedulingGates": [{"name": "x"}]}, {"cpu": ""}], ids=["gated", "best effort"])
+def test_room_is_kept_for_what_needs_a_place(more: Json) -> None:
+    """A gang of three 2-cpu pods, of which one waits for a gate or asks for nothing, needs 4 cpus."""
+    objects = [HIGH, worlds.queue(), worlds.node("n", cpu="5"), running("held", "n", 2, 100)]
+    large = job("large", 2, 2, priorityClassName="high")
+    third = worlds.pod("aside", "large", memory="", **{"cpu": "2"} | more)
+    world = worlds.world(*objects, *large, third, *job("small", 1, 1))
+    assert "ns/small-0" in worlds.binds(worlds.cycle(world, EASY, now=NOW))
+
+
 def test_without_the_plugin_the_small_job_delays_the_large_one() -> None:
     objects = [HIGH, worlds.queue(), worlds.node("n", cpu="4"), running("held", "n", 2, 100)]
     world = worlds.world(*objects, *job("large", 2, 2, priorityClassName="high"), *job("small", 1, 1, 200))

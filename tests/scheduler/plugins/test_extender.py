@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from strato.scheduler.plugins import wireforms
 from tests.scheduler import worlds
 from tests.scheduler.plugins import asking
 
@@ -126,6 +127,17 @@ def test_no_answer_is_asked_for_once_a_cycle_and_told_once(ignorable: bool, capl
         "jobEnqueueable": ignorable,
         "jobReady": not ignorable,
     }
+
+
+@pytest.mark.parametrize("least", [None, {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}])
+def test_amounts_are_written_as_volcano_writes_them(least: Json | None) -> None:
+    made = world()
+    worlds.feed(made, worlds.group("job", 1, **{"minResources": least} if least else {}))
+    scalars = {"nvidia.com/gpu": 1000.0}
+    whole = {"MilliCPU": 2000.0, "Memory": float(1 << 30), "ScalarResources": scalars}
+    assert wireforms.job(made, made.jobs["ns/job"])["MinResources"] == (whole if least else None)
+    asked = wireforms.task(made, made.tasks["ns/g"])["Resreq"]
+    assert asked == {"MilliCPU": 1000.0, "Memory": float(1 << 30), "ScalarResources": scalars | {"pods": 1.0}}
 
 
 def test_only_pods_with_managed_resources_are_asked_about() -> None:

@@ -88,6 +88,18 @@ def test_a_job_that_comes_within_a_round_takes_what_is_idle() -> None:
     assert worlds.binds(worlds.cycle(world, chosen, now=NOW + 10)) == {"ns/b-0": "old"}
 
 
+def test_models_that_are_gone_are_planned_anew_when_they_are_back() -> None:
+    chosen, world = config(), world_of(job("a", "quick"))
+    assert worlds.binds(worlds.cycle(world, chosen, now=NOW)) == {"ns/a-0": "fast"}
+    world.remove_pod("ns/a-0")
+    for gone in ("fast", "old"):
+        world.nodes.remove_node(gone)
+    worlds.feed(world, *job("b", "slow"))
+    assert worlds.binds(worlds.cycle(world, chosen, now=NOW + 10)) == {}
+    worlds.feed(world, node("old", 1, "Tesla-K80"))
+    assert worlds.binds(worlds.cycle(world, chosen, now=NOW + 20)) == {"ns/b-0": "old"}
+
+
 def test_without_gpus_of_the_table_nothing_is_planned() -> None:
     world = worlds.world(worlds.queue(), node("x", 1, "A100"), *job("a", "quick"))
     assert worlds.binds(worlds.cycle(world, config())) == {}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 
+from strato.scheduler.plugins.neighbourly import score_spread
 from tests.scheduler import worlds
 
 Json = dict[str, Any]
@@ -223,6 +225,25 @@ def test_rules_about_other_pods_decide_where_a_pod_runs(case: Case) -> None:
         message = plan.pods[0].message if plan.pods else ""
     assert found == case.want
     assert case.said in message
+
+
+@pytest.mark.parametrize(
+    ("there", "points"),
+    [
+        pytest.param({"a1": 1, "b1": 2}, {"a1": 100.0, "b1": 33.0}, id="of 1 and 3, counted so"),
+        pytest.param({"a1": 3, "b1": 3}, {"a1": 100.0, "b1": 100.0}, id="equal ones too"),
+        pytest.param({"a1": 0, "b1": 2}, {"a1": 100.0, "b1": 0.0}, id="against none, all others get nothing"),
+    ],
+)
+def test_soft_spread_scores_by_what_is_there(there: dict[str, int], points: dict[str, float]) -> None:
+    """Kubernetes: 100 * (most + least - here) / most, where here is counted with a weight of log(domains + 2)."""
+    others = [running(f"{name}-{i}", name, app="x") for name, count in there.items() for i in range(count)]
+    pod = worlds.pod("p", **spreading(spread(soft=True)))
+    world = worlds.world(worlds.queue(), node("a1", "a"), node("b1", "b"), *others, pod)
+    rows = np.array([world.nodes.row_of[name] for name in points], np.int64)
+    found = score_spread(world, world.tasks["ns/p"], rows)
+    assert found is not None
+    assert dict(zip(points, found.tolist(), strict=True)) == points
 
 
 PLAIN = """

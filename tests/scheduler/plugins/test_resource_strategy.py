@@ -120,6 +120,12 @@ def test_room_is_kept_beside_idle_devices(cpu: str, memory: str, extra: dict[str
     assert found == ({"n": (f"proportional of resource {GPU} check failed", False)} if refused else {})
 
 
+def test_no_room_is_kept_unless_that_is_switched_on() -> None:
+    made = worlds.world(worlds.node("n", cpu="18", memory="20G", **{GPU: 2}), worlds.pod("p", cpu="17"))
+    off = {**PROPORTION, "enable": False}
+    assert asking.refusals(asking.session(made, plugin(proportional=off)), "p") == {}
+
+
 def test_bad_arguments_are_listed_with_their_places() -> None:
     bad = {
         "resources": {"*": {}, "cpu": {"type": 3, "wieght": 1}},

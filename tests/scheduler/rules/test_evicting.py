@@ -90,6 +90,12 @@ def test_reclaim(tiers: list[Tier], objects: tuple[Json, ...], evicted: int) -> 
     assert evicted == 0 or len(found.pipelined) == evicted
 
 
+def spared(minimum: int, **spec: Any) -> Json:
+    found = low(minimum, **spec)
+    found["metadata"]["annotations"] = {"volcano.sh/preemptable": "false"}
+    return found
+
+
 BUNDLES = [
     pytest.param("gangpreempt", {}, (low(2), high(2)), 2, id="what a gang can spare"),
     pytest.param("gangpreempt", {}, (low(4), high(2)), 4, id="a gang that can spare nothing goes as a whole"),
@@ -99,6 +105,8 @@ BUNDLES = [
     pytest.param("gangreclaim", {}, (low(2, queue="other"), high(2)), 2, id="gangreclaim from other queues"),
     pytest.param("gangreclaim", {}, (low(2), high(2)), 0, id="gangreclaim not from its own"),
     pytest.param("gangreclaim", {}, (low(2, queue="gone"), high(2)), 0, id="gangreclaim not from unknown queues"),
+    pytest.param("gangpreempt", {}, (spared(2), high(2)), 0, id="not from a gang that says no, whatever its pods say"),
+    pytest.param("gangreclaim", {}, (spared(2, queue="other"), high(2)), 0, id="nor gangreclaim"),
 ]
 
 
@@ -110,6 +118,32 @@ def test_gangs(action: str, arguments: Json, groups: tuple[Json, ...], evicted: 
                     **{action: arguments})  # fmt: skip
     assert len(found.evicted) == evicted
     assert len(found.pipelined) == (2 if evicted else 0)
+
+
+KEEPS_OFF: Json = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}}
+        ]
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("rules", "evicted"),
+    [
+        pytest.param([None, None], ["l3"], id="who needs not go stays"),
+        pytest.param([KEEPS_OFF, None], ["l3", "l4"], id="unless one of those who come has rules about its neighbours"),
+        pytest.param([KEEPS_OFF, KEEPS_OFF], ["l3", "l4"], id="or all of them"),
+    ],
+)
+def test_gangpreempt_spares_who_is_not_in_the_way(rules: list[Json | None], evicted: list[str]) -> None:
+    """What a gang can spare is chosen as a whole: two pods, of which one makes room for both halves."""
+    waiting = [pod(f"h{i}", "h", cpu="500m", affinity=rule or {}) for i, rule in enumerate(rules)]
+    objects = (node("n1", cpu="4"), queue(), HIGH, LOW, *many(4, "l", "l"), low(2), high(2), *waiting)
+    found = decided("gangpreempt", [["priority", "gang"], ["predicates"]], *objects)
+    assert len(found.evicted) == len(evicted)
+    assert sorted(found.pipelined) == ["h0", "h1"]
 
 
 def budget(allowed: int) -> Json:

@@ -102,6 +102,13 @@ ALLOCATE = [
 ]  # fmt: skip
 
 
+def test_pods_whose_claims_are_missing_hold_up_nobody_of_their_job() -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]
+    waiting = (pod("a1", "a", volumes=volumes), pod("a2", "a", volumes=volumes), pod("a3", "a"))
+    found = decided("allocate", [["gang"], ["predicates"]], queue(), node("n1"), group("a", 1), *waiting)
+    assert found.binds == {"a3": "n1"}
+
+
 @pytest.mark.parametrize(("tiers", "objects", "expected"), ALLOCATE)
 def test_allocate(tiers: list[Tier], objects: tuple[Json, ...], expected: dict[str, str]) -> None:
     assert decided("allocate", tiers, queue(), *objects).binds == expected

@@ -102,8 +102,7 @@ class GangEvict(Action):
     def _domains(self, ssn: Session, job: Job) -> list[int]:
         limit = self.args.max_domains if self.args.max_domains > 0 else _MAX_DOMAINS
         groups = ssn.gradient(job, ssn.tree.top, EVICT)
-        found = list(dict.fromkeys(domain for group in groups for domain in group))[:limit]
-        return found or ([ssn.tree.top] if ssn.domains.limit(job) is None else [])
+        return list(dict.fromkeys(domain for group in groups for domain in group))[:limit]
 
     @staticmethod
     def _fits_already(ssn: Session, queue: Queue, job: Job, parts: Sequence[Part], domain: int, need: Vector) -> bool:

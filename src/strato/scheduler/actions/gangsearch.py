@@ -89,7 +89,7 @@ class GangSearch:
         ssn, job = self._ssn, self._job
         missing = job.min_available - job.ready - job.waiting - job.pending_best_effort
         classes = {task.cls for task in job.pending.values() if not task.cls.best_effort}
-        if missing <= 0 or not classes or ssn.job_ready(job) or ssn.job_pipelined(job):
+        if not classes or ssn.job_ready(job) or ssn.job_pipelined(job):
             return None
         tree, table = ssn.tree, ssn.world.nodes
         size = len(tree.leaf)
@@ -157,16 +157,14 @@ class GangSearch:
         runs = ssn.job_ready(job) or ssn.job_pipelined(job)
         for part in job.layout.subs.values():
             part.allocated = before[part.key]
-        saved: list[Saved] = []
         works = runs and bool(statements)
-        for stmt in reversed(statements):
-            if works and keep is None:
-                saved = stmt.saved() + saved
-            if keep is None or not works:
-                stmt.discard()
         if works and keep is not None:
             for stmt in statements:
                 keep.merge(stmt)
+        saved: list[Saved] = []
+        for stmt in reversed(statements):  # those that were merged are empty
+            saved = stmt.saved() + saved
+            stmt.discard()
         return _Trial(saved, sub_jobs, score, self._decided) if works else None
 
     # -- domains for a sub-job -----------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ class Preempt(Action):
             victims = self._fewest_victims(ssn, queue, task, row, wanted)
             if victims:
                 found.append((row, victims))
-                if len(found) >= max(limit, 1):
+                if len(found) >= limit:
                     break
         if not found:
             return False
