@@ -17,6 +17,7 @@ from strato.scheduler.cache.world import World
 from strato.server.journal.file import JournalFile
 from strato.server.rest import binding
 from strato.server.store import Store
+from strato.sim.recording.recorder import Recorder
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -72,6 +73,11 @@ def informer_forgets_what_a_list_brings(patch: pytest.MonkeyPatch) -> None:
         return taken_over(self, {key: item for key, item in fresh.items() if key in self._objects})
 
     patch.setattr(Informer, "_taken_over", drop)
+
+
+def recorder_leaves_out_who_is_held_back(patch: pytest.MonkeyPatch) -> None:
+    """The log does not say that a pod whose bind failed is left out for a while."""
+    patch.setattr(Recorder, "hold", lambda self, key: None)
 
 
 def garbage_of_others_stays(patch: pytest.MonkeyPatch) -> None:

@@ -41,3 +41,11 @@ def test_a_binder_that_takes_refusals_for_success_is_found(monkeypatch: pytest.M
     assert play(plan).findings == []
     mutations.binder_takes_failures_for_success(monkeypatch)
     assert "not settled" in play(plan).rules
+
+
+def test_a_log_that_lacks_what_decisions_hang_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = refusing()
+    plan = msgspec.structs.replace(plan, setting=msgspec.structs.replace(plan.setting, is_recorded=True))
+    assert play(plan).findings == []
+    mutations.recorder_leaves_out_who_is_held_back(monkeypatch)
+    assert play(plan).rules == {"a replay decides otherwise"}

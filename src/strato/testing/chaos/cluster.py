@@ -21,6 +21,7 @@ from strato.clock import VirtualClock
 from strato.controllers.manager import EMBEDDED, ControllerManager
 from strato.node.hollow import HollowNodes, HollowOffer
 from strato.scheduler.cache.audit import AUDIT_SECONDS
+from strato.scheduler.cache.journal import NO_JOURNAL
 from strato.scheduler.config import embedded_config, parse_config
 from strato.scheduler.framework.options import Config
 from strato.scheduler.options import SchedulerOptions
@@ -32,6 +33,7 @@ from strato.testing.chaos.disk import Disk
 from strato.testing.chaos.network import Line, Network
 from strato.testing.chaos.plan import Setting, parts_of
 from strato.testing.chaos.processes import Process, ProcessLoop
+from strato.testing.chaos.recordings import Recordings
 
 LEASE_NAMESPACE: Final = "volcano-system"
 _RETRY_SECONDS: Final = 1.0
@@ -82,6 +84,7 @@ class ProcessCluster:
         self._seed = seed
         self.network = Network(loop, self._random_of("network"))
         self.disk = Disk(folder, clock, self._random_of("disk"))
+        self.recordings = Recordings(folder)
         self.server: ApiServer | None = None
         self.running: dict[str, Process] = {}
         """Parts that are there now, the server among them."""
@@ -210,7 +213,7 @@ class ProcessCluster:
         informers = Informers(line, clock, child(random))
         manager = ControllerManager(line, informers, clock, child(random), enabled=CONTROLLERS)
         nodes = [self._hollow(group, process, line, informers, random) for group in self.setting.nodes]
-        scheduler = self._new_scheduler(line, informers, clock, random)
+        scheduler = self._new_scheduler(process, line, informers, random)
         async with asyncio.TaskGroup() as group:
             group.create_task(manager.run())
             for one in nodes:
@@ -227,7 +230,7 @@ class ProcessCluster:
         part = process.name
         line, clock = self.line(part, process), self.clocks[part]
         informers = Informers(line, clock, child(random))
-        scheduler = self._new_scheduler(line, informers, clock, random)
+        scheduler = self._new_scheduler(process, line, informers, random)
         if self.setting.schedulers == 1 or not self.setting.is_elected:
             await self._decide(process, scheduler)
         else:
@@ -252,9 +255,11 @@ class ProcessCluster:
         self._nodes_of[group] = process, nodes
         return nodes
 
-    def _new_scheduler(self, line: Cluster, informers: Informers, clock: PartClock, random: Random) -> Scheduler:
+    def _new_scheduler(self, process: Process, line: Cluster, informers: Informers, random: Random) -> Scheduler:
+        clock = self.clocks[process.name]
         audit_seconds = AUDIT_SECONDS if self.setting.is_audited else 0.0
-        options = SchedulerOptions(audit_seconds=audit_seconds)
+        journal = self.recordings.begin(str(process), clock) if self.setting.is_recorded else NO_JOURNAL
+        options = SchedulerOptions(audit_seconds=audit_seconds, journal=journal)
         return Scheduler(line, informers, clock, child(random), config=self._config, options=options)
 
     async def _decide(self, process: Process, scheduler: Scheduler) -> None:

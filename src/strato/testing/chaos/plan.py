@@ -102,6 +102,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node_cpus: int = 8
     is_audited: bool = True
     """Whether the scheduler compares its cache with the API now and then, as in production."""
+    is_recorded: bool = False
+    """Whether schedulers record what they decide, and a replay must decide the same."""
     config: str = ""
     """The scheduler's configuration; empty is the embedded cluster's."""
 
@@ -152,6 +154,7 @@ def draw_setting(random: Random, seed: int = 0) -> Setting:
         node_cpus=random.choice((4, 8)),
         is_audited=random.random() < 0.5,
         is_elected=Random(f"{seed}/election").random() < 0.6,
+        is_recorded=Random(f"{seed}/recording").random() < 0.25,
     )
 
 

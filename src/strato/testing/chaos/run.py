@@ -94,6 +94,7 @@ def play(plan: Plan) -> Outcome:
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+        run.replay()
     watchdog = run.watchdog
     return Outcome(plan, watchdog.findings, watchdog.digest, watchdog.changes, watchdog.story)
 
@@ -176,6 +177,11 @@ class _Run:
         self.watchdog.note("everything is settled")
         await self._delete_all()
         await self._until(lambda: left_over(_server(cluster)), GONE_SECONDS, "left over")
+
+    def replay(self) -> None:
+        """Decide anew what schedulers have recorded, once all of them have ended."""
+        for text in self._cluster.recordings.problems():
+            self.watchdog.report("a replay decides otherwise", text)
 
     def _unsettled(self) -> list[str]:
         undone = [] if self._users_are_done else ["users are not done"]
