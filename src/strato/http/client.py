@@ -24,6 +24,8 @@ _HEAD_BYTES = 1 << 20
 
 _BUFFER_BYTES = 1 << 20
 """A stream's reader that is this far behind stops the connection; a busy watch hands over many events per wake-up."""
+_PIECE_BYTES = 64
+"""What a piece of a body takes in memory beside what is in it, about."""
 
 
 class Disconnected(ConnectionError):
@@ -303,7 +305,7 @@ class Connection(asyncio.Protocol):
         self._head_bytes = 0
         if self._answer is not None:
             self._answer.body.append(body)
-            self._answer.size += len(body)
+            self._answer.size += len(body) + _PIECE_BYTES
 
     def on_message_complete(self) -> None:
         """End the answer, unless it was an interim one."""

@@ -139,7 +139,9 @@ def _status_line(status: int) -> str:
     return f"HTTP/1.1 {status} {phrase}\r\n"
 
 
-_STATUS_LINES: Mapping[int, str] = {status: _status_line(status) for status in range(200, 600)}
+STATUSES = range(200, 600)
+"""Those that an answer may have."""
+_STATUS_LINES: Mapping[int, str] = {status: _status_line(status) for status in STATUSES}
 NAMES: Mapping[bytes, str] = {
     spelled.encode(): name
     for name in (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from strato.api.wire import Request, Response
+from strato.api.wire import Request, Response, User
 from strato.clock import SystemClock
 from strato.http.listen import serve
 from strato.http.plain import PlainService, text
@@ -64,7 +65,7 @@ async def world() -> AsyncIterator[World]:
     yield world
     await plain.stop()
     await secure.stop()
-    assert world.server._proxy._open == 0
+    assert not world.server._proxy._open
 
 
 def endpoints(**reference: str) -> dict[str, Any]:
@@ -142,7 +143,7 @@ async def test_a_large_page_stays_as_it_is(world: World) -> None:
 
 async def test_an_answer_that_nobody_reads_is_let_go(world: World) -> None:
     response = await world.server.handle(Request("GET", f"{ROOT}/pods/p:90/proxy/", user=ADMIN))
-    assert world.server._proxy._open == 1
+    assert world.server._proxy._open == {ADMIN.name: 1}
     await response.stream.aclose()  # type: ignore[union-attr]  # it has one
 
 
@@ -151,8 +152,52 @@ async def test_a_head_has_no_body(world: World) -> None:
 
 
 async def test_so_many_are_passed_on_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_PROXIED", 0)
-    assert (await world.ask("pods/p:90/proxy/"))[0] == 429
+    monkeypatch.setattr(module, "MOST_OF_ONE", 1)
+
+    async def ask(user: str) -> Response:
+        return await world.server.handle(Request("GET", f"{ROOT}/pods/p:90/proxy/", user=User(user, ADMIN.groups)))
+
+    first, second, other = [await ask(user) for user in ("a", "a", "b")]
+    assert [one.status for one in (first, second, other)] == [200, 429, 200]
+    await first.stream.aclose()  # type: ignore[union-attr]  # it has one
+    again = await ask("a")
+    monkeypatch.setattr(module, "MOST_PROXIED", 2)
+    assert [again.status, (await ask("c")).status] == [200, 429]
+    for one in (again, other):
+        await one.stream.aclose()  # type: ignore[union-attr]  # it has one
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (b"HTTP/1.1 999 OK\r\n\r\nx", 503),
+        (b"HTTP/1.1 600\r\n\r\n", 503),
+        (b"HTTP/1.1 301\r\nLocation: http://[\r\n\r\n", 301),
+        (b"HTTP/1.1 301\r\nLocation: //[::1/\r\n\r\n", 301),
+        (b"HTTP/1.1 200\r\nContent-Length: -1\r\n\r\n", 503),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", 503),
+        (b"nonsense", 503),
+        (b"", 503),
+    ],
+)
+async def test_whatever_a_pod_answers_is_passed_on_or_told_to_be_none(world: World, answer: bytes, status: int) -> None:
+    async def pod(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(pod, "127.0.0.1", 0)
+    async with server:
+        world.source.ports[90] = server.sockets[0].getsockname()[1]
+        assert (await world.ask("pods/p:90/proxy/"))[0] == status
+
+
+def test_a_page_is_cut_before_its_tags() -> None:
+    page = PAGE * 3000 + "<" + "x" * 100_000 + PAGE
+    pieces = list(module._pieces(page))
+    assert "".join(pieces) == page
+    assert max(map(len, pieces)) <= module._PIECE_CHARACTERS
+    assert all(piece.startswith("<") or set(piece) == {"x"} or piece.endswith(PAGE) for piece in pieces)
 
 
 async def test_policies_refuse_connections(world: World) -> None:

@@ -8,30 +8,38 @@ Source: k8s.io/apimachinery/pkg/util/proxy for what of a request and an answer i
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from urllib.parse import quote, urlencode, urlsplit
 
 from strato.api import catalog
 from strato.api.wire import Request, Response
 from strato.errors import BadRequest, TooManyRequests, Unavailable, one_line
-from strato.http.client import Answer, Connection, over
+from strato.http.client import Answer, BadAnswer, Connection, over
 from strato.http.fetch import message
+from strato.http.headers import STATUSES
 from strato.http.tls import client_context
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json
 from strato.server.registry import Served
 from strato.server.rest import storing
 from strato.server.rest.largewrites import admitted
+from strato.server.rest.rights import ANONYMOUS
 from strato.server.rest.state import State
 from strato.server.rest.streams import PodStreams
 
-MOST_PROXIED = 256
-"""Requests that are being passed on at a time; each holds a connection."""
+MOST_PROXIED = 1024
+"""Requests of all users that are being passed on at a time; each holds a connection."""
+MOST_OF_ONE = 256
+"""Requests of one user."""
 IDLE_SECONDS = 300.0
 """How long a pod may be silent in the middle of an answer."""
 _PAGE_BYTES = 1 << 20
 """Of a page whose links are rewritten; those of a larger one stay."""
+_PIECE_CHARACTERS = 1 << 15
+"""Of a page that are looked through in one go: 4 ms at most."""
 _PREFIX_PARTS = 7  # api, v1, namespaces, NAMESPACE, pods, NAME, proxy
 _OF_ONE_CONNECTION = frozenset(
     ("connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
@@ -52,7 +60,8 @@ class Proxy:
     def __init__(self, state: State, streams: PodStreams) -> None:
         self._state = state
         self._streams = streams
-        self._open = 0
+        self._open: Counter[str] = Counter()
+        """Requests that are being passed on, by user."""
 
     async def handle(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Answer with what the pod answers.
@@ -76,17 +85,29 @@ class Proxy:
             location = quote(prefix) + "/" + (f"?{query}" if query else "")
             return Response(301, b"", "text/html; charset=utf-8", {"Location": location})
         url = f"{scheme}://{name}:{number}/{quote(rest)}" + (f"?{query}" if query else "")
-        if self._open >= MOST_PROXIED:
+        user = (request.user or ANONYMOUS).name
+        if self._open.total() >= MOST_PROXIED or self._open[user] >= MOST_OF_ONE:
             raise TooManyRequests(
-                f"{MOST_PROXIED} requests are being passed on to pods; try again", retry_after_seconds=1
+                f"{MOST_OF_ONE} requests of a user and {MOST_PROXIED} in all are passed on to pods at a time; try again",
+                retry_after_seconds=1,
             )
-        self._open += 1
+        self._open[user] += 1
         try:
             connection, answer = await self._ask(request, url, pod, number)
         except BaseException:
-            self._open -= 1
+            self._count_end(user)
             raise
-        return self._passed_back(request, prefix, connection, answer)
+
+        def end() -> None:
+            connection.abort()
+            self._count_end(user)
+
+        return _passed_back(request, prefix, answer, end)
+
+    def _count_end(self, user: str) -> None:
+        self._open[user] -= 1
+        if not self._open[user]:
+            del self._open[user]
 
     async def _ask(self, request: Request, url: str, pod: Json, port: int) -> tuple[Connection, Answer]:
         headers = [(name, value) for name, value in request.headers.items() if name not in _NOT_PASSED_ON]
@@ -97,25 +118,13 @@ class Proxy:
                 await source.connect(pod["metadata"]["uid"], port),
                 client_context(insecure=True) if sent.secure else None,
             )
-            return connection, await connection.ask(sent.data, IDLE_SECONDS, stream=True)
+            answer = await connection.ask(sent.data, IDLE_SECONDS, stream=True)
+            if answer.status not in STATUSES:
+                connection.abort()
+                raise BadAnswer(f"its answer has the status {answer.status}, which is none")
         except OSError as error:
             raise Unavailable(f"error trying to reach service: {one_line(error)}") from error
-
-    def _passed_back(self, request: Request, prefix: str, connection: Connection, answer: Answer) -> Response:
-        headers = {name: value for name, value in answer.headers.items() if name not in _NOT_PASSED_BACK}
-        if "location" in headers:
-            headers["location"] = _relocated(headers["location"], prefix)
-        content_type = answer.headers.get("content-type", "application/octet-stream")
-        if request.method == "HEAD" or answer.status in (204, 304):
-            self._end(connection)
-            return Response(answer.status, b"", content_type, headers)
-        is_page = content_type.startswith("text/html") and "content-encoding" not in headers
-        stream = _Body(answer.chunks(), lambda: self._end(connection), prefix if is_page else "")
-        return Response(answer.status, b"", content_type, headers, stream)
-
-    def _end(self, connection: Connection) -> None:
-        connection.abort()
-        self._open -= 1
+        return connection, answer
 
     def _pod_port(self, namespace: str, name: str, port: str) -> tuple[Json, int]:
         pod = self._state.require(catalog.POD, namespace, name)
@@ -142,6 +151,20 @@ class Proxy:
         if reference.get("kind") != "Pod" or pod is None:
             raise Unavailable(f'the endpoint {address.get("ip")} of service "{name}" is no pod of this cluster')
         return pod, number
+
+
+def _passed_back(request: Request, prefix: str, answer: Answer, end: Callable[[], None]) -> Response:
+    """Return an answer of a pod's as the client gets it; ``end`` is called when there is no more of it."""
+    headers = {name: value for name, value in answer.headers.items() if name not in _NOT_PASSED_BACK}
+    if "location" in headers:
+        headers["location"] = _relocated(headers["location"], prefix)
+    content_type = answer.headers.get("content-type", "application/octet-stream")
+    if request.method == "HEAD" or answer.status in (204, 304):
+        end()
+        return Response(answer.status, b"", content_type, headers)
+    is_page = content_type.startswith("text/html") and "content-encoding" not in headers
+    stream = _Body(answer.chunks(), end, prefix if is_page else "")
+    return Response(answer.status, b"", content_type, headers, stream)
 
 
 def _addresses(endpoints: Json, port: str) -> Iterator[tuple[Json, int]]:
@@ -172,8 +195,11 @@ def _number(port: str) -> int:
 
 
 def _relocated(location: str, prefix: str) -> str:
-    """Return where a redirect of the pod's to a path of its own leads from outside."""
-    parts = urlsplit(location)
+    """Return where a redirect of the pod's to a path of its own leads from outside; what is no URL stays."""
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        return location
     return location if parts.netloc or not parts.path.startswith("/") else prefix + location
 
 
@@ -204,12 +230,27 @@ class _Body(AsyncIterator[bytes]):
 
     async def _page(self) -> bytes:
         prefix, self._prefix = self._prefix, ""
-        page = b""
+        page = bytearray()
         async for chunk in self._chunks:
             page += chunk
             if len(page) > _PAGE_BYTES:
-                return page
-        text = page.decode("latin-1")
-        return _LINK.sub(lambda found: f"{found['before']}{prefix}{found['path']}{found['quote']}", text).encode(
-            "latin-1"
-        )
+                return bytes(page)
+        rewritten = []
+        for piece in _pieces(page.decode("latin-1")):
+            rewritten.append(
+                _LINK.sub(lambda found: f"{found['before']}{prefix}{found['path']}{found['quote']}", piece)
+            )
+            await asyncio.sleep(0)  # others are waiting for the loop
+        return "".join(rewritten).encode("latin-1")
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cut a page before its tags; what is too long for a tag is cut wherever that is."""
+    start = 0
+    while start < len(text):
+        end = start + _PIECE_CHARACTERS
+        if end < len(text):
+            tag = text.rfind("<", start + 1, end)
+            end = tag if tag > 0 else end
+        yield text[start:end]
+        start = end
