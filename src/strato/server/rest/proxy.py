@@ -88,7 +88,7 @@ class Proxy:
         user = (request.user or ANONYMOUS).name
         if self._open.total() >= MOST_PROXIED or self._open[user] >= MOST_OF_ONE:
             raise TooManyRequests(
-                f"{MOST_OF_ONE} requests of a user and {MOST_PROXIED} in all are passed on to pods at a time; try again",
+                f"{MOST_OF_ONE} requests of a user and {MOST_PROXIED} in all are passed on to pods at a time",
                 retry_after_seconds=1,
             )
         self._open[user] += 1
