@@ -57,6 +57,19 @@ def test_bounds_cut_what_is_drawn() -> None:
     assert (distribution.quantile(1e-9), distribution.quantile(1 - 1e-9)) == (10, 600)
 
 
+class NoNumbers:
+    """Has no number to draw."""
+
+    def random(self) -> float:
+        raise AssertionError("a number is drawn")
+
+
+@pytest.mark.parametrize("text", ["5", "inf", "constant 5", "uniform low=5 high=5", "normal mean=9 stddev=1 max=0"])
+def test_of_the_only_seconds_there_are_no_number_is_drawn(text: str) -> None:
+    distribution = parse_distribution(text)
+    assert distribution.draw(NoNumbers()) == distribution.certain
+
+
 def test_draws_are_spread_evenly() -> None:
     drawn = [Draws(f"uid-{number}", "run").random() for number in range(5000)]
     assert statistics.fmean(drawn) == pytest.approx(0.5, abs=0.02)

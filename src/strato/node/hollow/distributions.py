@@ -60,23 +60,22 @@ class Distribution:
         high: Most that is drawn.
     """
 
-    __slots__ = ("_high", "_low", "_quantile")
+    __slots__ = ("_high", "_low", "_quantile", "certain")
 
     def __init__(self, quantile: Callable[[float], float], low: float = 0.0, high: float = math.inf) -> None:
         self._quantile, self._low, self._high = quantile, max(0.0, low), high
+        least = self.quantile(_FIRST)
+        self.certain: float | None = least if least == self.quantile(_LAST) else None
+        """The only seconds that are ever drawn; None where there are several."""
 
     def quantile(self, part: float) -> float:
         """Return the seconds that ``part`` of all draws stay below."""
         return min(self._high, max(self._low, self._quantile(part)))
 
-    @property
-    def certain(self) -> float | None:
-        """The only seconds that are ever drawn; None where there are several."""
-        least = self.quantile(_FIRST)
-        return least if least == self.quantile(_LAST) else None
-
     def draw(self, random: Random) -> float:
-        """Draw seconds."""
+        """Draw seconds; a number is drawn only where there are several."""
+        if self.certain is not None:
+            return self.certain
         return self.quantile(min(max(random.random(), _FIRST), _LAST))
 
 

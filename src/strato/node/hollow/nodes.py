@@ -149,7 +149,6 @@ class HollowNodes:
             if self._reads_nodes:  # by whose amounts, labels and taints pods are admitted
                 self._node_informer.start()
                 await self._node_informer.wait_synced()
-            self._informer.add_batch_handler(self._on_ends)
             self._informer.add_handler(self._on_change, among=self._relevant)
             self._informer.start()
         try:
@@ -210,23 +209,23 @@ class HollowNodes:
     def _reads_nodes(self) -> bool:
         return self._behaviour.failures or not self._behaviour.stages_nodes
 
-    def _on_ends(self, changes: Sequence[Change[Pod]]) -> None:
-        """Take back what pods were given that are over, before others of the batch want it: a list has no order."""
-        for old, new in changes:
-            if new is None:
-                if old is not None:
-                    self._pods.give_back(old.metadata.uid)
-            elif new.status.phase in FINAL:
-                self._pods.give_back(new.metadata.uid)
-
     def _relevant(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
-        """Return the changes of pods that come to our nodes, end there, or are gone; of the first list by their age."""
-        facts, concerns = self._facts, self._pods.concerns
-        found = [
-            change
-            for change in changes
-            if (pod := change.new) is None or (pod.spec.node_name in facts and concerns(pod))
-        ]
+        """Return the changes of pods that come to our nodes, end there, or are gone; of the first list by their age.
+
+        What pods were given that are over is taken back here, before others of the batch want it: a list has no order.
+        """
+        facts, concerns, give_back = self._facts, self._pods.concerns, self._pods.give_back
+        found = []
+        for change in changes:
+            old, pod = change
+            if pod is None:
+                if old is not None:
+                    give_back(old.metadata.uid)
+            elif pod.spec.node_name not in facts or not concerns(pod):
+                continue
+            elif pod.status.phase in FINAL:
+                give_back(pod.metadata.uid)
+            found.append(change)
         if not self._has_listed:
             self._has_listed = True
             pods = [change.new for change in found if change.new is not None and change.old is None]
