@@ -12,10 +12,11 @@ from strato.api.coordination import Lease
 from strato.api.core import ConfigMap, Endpoints, Event, Namespace, Node, Pod, ReplicationController, ServiceAccount
 from strato.api.discovery import EndpointSlice
 from strato.api.kinds import Kind
+from strato.api.wire import Request, Response
 from strato.clock import format_micro_time
 from strato.controllers.kube.rolloutplan import Scale, plan_scales, resolve_bounds
 from strato.errors import NotFound
-from tests.controllers.world import World, play
+from tests.controllers.world import ADMIN, MeddlingCluster, World, play
 
 
 def config_map(name: str, owner: ConfigMap | None = None, *, blocks: bool = True) -> dict[str, Any]:
@@ -84,6 +85,46 @@ def test_a_dependent_with_another_owner_stays() -> None:
         assert [r.name for r in child.metadata.owner_references or ()] == ["two"]
 
     play(scenario)
+
+
+class ChangedFirst(MeddlingCluster):
+    """Somebody changes the object named ``child`` just before its first deletion."""
+
+    def __init__(self, world: World, change: dict[str, Any]) -> None:
+        super().__init__(world.server, ADMIN)
+        self._world, self._change = world, change
+
+    async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+        if request.method == "DELETE" and request.path.endswith("/child") and self._change:
+            change, self._change = self._change, {}
+            await self._world.cluster.patch(ConfigMap, "child", "default", {"metadata": change})
+        return await super().exchange(request, stream=stream)
+
+
+@pytest.mark.parametrize("adopts", [True, False])
+def test_a_dependent_that_is_adopted_just_before_it_would_go_stays(adopts: bool) -> None:
+    """What the caches show may be behind; what else changes of the object does not keep it."""
+
+    async def scenario(world: World) -> None:
+        one = await world.cluster.create(ConfigMap, config_map("one"), "default")
+        two = await world.cluster.create(ConfigMap, config_map("two"), "default")
+        child = config_map("child", one)
+        await world.cluster.create(ConfigMap, child, "default")
+        await world.settle(1)
+        await world.stop_controllers()
+        owners = [*child["metadata"]["ownerReferences"], *config_map("x", two)["metadata"]["ownerReferences"]]
+        await world.start_controllers(
+            ChangedFirst(world, {"ownerReferences": owners} if adopts else {"labels": {"a": "b"}})
+        )
+        await world.settle(1)
+        await world.cluster.delete(ConfigMap, "one", "default")
+        await world.settle(5)
+        assert await names(world) == ({"two", "child"} if adopts else {"two"})
+        if adopts:
+            left = await world.cluster.get(ConfigMap, "child", "default")
+            assert [r.name for r in left.metadata.owner_references or ()] == ["two"]
+
+    play(scenario, enabled=("kube-garbage-collector",))
 
 
 async def make_circle(world: World, size: int) -> None:

@@ -3,7 +3,8 @@
 An index from owner uid to dependents is kept from watch events, so that a deletion costs its dependents and nothing
 else. Three ways of deleting an owner: in the background (dependents go once it is gone), in the foreground (it waits
 for those that block it), and as orphans (dependents stay and lose the reference). An owner that cannot be found in
-the caches is looked up once, live, by kind, name and uid, before anything is deleted for its absence.
+the caches is looked up once, live, by kind, name and uid, before anything is deleted for its absence; and nothing is
+deleted that has other owners by now than the caches show.
 
 Source: Kubernetes' garbage collection of owner references, as its API documentation describes it.
 """
@@ -21,7 +22,7 @@ from strato.api import catalog
 from strato.api.forms import FORMS
 from strato.api.kinds import Kind
 from strato.api.meta import Key, Object, ObjectMeta, OwnerReference
-from strato.client.cluster import PatchType
+from strato.client.cluster import DeleteOptions, PatchType
 from strato.client.informer import Change, Informer
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.controllers.context import ControllerContext
@@ -277,7 +278,25 @@ class GarbageCollector:
             propagation = "Orphan"
         elif (owners.waiting and self._dependents.get(meta.uid)) or FOREGROUND in (meta.finalizers or ()):
             propagation = "Foreground"
-        await self._cluster.delete(item.kind.view, item.name, item.namespace, uid=meta.uid, propagation=propagation)
+        await self._delete(item, meta, propagation)
+
+    async def _delete(self, item: Item, meta: ObjectMeta, propagation: str) -> None:
+        """Delete an object, unless it has other owners by now than the cache shows.
+
+        Raises:
+            Conflict: It has.
+            NotFound: It is gone.
+        """
+        view = item.kind.view
+        options = DeleteOptions(uid=meta.uid, resource_version=meta.resource_version, propagation=propagation)
+        try:
+            await self._cluster.delete(view, item.name, item.namespace, **options)
+        except Conflict:
+            live = await self._cluster.get(view, item.name, item.namespace)
+            if live.metadata.uid != meta.uid or live.metadata.owner_references != meta.owner_references:
+                raise
+            options["resource_version"] = live.metadata.resource_version
+            await self._cluster.delete(view, item.name, item.namespace, **options)
 
     async def _process_owner(self, item: Item, meta: ObjectMeta) -> None:
         finalizers = meta.finalizers or []
