@@ -334,6 +334,63 @@ def _a_digest_that_is_a_path(registry: OwnRegistry, _: Path) -> None:
     registry.put_document(body, "", "latest")
 
 
+@hostile(" 401")
+def _a_challenge_of_a_million_letters(registry: OwnRegistry, _: Path) -> None:
+    challenge = ("WWW-Authenticate", f"Bearer {'a' * 1_000_000}")
+    registry.responders.append(lambda handler: handler.answer(401, b"", challenge))
+
+
+@hostile("Invalid IPv6 URL")
+def _a_realm_that_is_no_url(registry: OwnRegistry, _: Path) -> None:
+    challenge = ("WWW-Authenticate", 'Bearer realm="http://["')
+    registry.responders.append(lambda handler: handler.answer(401, b"", challenge))
+
+
+@hostile("holds the end of a line")
+def _a_token_with_the_end_of_a_line(registry: OwnRegistry, _: Path) -> None:
+    def respond(handler: Handler) -> bool:
+        if handler.path.startswith("/token"):
+            return handler.answer(200, b'{"token": "a\\r\\nHost: else"}')
+        challenge = ("WWW-Authenticate", f'Bearer realm="http://{registry.host}/token"')
+        return handler.answer(401, b"", challenge)
+
+    registry.responders.append(respond)
+
+
+@pytest.mark.parametrize("location", ["http://[", "//a:b:c/", "http://h:99999999/", "ftp://h/"])
+async def test_a_redirect_to_no_place_is_told(registry: OwnRegistry, place: Path, location: str) -> None:
+    registry.responders.append(lambda handler: handler.answer(302, b"", ("Location", location)))
+    with pytest.raises(PullFailed, match="it redirects to"):
+        await pulled(place, f"{registry.host}/some/tool")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"Volumes": 5},
+        {"Volumes": [["/a"], 1]},
+        {"Volumes": {"/a\0b": {}}},
+        {"User": "a\0b"},
+        {"User": {"name": "root"}},
+        {"WorkingDir": "/a\0"},
+        {"StopSignal": 9},
+        {"Env": {"A": "b"}},
+    ],
+    ids=str,
+)
+async def test_a_configuration_of_other_things_than_texts_is_refused(
+    registry: OwnRegistry, place: Path, config: dict[str, Any]
+) -> None:
+    registry.put_image(archive(member("f", b"1")), **config)
+    with pytest.raises(PullFailed, match="that is not of texts"):
+        await pulled(place, f"{registry.host}/some/tool")
+
+
+@hostile("is not JSON")
+def _a_configuration_with_half_a_character(registry: OwnRegistry, _: Path) -> None:
+    registry.put_image(archive(member("f", b"1")), User="\ud800")
+
+
 @hostile("is not JSON")
 def _a_manifest_nested_without_end(registry: OwnRegistry, _: Path) -> None:
     registry.blobs["latest"] = "", b"[" * 1_000_000

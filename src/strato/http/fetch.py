@@ -10,6 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
 
 from strato import __version__
+from strato.errors import one_line
 from strato.http.client import Answer, BadAnswer, Origin, Unsendable, connect, header
 from strato.http.proxies import Proxy, basic, tunnel
 from strato.http.tls import client_context
@@ -81,11 +82,25 @@ async def follow(
             if not target or not _repeats(answer.status, method):
                 yield answer, url
                 return
-        target = urljoin(url, target)
+        target = _redirected(url, target)
         if urlsplit(target)[:2] != urlsplit(url)[:2]:
             headers = [(name, value) for name, value in headers if name.lower() != "authorization"]
         url = target
     raise BadAnswer(f"it redirects more than {_MOST_REDIRECTS} times")
+
+
+def _redirected(url: str, target: str) -> str:
+    """Return where a redirect leads.
+
+    Raises:
+        BadAnswer: No request can be sent there.
+    """
+    try:
+        joined = urljoin(url, target)
+        message(joined)
+    except ValueError as error:
+        raise BadAnswer(f"it redirects to {target[:200]!r}: {one_line(error)[:200]}") from error
+    return joined
 
 
 def _repeats(status: int, method: str) -> bool:

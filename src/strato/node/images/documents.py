@@ -102,8 +102,8 @@ def parse(text: bytes, name: str) -> Json:
     if len(text) > MAX_DOCUMENT_BYTES:
         raise BadImage(f"{name} is larger than {MAX_DOCUMENT_BYTES} bytes")
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as err:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
         raise BadImage(f"{name} is not JSON") from err
     if not isinstance(found, dict):
         raise BadImage(f"{name} is no JSON object")
@@ -172,15 +172,15 @@ def config_of(document: Json, layers: int) -> tuple[ImageConfig, list[str]]:
     body = document.get("config")
     if not isinstance(body, dict):
         body = {}
-    labels = body.get("Labels") or {}
+    labels, volumes = body.get("Labels") or {}, body.get("Volumes")
     config = ImageConfig(
         entrypoint=_texts(body, "Entrypoint"),
         command=_texts(body, "Cmd"),
         env=_texts(body, "Env"),
-        user=str(body.get("User") or ""),
-        working_dir=str(body.get("WorkingDir") or ""),
-        volumes=tuple(sorted(body.get("Volumes") or {})),
-        stop_signal=str(body.get("StopSignal") or ""),
+        user=_text(body, "User"),
+        working_dir=_text(body, "WorkingDir"),
+        volumes=_texts({"Volumes": sorted(volumes) if isinstance(volumes, dict) else volumes}, "Volumes"),
+        stop_signal=_text(body, "StopSignal"),
         labels={str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {},
     )
     return config, diff_ids
@@ -194,10 +194,14 @@ def chain_ids(diff_ids: Sequence[str]) -> list[str]:
     return chain
 
 
+def _text(body: Json, member: str) -> str:
+    return "".join(_texts({member: [body.get(member) or ""]}, member))
+
+
 def _texts(body: Json, member: str) -> tuple[str, ...]:
     found = body.get(member) or ()
     if not isinstance(found, list | tuple) or not all(isinstance(one, str) and "\0" not in one for one in found):
-        raise BadImage(f"the image's configuration has a {member!r} that is no list of texts")
+        raise BadImage(f"the image's configuration has a {member!r} that is not of texts")
     return tuple(found)
 
 

@@ -39,7 +39,8 @@ _IDLE_SECONDS, _TOKEN_SECONDS = 60.0, 60.0
 _TOKEN_BYTES, _ERROR_BYTES = 1 << 20, 64 << 10
 _UPLOAD_BYTES = 8 << 20
 """Of one piece of an upload."""
-_CHALLENGE = re.compile(r'([A-Za-z]+)="((?:[^"\\]|\\.)*)"')
+_CHALLENGE = re.compile(r'(?<![A-Za-z])([A-Za-z]++)="((?:[^"\\]|\\.)*+)"')
+"""One parameter; in linear time, as a registry may be anybody's."""
 _LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:\d+)?")
 
 Progress = Callable[[str, int, int], None]
@@ -226,7 +227,7 @@ class Repository:
                         raise RegistryProblem(f"{method} {url}: {_problem(answer.status, text)}", answer.status)
                     yield answer, source
                     return
-            except OSError as err:
+            except (OSError, ValueError) as err:  # a place or a token of the registry's may be of no use
                 raise RegistryProblem(f"{method} {url}: {one_line(err)}") from err
 
     def _tls(self, url: str) -> ssl.SSLContext | None:
