@@ -19,7 +19,7 @@ from strato.scheduler.model.resources import CPU, MEMORY, PODS, FloatArray, Vect
 from strato.scheduler.model.tasks import PENDING
 from strato.scheduler.plugins.capacityshares import QueuePosition, Shares, dense, exceeds, partly_within
 from strato.scheduler.plugins.claimquota import ClaimQuota
-from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
+from strato.scheduler.plugins.proportion import QueueFacts, closed_verdict, quota_verdict
 
 ROOT = "root"
 
@@ -257,20 +257,14 @@ class Capacity(Plugin):
         if queue is None or not self._ready or (self.hierarchy and not self._leaf(queue)):
             return REJECT
         if not queue.is_open:
-            state = queue.state or "unknown"
-            self._ssn.record_verdict(
-                job, Verdict(self.name, "QueueClosed", f"queue {queue.name} is not open, it is {state}")
-            )
+            self._ssn.record_verdict(job, closed_verdict(self.name, queue))
             return REJECT
         if job.min_resources is None:
             return PERMIT
         for mine in self._lineage(queue):
-            want = job.min_resources + mine.used + mine.inqueue - mine.elastic
-            lacking = [c for c in job.min_columns if c != PODS and want[c] > mine.real_capability[c]]
-            if lacking:
-                verdict = quota_verdict(
-                    self.name, mine.queue, lacking, want, mine.real_capability, self._ssn.world.dims
-                )
+            held = mine.used + mine.inqueue - mine.elastic
+            verdict = quota_verdict(self.name, job, held, mine.real_capability, self._ssn.world.dims)
+            if verdict is not None:
                 self._ssn.record_verdict(job, verdict)
                 return REJECT
         lacking_devices = self._claims.admits(job) if self._claims is not None else ""

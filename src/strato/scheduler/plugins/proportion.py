@@ -162,20 +162,13 @@ class Proportion(Plugin):
         if queue is None or mine is None:
             return PERMIT
         if not queue.is_open:
-            state = queue.state or "unknown"
-            self._ssn.record_verdict(
-                job, Verdict(self.name, "QueueClosed", f"queue {queue.name} is not open, it is {state}")
-            )
+            self._ssn.record_verdict(job, closed_verdict(self.name, queue))
             return REJECT
-        if job.min_resources is None:
+        held = queue.used + mine.inqueue - mine.elastic
+        verdict = quota_verdict(self.name, job, held, mine.real_capability, self._ssn.world.dims)
+        if verdict is None:
             return PERMIT
-        want = job.min_resources + queue.used + mine.inqueue - mine.elastic
-        lacking = [c for c in job.min_columns if c != PODS and want[c] > mine.real_capability[c]]
-        if not lacking:
-            return PERMIT
-        self._ssn.record_verdict(
-            job, quota_verdict(self.name, queue, lacking, want, mine.real_capability, self._ssn.world.dims)
-        )
+        self._ssn.record_verdict(job, verdict)
         return REJECT
 
     def job_enqueued(self, job: Job) -> None:
@@ -209,10 +202,19 @@ class QueueFacts:
     vectors: Mapping[str, FloatArray | Vector]
 
 
-def quota_verdict(
-    plugin: str, queue: Queue, lacking: Sequence[int], want: Vector, limit: FloatArray, dims: Dimensions
-) -> Verdict:
-    """Say which resources of a queue's capability do not suffice."""
+def closed_verdict(plugin: str, queue: Queue) -> Verdict:
+    """Say that a queue lets no jobs in."""
+    return Verdict(plugin, "QueueClosed", f"queue {queue.name} is not open, it is {queue.state or 'unknown'}")
+
+
+def quota_verdict(plugin: str, job: Job, held: Vector, limit: FloatArray, dims: Dimensions) -> Verdict | None:
+    """Say which resources of a queue's capability do not suffice for a job's minimum beside what it holds, if any."""
+    if job.min_resources is None:
+        return None
+    want = job.min_resources + held
+    lacking = [c for c in job.min_columns if c != PODS and want[c] > limit[c]]
+    if not lacking:
+        return None
     names = [dims.names[c] for c in lacking]
     text = "queue resource quota insufficient: " + ", ".join(f"insufficient {name}" for name in names)
     numbers = {f"wanted {n}": float(want[c]) for n, c in zip(names, lacking, strict=True)}

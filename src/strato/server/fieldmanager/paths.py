@@ -242,28 +242,21 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
     return result
 
 
-def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return the paths in the first alone."""
+def difference(one: FieldSet, other: FieldSet, *, with_below: bool = False) -> FieldSet:
+    """Return the paths in the first alone; with ``with_below`` without those below one of the other either."""
     result: FieldSet = {}
     for element, below in one.items():
         theirs = other.get(element)
         if theirs is None:
             result[element] = below
-        elif inner := difference(below, theirs):
+        elif (MEMBER not in theirs or not with_below) and (inner := difference(below, theirs, with_below=with_below)):
             result[element] = inner
     return result
 
 
 def without(one: FieldSet, excluded: FieldSet) -> FieldSet:
     """Return the paths that neither are excluded nor below one that is."""
-    result: FieldSet = {}
-    for element, below in one.items():
-        theirs = excluded.get(element)
-        if theirs is None:
-            result[element] = below
-        elif MEMBER not in theirs and (inner := without(below, theirs)):
-            result[element] = inner
-    return result
+    return difference(one, excluded, with_below=True)
 
 
 def only(one: FieldSet, included: FieldSet) -> FieldSet:
