@@ -472,6 +472,22 @@ def test_a_sandbox_that_cannot_be_made_is_tried_again(problem: Exception, reason
     live(story, {"main": [(1.0, 0)]}, restartPolicy="Never")
 
 
+def test_a_pod_that_nobody_foresaw_fails_ends_its_containers_and_can_be_deleted() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.refused = KeyError("surprise")
+        await clock.sleep(20)
+        message = "The node cannot run the pod: KeyError: 'surprise'"
+        assert (phase_of(worker.record), worker.record.message) == ("Failed", message)
+        assert machine.events[-1] == ("UnexpectedError", message)
+        assert machine.released
+        waiting = asyncio.create_task(worker.wait_deleted())
+        worker.terminate(0.0)
+        await waiting
+        assert worker.is_stopped
+
+    live(story, {"main": [(1.0, 0)]}, restartPolicy="Always")
+
+
 def test_processes_of_an_earlier_node_are_ended_before_they_are_adopted() -> None:
     async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
         ended = asyncio.get_running_loop().create_future()

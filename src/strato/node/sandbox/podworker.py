@@ -192,7 +192,7 @@ class PodWorker:
         try:
             await self._wait_for_end({serving, *ends})
             if serving.done():
-                serving.result()
+                self._note_end_of(serving)
             elif not (self._terminating.is_set() or self._evicted.is_set()):
                 self.record.reason = "DeadlineExceeded"
                 self.record.message = "Pod was active on the node longer than the specified deadline"
@@ -210,6 +210,15 @@ class PodWorker:
         else:
             self._node.submit()
         self.ended.set()
+
+    def _note_end_of(self, serving: asyncio.Task[None]) -> None:
+        """Fail the pod where serving it ended with a fault of ours: its containers end, and it can be deleted."""
+        error = serving.exception()
+        if error is not None:
+            _log.error("a pod cannot be served: pod=%s/%s", self.namespace, self.name, exc_info=error)
+            self.record.reason = "UnexpectedError"
+            self.record.message = f"The node cannot run the pod: {type(error).__name__}: {one_line(error)}"
+            self._node.event("Warning", self.record.reason, self.record.message)
 
     def _stop(self) -> None:
         """Note that nothing of a deleted pod runs any more nor will."""
