@@ -106,12 +106,17 @@ def test_running_pods_are_resized_as_recommended(world: World, namespace: str) -
 
 
 def tfjob() -> Json:
+    """Return a training whose chief computes until it has certainly been measured.
+
+    Use is asked for once a minute, and a replica's first minute does not count.
+    """
+
     def role(script: str, cpu: str) -> Json:
         container: Json = {"name": "tensorflow", "image": "strato/host", "command": ["sh", "-c", script]}
         container["resources"] = {"requests": {"cpu": cpu, "memory": "64Mi"}}
         return {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
 
-    roles = {"Chief": role("timeout 200 sh -c 'while :; do :; done'; true", "700m"), "PS": role("sleep 1000", "700m")}
+    roles = {"Chief": role("timeout 130 sh -c 'while :; do :; done'; true", "700m"), "PS": role("sleep 1000", "700m")}
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "TFJob",
