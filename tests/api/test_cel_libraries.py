@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strato.api import cel
+from strato.api.cel.libraries import duration
 from strato.server.schema.structural import StructuralSchema
 
 
@@ -52,6 +53,10 @@ def test_functions_answer_as_kubernetes_documents_them(text: str) -> None:
         "cidr('10.0.0.0')",
         "url('a b')",
         "duration('1 hour')",
+        "duration('h')",
+        "duration('')",
+        "duration('9223372037s')",
+        f"duration('{'9' * 400}h')",
         "timestamp('noon')",
         "timestamp('2024-02-29T00:00:00Z').getHours('Nowhere/At_All')",
         "timestamp('9999-12-31T00:00:00Z') + duration('48h')",
@@ -63,6 +68,13 @@ def test_functions_answer_as_kubernetes_documents_them(text: str) -> None:
 def test_what_cannot_be_read_or_combined_is_an_error(text: str) -> None:
     with pytest.raises(cel.EvaluationError):
         cel.compile_expression(text)({})
+
+
+@pytest.mark.parametrize("text", ["1" * 1_000_000, "." * 1_000_000, "1" * 1_000_000 + "h", "1." * 500_000])
+def test_a_long_text_that_is_no_duration_takes_linear_time(text: str) -> None:
+    """Quadratic, it would take hours."""
+    with pytest.raises(ValueError, match="invalid duration"):
+        duration(text)
 
 
 def test_rules_see_instants_and_durations_where_the_format_says_so() -> None:
