@@ -129,6 +129,8 @@ async def test_failures_are_told_once_and_the_last_values_stay(handler: Any, cap
     assert len(caplog.records) == 2
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("10s", 10.0), ("", 30.0), ("0s", 30.0), ("-1s", 30.0), ("often", 30.0)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("10s", 10.0), ("1s", 1.0), ("", 30.0), ("0s", 30.0), ("-1s", 30.0), ("often", 30.0)]
+)
 def test_interval(text: str, seconds: float) -> None:
     assert interval_seconds({"interval": text}) == seconds

@@ -262,6 +262,19 @@ CASES = [
         devices=["d"],
     ),
     Case(
+        "of tainted devices one whose taint has the value that the request names is taken",
+        [
+            *NODES,
+            class_(),
+            slice_("a", device("d", taints=[{"key": "broken", "value": "no", "effect": "NoSchedule"}])),
+            slice_("b", device("e", taints=[{"key": "broken", "value": "fan", "effect": "NoSchedule"}])),
+            claim("c", request(tolerations=[{"key": "broken", "operator": "Equal", "value": "fan"}])),
+            pod(),
+        ],
+        "b",
+        devices=["e"],
+    ),
+    Case(
         "an administrator looks at a device that is in use",
         [
             *NODES,

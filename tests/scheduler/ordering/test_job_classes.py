@@ -440,6 +440,16 @@ def test_one_of_a_class_is_visited_until_something_moves() -> None:
     assert side.cycle(3).quiet_pods == 46
 
 
+def test_who_was_not_visited_knows_who_was_visited_instead() -> None:
+    """Its explanation has the numbers of that one."""
+    side = full(default_config(), 3)
+    side.cycle(0)
+    side.cycle(1)
+    visited_for = side.placer.job_classes.visited_for
+    assert [visited_for(f"ns/j{j}") for j in range(3)] == ["ns/j0"] * 3
+    assert visited_for("ns/unknown") == ""
+
+
 def test_one_of_a_class_looks_for_victims_until_something_moves() -> None:
     side = full(evicting("enqueue, allocate, preempt, reclaim, backfill"), 50)
     assert len(side.cycle(0).pods) == 50

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strato.scheduler.plugins.network_topology_aware import NetworkTopologyAware
 from strato.scheduler.session import Session
 from strato.scheduler.topology.proximity import fill_of
 from tests.scheduler import worlds
 from tests.scheduler.fabrics import fabric, gang
+from tests.scheduler.plugins import asking
 
 Json = dict[str, Any]
 
@@ -28,6 +30,21 @@ PLUGINS = [
 
 def config(plugins: str) -> str:
     return f'actions: "allocate"\ntiers:\n- plugins: [{{name: gang}}, {plugins}]\n'
+
+
+@pytest.mark.parametrize(("widths", "lowest"), [((1, 2, 2), 1.0), ((1, 1, 1), 1.0)])
+def test_closeness_falls_from_one_to_nothing_with_the_tiers(widths: tuple[int, int, int], lowest: float) -> None:
+    world = worlds.world(worlds.queue(), *fabric(widths), *gang("g", 2, 2, None, mode="soft"))
+    ssn = asking.session(world, "network-topology-aware")
+    layout = world.jobs["ns/g"].layout
+    assert layout is not None
+    (plugin,) = ssn.plugins
+    assert isinstance(plugin, NetworkTopologyAware)
+    closeness = plugin._near(layout.subs["ns/g"], 0).closeness
+    top = ssn.tree.top_tier
+    found = dict(zip(ssn.tree.tiers.tolist(), closeness.tolist(), strict=True))
+    assert (found[1], found[top]) == (lowest, 0.0)
+    assert found[2] == pytest.approx((top - 2) / (top - 1))
 
 
 @st.composite

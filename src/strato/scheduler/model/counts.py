@@ -141,7 +141,7 @@ class RoleCounts(TaskCounts):
         if not self.min_task or not self._roles_apply():
             return True
         for role, minimum in self.min_task.items():
-            if minimum and self._role(role, pending=True) + self._role_pipelined(role) < minimum:
+            if self._role(role, pending=True) + self._role_pipelined(role) < minimum:
                 return False
         return True
 
@@ -158,12 +158,6 @@ class RoleCounts(TaskCounts):
         """Whether every role has its minimum placed or expected (CheckTaskPipelined)."""
         return not self._roles_apply() or all(
             self.role_ready(role) + self._role_pipelined(role) >= minimum for role, minimum in self.min_task.items()
-        )
-
-    def roles_starving(self) -> bool:
-        """Whether a role has less than its minimum placed or expected; True when minima do not apply."""
-        return not self._roles_apply() or any(
-            self._role(role) + self._role_pipelined(role) < minimum for role, minimum in self.min_task.items()
         )
 
     def role_ready(self, role: str) -> int:
