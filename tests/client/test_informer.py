@@ -318,6 +318,28 @@ def test_index_follows_every_change() -> None:
     World().run(script)
 
 
+def test_an_index_that_nobody_reads_after_the_list_costs_nothing() -> None:
+    async def script(w: World) -> None:
+        indexed: list[str] = []
+
+        def values_of(pod: Pod) -> Sequence[str]:
+            indexed.append(pod.key.name)
+            return ("all",)
+
+        w.informer.add_index("about", values_of)
+        assert w.informer.index("about", "all") == [], "read before the list, as at a start"
+        w.server.put(PODS, a_pod("a"))
+        await w.started()
+        assert w.informer.index_fewest("about", ()) == ()
+        assert indexed == []
+        assert [pod.key.name for pod in w.informer.index("about", "all")] == ["a"]
+        w.server.put(PODS, a_pod("b"))
+        await w.settled()
+        assert indexed == ["a", "b"]
+
+    World().run(script)
+
+
 def test_the_fewest_of_an_index_hold_all_that_have_every_value() -> None:
     async def script(w: World) -> None:
         for name, node in (("a", "n1"), ("b", "n1"), ("c", "n2")):

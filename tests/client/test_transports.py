@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -47,6 +48,29 @@ async def test_list_pages_and_fills_in_what_items_do_not_repeat(remote: Cluster,
     assert [item.metadata.name for item in rest.items] == ["n3", "n4"]
     assert rest.continue_token == ""
     assert first.resource_version == rest.resource_version
+
+
+async def test_the_next_page_is_asked_for_while_one_is_read(remote: Cluster, server: FakeServer) -> None:
+    for number in range(5):
+        server.put(NODES, {"metadata": {"name": f"n{number}"}})
+    names: list[list[str]] = []
+    async with asyncio.timeout(10):
+        async for page in remote.pages(Node, limit=2, label_selector=""):
+            names.append([item.metadata.name for item in page.items])
+            while len(server.requests) < min(len(names) + 1, 3):
+                await asyncio.sleep(0)
+    assert names == [["n0", "n1"], ["n2", "n3"], ["n4"]]
+    assert [request.param("limit") for request in server.requests] == ["2", "2", "2"]
+
+
+async def test_who_reads_no_further_leaves_nothing_behind(remote: Cluster, server: FakeServer) -> None:
+    for number in range(5):
+        server.put(NODES, {"metadata": {"name": f"n{number}"}})
+    before = asyncio.all_tasks()
+    pages = remote.pages(Node, limit=1)
+    async with contextlib.aclosing(pages):
+        assert [item.metadata.name for item in (await anext(pages)).items] == ["n0"]
+    assert {task for task in asyncio.all_tasks() if "pages" in repr(task)} <= before
 
 
 async def test_list_sends_its_selectors(remote: Cluster, server: FakeServer) -> None:

@@ -34,7 +34,7 @@ from strato.client.cluster import (
     WatchEvent,
     WatchOptions,
 )
-from strato.client.codec import Codec, codec_of, decode_error, delete_options, encode, kind_of, query_of
+from strato.client.codec import Codec, codec_of, decode_error, delete_options, encode, kind_of, next_token, query_of
 from strato.errors import ApiError, Unavailable
 
 
@@ -52,6 +52,8 @@ _PARAMETERS = {
     "resource_version": "resourceVersion",
     "timeout_seconds": "timeoutSeconds",
 }
+_TURNS_TO_SEND = 2
+"""Of the loop, until a request has left that is not waited for: one to write it, one to hand over what was written."""
 _JSON_HEADERS = {"accept": "application/json"}
 _JSON_BODY_HEADERS = {"accept": "application/json", "content-type": "application/json"}
 _PATCH_HEADERS = {kind: {"accept": "application/json", "content-type": kind.value} for kind in PatchType}
@@ -101,8 +103,33 @@ class WireCluster(Cluster):
         self, kind: type[Object] | Kind, namespace: str = "", **options: Unpack[ListOptions]
     ) -> ListPage[Any]:
         """Read a collection, or one page of it."""
-        codec, query = codec_of(kind), query_of(**_parameters(options))
-        return codec.decode_list(await self._call(Request("GET", codec.kind.path(namespace), query, _JSON_HEADERS)))
+        codec = codec_of(kind)
+        return codec.decode_list(await self._call(_list_request(codec.kind, namespace, options)))
+
+    async def pages(
+        self, kind: type[Object], namespace: str = "", **options: Unpack[ListOptions]
+    ) -> AsyncIterator[ListPage[Any]]:
+        """Yield a collection in pages; the server makes one while the one before is decoded."""
+        codec, token = codec_of(kind), options.get("continue_token", "")
+        asked: asyncio.Task[bytes] | None = None
+        try:
+            while True:
+                body = await (asked or self._call(_list_request(codec.kind, namespace, options, token)))
+                token, asked = next_token(body), None
+                if token:
+                    asked = asyncio.create_task(self._call(_list_request(codec.kind, namespace, options, token)))
+                    for _ in range(_TURNS_TO_SEND):
+                        await asyncio.sleep(0)
+                page = codec.decode_list(body)
+                yield page
+                if not page.continue_token:
+                    return
+                if asked is None:  # not said before the items
+                    token = page.continue_token
+        finally:
+            if asked is not None:
+                asked.cancel()
+                await asyncio.wait((asked,))
 
     async def watch(
         self, kind: type[Object] | Kind, namespace: str = "", **options: Unpack[WatchOptions]
@@ -284,6 +311,11 @@ def retry_after_seconds(text: str) -> float:
         return min(max(0.0, float(text)), _LONGEST_RETRY_AFTER_SECONDS)
     except ValueError:
         return 1.0
+
+
+def _list_request(kind: Kind, namespace: str, options: ListOptions, token: str = "") -> Request:
+    parameters = _parameters(options) | ({_PARAMETERS["continue_token"]: token} if token else {})
+    return Request("GET", kind.path(namespace), query_of(**parameters), _JSON_HEADERS)
 
 
 def _failures(answers: Sequence[Response | ApiError]) -> Sequence[ApiError | None]:

@@ -157,6 +157,13 @@ class Cluster(Protocol):
     @overload
     async def list(self, kind: Kind, namespace: str = "", **options: Unpack[ListOptions]) -> ListPage[Json]: ...
 
+    def pages(self, kind: type[V], namespace: str = "", **options: Unpack[ListOptions]) -> AsyncIterator[ListPage[V]]:
+        """Yield a collection in pages of ``limit`` objects; 0 is one page of all of them.
+
+        The server makes a page while the one before is decoded here.
+        """
+        ...
+
     @overload
     def watch(
         self, kind: type[V], namespace: str = "", **options: Unpack[WatchOptions]

@@ -43,6 +43,10 @@ class _ListBody(msgspec.Struct, Generic[T], gc=False):
     items: list[T] | None = None
 
 
+class _ListHead(msgspec.Struct, gc=False):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+
+
 class _RawFrame(msgspec.Struct, gc=False):
     type: str
     object: msgspec.Raw
@@ -166,6 +170,26 @@ def codec_of(kind: type[Object] | Kind) -> Codec[Any]:
 def kind_of(kind: type[Object] | Kind) -> Kind:
     """Return the `Kind` that a call names by itself or by a view class."""
     return kind if isinstance(kind, Kind) else codec_of(kind).kind
+
+
+def next_token(body: bytes) -> str:
+    """Return where a list goes on, by what it says before its items: at once, however many there are.
+
+    Servers say it there. Empty where this one does not, or where the list ends.
+    """
+    start = body.find(_ITEMS)
+    if start < 0:
+        return ""
+    try:
+        return _decode_head(body[:start] + _NO_ITEMS).metadata.continue_
+    except msgspec.DecodeError:
+        return ""
+
+
+_ITEMS = b'"items":'
+"""Where the items of a list begin: within a text its quotes would be escaped."""
+_NO_ITEMS = b'"items":[]}'
+_decode_head = msgspec.json.Decoder(_ListHead).decode
 
 
 def encode(body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes) -> bytes:

@@ -152,12 +152,12 @@ class Informer(Generic[V]):
         """Return the objects that an index holds under a value."""
         return self._index(name).members(value)
 
-    def index_fewest(self, name: str, values: Iterable[str]) -> Sequence[V]:
+    def index_fewest(self, name: str, values: Collection[str]) -> Sequence[V]:
         """Return the objects under that one of some values which has fewest; none without values.
 
         They contain all objects that have every one of the values.
         """
-        return self._index(name).fewest(values)
+        return self._index(name).fewest(values) if values else ()
 
     def index_values(self, name: str) -> Sequence[str]:
         """Return the values of an index that have objects."""
@@ -313,9 +313,7 @@ class Informer(Generic[V]):
 
     def _taken_first(self, fresh: dict[_Pair, V]) -> _Changes[V]:
         self._objects = fresh
-        for index in self._indexes.values():
-            for key, item in fresh.items():
-                index.update(key, None, item)
+        self._indexes.clear()  # made anew when they are read: of a large list that costs more than most ever ask for
         return [Change(None, item) for item in fresh.values()]
 
     def _taken_over(self, fresh: dict[_Pair, V]) -> _Changes[V]:

@@ -125,22 +125,17 @@ class Reflector(Generic[V]):
 
     async def _list_pages(self, page_size: int) -> tuple[Sequence[V], str]:
         objects: list[V] = []
-        token = ""
-        while True:
-            page = await self._cluster.list(
-                self._view,
-                self._namespace,
-                label_selector=self._label_selector,
-                field_selector=self._field_selector,
-                limit=page_size,
-                continue_token=token,
-            )
-            if not page.continue_token and not objects:
-                return page.items, page.resource_version
+        resource_version = ""
+        async for page in self._cluster.pages(
+            self._view,
+            self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            limit=page_size,
+        ):
             objects.extend(page.items)
-            token = page.continue_token
-            if not token:
-                return objects, page.resource_version
+            resource_version = page.resource_version
+        return objects, resource_version
 
     async def _watch(self) -> bool:
         """Watch until the server ends it; return whether that was a healthy watch."""

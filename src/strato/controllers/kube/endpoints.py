@@ -46,6 +46,10 @@ class Selectors:
         self._by_pair: dict[Pair, dict[Key, Mapping[str, str]]] = {}
         self._pair_of: dict[Key, Pair] = {}
 
+    def __len__(self) -> int:
+        """Return how many services select anything."""
+        return len(self._pair_of)
+
     def put(self, key: Key, selector: Mapping[str, str]) -> None:
         """Add a service or change its selector; an empty selector selects nothing."""
         self.remove(key)
@@ -176,7 +180,7 @@ class EndpointsController(KeyedController):
         self._services.add_handler(self._on_service)
         self._endpoints.add_handler(self._on_endpoints)
         self._slices.add_handler(self._on_slice)
-        self._pods.add_handler(self._on_pod, among=lambda changes: changes if self._members else ())
+        self._pods.add_handler(self._on_pod, among=lambda changes: changes if len(self._selectors) else ())
 
     # Events
 
