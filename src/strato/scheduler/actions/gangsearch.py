@@ -247,7 +247,7 @@ def from_nomination(ssn: Session, queue: Queue, work: Work, domain: int) -> Stat
     rows = set(ssn.tree.rows[domain].tolist())
     stmt = ssn.statement()
     for task in tasks:
-        row = ssn.world.nodes.row_of.get(task.nominated, -1)
+        row = ssn.world.nodes.row_of.get(task.nominated)
         allowed = row in rows and bool(ssn.allocatable(queue, task)) and ssn.pre_filter(task) is None
         if not allowed or not place_nominated(ssn, stmt, task):
             stmt.discard()
