@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from strato.errors import InvalidInput
 from strato.scheduler.cache.world import World
+from strato.scheduler.plugins.gavelrounds import RESET_SECONDS, Account, Rounds, fairness
 from tests.scheduler import worlds
 from tests.scheduler.plugins import asking
 
@@ -117,3 +119,19 @@ def test_wrong_arguments_are_named(arguments: dict[str, Any], where: str, messag
     with pytest.raises(InvalidInput) as caught:
         asking.config({"name": "gavel", "arguments": arguments})
     assert any(where in p.where and message in p.message for p in caught.value.problems), caught.value.problems
+
+
+def test_an_allocation_stands_until_jobs_or_machines_change() -> None:
+    rounds, long = Rounds(np.ones(2), fairness, 60.0), 2 * RESET_SECONDS
+    rounds.add("a", Account(np.array([2.0, 1.0])))
+    rounds.allocate(long)
+    rounds.allocate(2 * long)
+    assert rounds.solved == 1
+    rounds.resize(np.array([1.0, 2.0]))
+    rounds.allocate(3 * long)
+    rounds.add("b", Account(np.array([1.0, 1.0])))
+    rounds.allocate(4 * long)
+    rounds.remove("a")
+    rounds.allocate(5 * long)
+    rounds.allocate(6 * long)
+    assert rounds.solved == 4
