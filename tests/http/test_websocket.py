@@ -261,3 +261,52 @@ async def test_of_several_works_the_first_to_end_ends_the_others() -> None:
     with pytest.raises(ValueError, match="first"):
         await first_of(long(), fail())
     assert stopped.is_set()
+
+
+async def test_of_many_small_frames_some_are_read_in_a_turn_of_the_loop_and_none_is_lost() -> None:
+    received: list[bytes] = []
+
+    async def collect(socket: WebSocket) -> None:
+        while (data := await message(socket)) is not None:
+            received.append(data)
+
+    socket, wire = WebSocket(collect), MemoryWire()
+    socket.begin(wire)
+    await asyncio.sleep(0)
+    count = 5000
+    socket.received(b"".join(masked(2, b"%d" % number) for number in range(count)))
+    assert (len(socket._parts), wire.reads) == (websocket._FRAMES_AT_ONCE, False)
+    socket.lost()
+    while len(received) < count:
+        assert len(socket._parts) <= websocket._MOST_PARTS + websocket._FRAMES_AT_ONCE
+        await asyncio.sleep(0)
+    assert received == [b"%d" % number for number in range(count)]
+
+
+@pytest.mark.parametrize("frames", [masked(9, b""), masked(0, b"", fin=False)], ids=["pings", "empty parts"])
+async def test_what_comes_behind_many_frames_without_content_is_read(frames: bytes) -> None:
+    socket, wire = WebSocket(hold), MemoryWire()
+    socket.begin(wire)
+    socket.received(masked(2, b"a", fin=False) + frames * 5000 + masked(0, b"b"))
+    assert not wire.reads
+    assert await message(socket) == b"ab"
+    while not wire.reads:
+        await asyncio.sleep(0)
+    socket.lost()
+
+
+async def test_a_reader_that_takes_nothing_holds_what_has_come_and_is_ended_when_the_other_end_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(websocket, "_CLOSE_SECONDS", 0.01)
+    socket, wire = WebSocket(hold), MemoryWire()
+    ended = asyncio.Event()
+    socket.when_ended(ended.set)
+    socket.begin(wire)
+    await asyncio.sleep(0)
+    socket.received(masked(2, b"x") * 5000)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(socket._parts) == websocket._MOST_PARTS
+    socket.lost()
+    await ended.wait()

@@ -105,8 +105,7 @@ class Frames:
                 stream, is_last = self._data
                 if not self._left:
                     self._data = None
-                if payload or (is_last and not self._left):
-                    yield Data(stream, payload, is_last and not self._left)
+                yield Data(stream, payload, is_last and not self._left)
                 continue
             if len(self._buffer) < _HEAD_BYTES:
                 return

@@ -15,6 +15,7 @@ import select
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strato.api.wire import Wire
@@ -28,6 +29,8 @@ _BUFFER_BYTES = 128 * 1024
 """What has come and was not taken, from which on the connection is not read."""
 _MOST_PARTS = 1024
 """The same for parts, which may be empty."""
+_FRAMES_AT_ONCE = 256
+"""Frames that are read before others have their turn of the loop: some 2 ms."""
 IDLE_SECONDS = 4 * 3600.0
 """How long a connection may be silent in both directions, as a kubelet's streams."""
 _HANG_UP_SECONDS = 1.0
@@ -86,6 +89,12 @@ class WebSocket:
         self._ping: bytes | None = None
         self._in_message = False
         self._is_paused = False
+        """Whether the reader has to take something first."""
+        self._is_reading = True
+        """Whether the connection is read."""
+        self._has_more = False
+        """Whether something has come that may hold frames and was not looked through."""
+        self._is_lost = False
         self._has_ended = False
         """Whether nothing more comes."""
         self._has_closed = False
@@ -112,20 +121,11 @@ class WebSocket:
     def received(self, data: bytes) -> None:
         """Take what arrived."""
         self._active_at = self._loop.time()
-        if self._has_ended:
+        if self._has_ended or self._is_lost:
             return
-        try:
-            self._frames.receive_bytes(data)
-            for frame in self._frames.received_frames():
-                self._take(frame)
-            self._answer_ping()
-        except self._protocol.ParseFailed as error:
-            self._end()
-            self._send_close(error.code)
-        if self._wire is not None and not self._is_paused and self._is_full:
-            self._is_paused = True
-            self._wire.pause_reading()
-            self._loop.call_later(_HANG_UP_SECONDS, self._check_hang_up)
+        self._frames.receive_bytes(data)
+        if not self._has_more:
+            self._read_frames()
 
     def written(self, is_writable: bool) -> None:
         """Take notice of whether the other end keeps up."""
@@ -137,8 +137,9 @@ class WebSocket:
 
     def lost(self) -> None:
         """Stop: the connection has ended; what came before is still worked on, for a little while."""
-        self._wire = None
-        self._end()
+        self._wire, self._is_lost = None, True
+        if not self._has_more:
+            self._end()
         self._writable.set()
         self._has_closed = True
         if self._timer is not None:
@@ -169,9 +170,9 @@ class WebSocket:
             await self._waiting
         part = self._parts.popleft()
         self._size -= len(part.data)
-        if self._is_paused and not self._is_full and self._wire is not None:
+        if self._is_paused and not self._is_full:
             self._is_paused = False
-            self._wire.resume_reading()
+            self._go_on()
         return part
 
     async def send(self, message: bytes | str) -> None:
@@ -193,6 +194,35 @@ class WebSocket:
                     pass
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _read_frames(self) -> None:
+        """Take some of the frames that have come; those behind them wait for a turn of the loop."""
+        taken = 0
+        try:
+            for frame in islice(self._frames.received_frames(), _FRAMES_AT_ONCE):
+                self._take(frame)
+                taken += 1
+            self._answer_ping()
+        except self._protocol.ParseFailed as error:
+            taken = 0
+            self._end()
+            self._send_close(error.code)
+        self._has_more = taken == _FRAMES_AT_ONCE
+        if self._is_full and not self._is_paused:
+            self._is_paused = True
+            self._loop.call_later(_HANG_UP_SECONDS, self._check_hang_up)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Read on where there is room: frames that have come, then the connection."""
+        if self._has_more and not self._is_paused:
+            self._loop.call_soon(self._read_frames)
+        elif self._is_lost and not self._has_more:
+            self._end()
+        wanted = not (self._has_more or self._is_paused)
+        if self._wire is not None and wanted is not self._is_reading:
+            self._is_reading = wanted
+            (self._wire.resume_reading if wanted else self._wire.pause_reading)()
 
     @property
     def _is_full(self) -> bool:

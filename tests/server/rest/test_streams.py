@@ -21,6 +21,7 @@ from strato.http.websocket import WebSocket
 from strato.server import bootstrap
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server, open_server
+from strato.server.rest import portforward
 from strato.server.rest import streams as module
 from strato.server.streams import StreamOptions
 from tests.http.websockets import join, message
@@ -466,6 +467,45 @@ async def test_streams_that_make_no_connection_are_refused_and_bounded(world: Wo
         assert kinds == [2] * 128 + [3] * 72
 
     await world.open("portforward", work, protocols="SPDY/3.1+portforward.k8s.io")
+
+
+async def test_of_a_connection_that_is_reset_before_it_has_both_streams_nothing_is_kept(
+    world: World, echo: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[dict[str, Any]] = []
+    end = portforward._Tunnel._end
+
+    def ended(self: Any, pair: Any) -> None:
+        end(self, pair)
+        kept.append(dict(self._asked))
+
+    monkeypatch.setattr(portforward._Tunnel, "_end", ended)
+
+    async def work(socket: WebSocket) -> None:
+        spdy = Spdy(socket)
+        for number in range(300):
+            await spdy.open(1 + 2 * number, streamtype="error", port="80", requestid=str(number))
+            assert (await spdy.frame())[0] == 2
+            await socket.send(struct.pack(">HHIII", 0x8003, 3, 8, 1 + 2 * number, 5))
+        await connect(spdy, "0", (1001, 1003), "80")
+
+    await world.open("portforward", work, protocols="SPDY/3.1+portforward.k8s.io")
+    assert kept[:300] == [{}] * 300
+
+
+async def test_many_frames_of_a_tunnel_leave_the_loop_to_others(world: World) -> None:
+    turns = 0
+
+    async def work(socket: WebSocket) -> None:
+        nonlocal turns
+        await socket.send(struct.pack(">II", 1, 0) * 10_000 + struct.pack(">HHII", 0x8003, 6, 4, 9))
+        waiting = asyncio.create_task(message(socket))
+        while not waiting.done():
+            turns += 1
+            await asyncio.sleep(0)
+
+    await world.open("portforward", work, protocols="SPDY/3.1+portforward.k8s.io")
+    assert turns >= 10_000 // portforward._FRAMES_AT_ONCE
 
 
 async def test_a_tunnel_of_nonsense_ends(world: World) -> None:

@@ -23,6 +23,8 @@ LEGACY = ("v4.channel.k8s.io", "")
 MOST_CONNECTIONS = 64
 """Of one tunnel at a time."""
 _READ_BYTES = 32 * 1024
+_FRAMES_AT_ONCE = 256
+"""Frames of a tunnel that are carried out before others have their turn of the loop."""
 
 
 class PodPort:
@@ -134,9 +136,11 @@ class _Tunnel:
     async def run(self) -> None:
         try:
             while (part := await self._socket.receive()) is not None:
-                for frame in self._frames.feed(part.data):
+                for number, frame in enumerate(self._frames.feed(part.data), 1):
                     if not await self._serve(frame):
                         return
+                    if number % _FRAMES_AT_ONCE == 0:
+                        await asyncio.sleep(0)  # others are waiting for the loop
         except BadFrame as error:
             await self._socket.close(str(error))
         finally:
@@ -205,6 +209,7 @@ class _Tunnel:
     def _end(self, pair: _Pair) -> None:
         for stream in (pair.errors, pair.data):
             self._pairs.pop(stream, None)
+        self._asked = {request: asked for request, asked in self._asked.items() if asked is not pair}
         pair.connected.set()
         if pair.task is not None:
             pair.task.cancel()
