@@ -21,6 +21,7 @@ from strato.node.sandbox.imagemanager import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF
 from strato.node.sandbox.probes import Prober
 from strato.node.sandbox.runtime import Ended, Run, Runtime, RuntimeProblem
 from strato.node.sandbox.sandbox import MESSAGE_BYTES, PodSandbox
+from strato.node.sandbox.unseenpaths import end_message, unseen_path
 
 CONFIG_RETRY_SECONDS = 2.0
 """Between two looks for what a pod refers to and is not there."""
@@ -76,6 +77,7 @@ class ContainerWorker:
         self._last: Run | None = None
         self._changed = asyncio.Event()
         self._why_changed = ""
+        self._unseen = ""
 
     def update(self, spec: Container) -> str:
         """Take what may change of a container: its image, with which it is restarted, and its resources.
@@ -207,6 +209,8 @@ class ContainerWorker:
                 wait = 0.0
                 launch = self._sandbox.launch(self._spec, attempt, image)
                 self.record.actual = self._spec.resources
+                is_shown_root = image.is_host and self._runtime.isolation != "plain"
+                self._unseen = unseen_path(launch.argv, launch.mounts) if is_shown_root else ""
                 run = await self._runtime.start(launch)
             except ImageUnavailable as err:
                 wait = self._backoff.next_wait(wait, 0.0)
@@ -272,14 +276,14 @@ class ContainerWorker:
             reason = "StartError"
         elif ended.exit_code == 137 and self._sandbox.oom_killed(self._spec.name):
             reason = OOM_KILLED
+        written = self._sandbox.termination_message(self._spec, attempt, failed=ended.exit_code != 0)
         return Ending(
             exit_code=ended.exit_code,
             reason=reason,
             started_at=ended.started_at,
             finished_at=ended.finished_at,
             signal=ended.signal,
-            message=ended.error[:MESSAGE_BYTES]
-            or self._sandbox.termination_message(self._spec, attempt, failed=ended.exit_code != 0),
+            message=end_message(ended.exit_code, ended.error, written, self._unseen)[:MESSAGE_BYTES],
             container_id=container_id,
         )
 

@@ -167,9 +167,11 @@ def test_states_of_pods(status: dict[str, Any], metadata: dict[str, Any], state:
     assert (seen.state, seen.reason) == (state, reason)
 
 
-def test_exit_messages_say_the_status_or_the_signal() -> None:
+def test_exit_messages_say_the_status_or_the_signal_and_what_the_node_says() -> None:
     assert _facts(_container(terminated={"exitCode": 3})).message == "Command exited with status 3"
     assert _facts(_container(terminated={"exitCode": 143})).message == "Command terminated with signal 15"
+    said = _facts(_container(terminated={"exitCode": 127, "message": "/root/a: not seen"}))
+    assert said.message == "Command exited with status 127: /root/a: not seen"
 
 
 def test_a_node_is_offered_without_what_others_hold() -> None:

@@ -112,11 +112,12 @@ def test_when_an_executor_ends_its_tasks_have_failed_and_its_room_is_free() -> N
     _say(world, executor, "a", "TASK_FINISHED")
     listener.take()
     [unit] = world.launched
-    world.master.observe(unit, UnitFacts("uid", (), is_ended=True, exit_status=256), world.now)
+    world.master.observe(unit, UnitFacts("uid", (), is_ended=True, exit_status=256, why="no such file"), world.now)
     world.run()
     kinds = {event["type"]: event for event in listener.take()}
     assert kinds["UPDATE"]["update"]["status"]["state"] == "TASK_FAILED"
     assert kinds["UPDATE"]["update"]["status"]["reason"] == "REASON_EXECUTOR_TERMINATED"
+    assert kinds["UPDATE"]["update"]["status"]["message"] == "Executor terminated with status 256: no such file"
     assert kinds["FAILURE"]["failure"] == {"agent_id": {"value": "S0"}, "executor_id": {"value": "e"}, "status": 256}
     for _ in range(6):
         world.advance()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from strato.api.core import ContainerStatus, Pod
+from strato.api.core import ContainerStatus, Pod, StateTerminated
 from strato.api.meta import Json
 from strato.api.names import is_label_value
 from strato.api.volcano.scheduling import GROUP_ANNOTATION
@@ -328,14 +328,16 @@ def facts_of(pod: Pod) -> UnitFacts:
         for container in pod.spec.containers
     )
     ended = pod.is_finished or is_away
-    return UnitFacts(pod.metadata.uid, seen, ended, is_deleting, _exit_status(status.container_statuses))
+    end = next((one.state.terminated for one in status.container_statuses if one.state.terminated is not None), None)
+    why = end.message if end is not None else ""
+    return UnitFacts(pod.metadata.uid, seen, ended, is_deleting, _exit_status(end), why)
 
 
 def _observed(pod: Pod, container: ContainerStatus | None, *, is_away: bool, checked: bool) -> Observed:
     state = container.state if container is not None else None
     ip = pod.status.pod_ip
     if state is not None and state.terminated is not None:
-        return _ended(pod, state.terminated.exit_code, state.terminated.signal, state.terminated.reason, ip)
+        return _ended(pod, state.terminated, ip)
     if pod.status.phase == "Failed" or (is_away and not pod.is_finished):
         return _failed(pod, ip, "Terminated" if is_away else "The pod failed")
     if pod.status.phase == "Succeeded":
@@ -359,18 +361,19 @@ def _was_ready(pod: Pod) -> bool:
     return condition is not None and condition.status == "False" and condition.reason != "ContainersNotInitialized"
 
 
-def _ended(pod: Pod, code: int, signal: int, reason: str, ip: str) -> Observed:
+def _ended(pod: Pod, end: StateTerminated, ip: str) -> Observed:
+    code = end.exit_code
     if pod.status.reason == "DeadlineExceeded":
         return _failed(pod, ip)
-    if reason == "OOMKilled":
+    if end.reason == "OOMKilled":
         return Observed("TASK_FAILED", "Memory limit exceeded", "REASON_CONTAINER_LIMITATION_MEMORY", ip=ip)
     if code == 0:
         return Observed("TASK_FINISHED", "Command exited with status 0", ip=ip)
     if pod.status.reason in _EVICTED:
         return _failed(pod, ip)
-    number = signal or (code - 128 if code > 128 else 0)
+    number = end.signal or (code - 128 if code > 128 else 0)
     text = f"Command terminated with signal {number}" if number else f"Command exited with status {code}"
-    return Observed("TASK_FAILED", text, ip=ip)
+    return Observed("TASK_FAILED", f"{text}: {end.message}" if end.message else text, ip=ip)
 
 
 def _failed(pod: Pod, ip: str, otherwise: str = "The pod failed") -> Observed:
@@ -386,10 +389,8 @@ def _failed(pod: Pod, ip: str, otherwise: str = "The pod failed") -> Observed:
     return Observed("TASK_FAILED", message or reason or otherwise, ip=ip)
 
 
-def _exit_status(containers: tuple[ContainerStatus, ...]) -> int:
+def _exit_status(end: StateTerminated | None) -> int:
     """Return an executor's end as wait gives it: the exit code in the upper byte, a signal in the lower."""
-    for container in containers:
-        ended = container.state.terminated
-        if ended is not None:
-            return ended.exit_code - 128 if ended.exit_code > 128 else ended.exit_code << 8
-    return 9
+    if end is None:
+        return 9
+    return end.exit_code - 128 if end.exit_code > 128 else end.exit_code << 8

@@ -38,6 +38,8 @@ class UnitFacts:
     is_deleting: bool = False
     exit_status: int = 0
     """Of the process of an executor, as wait gives it."""
+    why: str = ""
+    """What its node says of that end; empty: nothing."""
 
 
 class Agents:
@@ -193,7 +195,7 @@ class Agents:
         executor = unit.executor
         if executor is not None:
             if facts.is_ended:
-                self._executor_ended(unit, executor, facts.exit_status, now)
+                self._executor_ended(unit, executor, facts.exit_status, facts.why, now)
             return
         for task, seen in zip(unit.tasks, facts.tasks, strict=False):
             self._observe_task(task, seen, now, is_deleting=facts.is_deleting)
@@ -219,8 +221,8 @@ class Agents:
         fields["source"] = "SOURCE_EXECUTOR" if not reason.startswith("REASON_CONTAINER") else "SOURCE_AGENT"
         self._updates.post(task, now, **fields)
 
-    def _executor_ended(self, unit: Unit, executor: Executor, exit_status: int, now: float) -> None:
-        self._executors.ended(executor, exit_status, now, self._give_back_executor)
+    def _executor_ended(self, unit: Unit, executor: Executor, exit_status: int, why: str, now: float) -> None:
+        self._executors.ended(executor, exit_status, why, now, self._give_back_executor)
         unit.executor, unit.old_executor = None, executor.info  # what is left of it are its tasks' last updates
         framework = self._state.frameworks.get(unit.framework_id)
         unit.tasks = [task for task in unit.tasks if framework is not None and task.id in framework.tasks]
@@ -237,7 +239,7 @@ class Agents:
     def unit_gone(self, unit: Unit, now: float) -> None:
         """Take notice that a pod is no more though its last states were not seen."""
         if unit.executor is not None:
-            self._executor_ended(unit, unit.executor, 9, now)
+            self._executor_ended(unit, unit.executor, 9, "", now)
             return
         framework = self._state.frameworks.get(unit.framework_id)
         for task in list(unit.tasks):

@@ -152,8 +152,19 @@ class Executors:
         body = {"agent_id": {"value": executor.agent_id}, "executor_id": {"value": executor.id}, "data": data}
         framework.send({"type": "MESSAGE", "message": body})
 
-    def ended(self, executor: Executor, exit_status: int, now: float, give_back: Callable[[Executor], None]) -> None:
-        """Take notice that an executor is no more: its tasks have failed, and its framework is sent a FAILURE."""
+    def ended(
+        self, executor: Executor, exit_status: int, why: str, now: float, give_back: Callable[[Executor], None]
+    ) -> None:
+        """Take notice that an executor is no more: its tasks have failed, and its framework is sent a FAILURE.
+
+        Args:
+            executor: Which.
+            exit_status: As wait gives it.
+            why: What its node says of that; may be empty.
+            now: The time.
+            give_back: Returns its resources.
+        """
+        message = f"Executor terminated with status {exit_status}{f': {why}' if why else ''}"
         agent, framework = self._state.agents.get(executor.agent_id), self._state.frameworks.get(executor.framework_id)
         for task in list(executor.tasks.values()):
             if task.is_terminal:
@@ -162,7 +173,7 @@ class Executors:
             self._updates.post(
                 task, now, state="TASK_KILLED" if killed else "TASK_FAILED", source="SOURCE_AGENT",
                 reason=task.killing_reason or "REASON_EXECUTOR_TERMINATED",
-                message=f"Executor terminated with status {exit_status}",
+                message=message,
             )  # fmt: skip
         if agent is not None:
             agent.executors.pop((executor.framework_id, executor.id), None)
