@@ -76,6 +76,8 @@ def helm() -> str:
         pytest.param(("custom.enabled_admissions=/jobs/validate",), id="one admission service"),
         pytest.param(("custom.podmonitor_enable=true", "custom.scheduler_metrics_enable=false"), id="metrics off"),
         pytest.param(("custom.tfjob_enable=false", "custom.trainjob_enable=false"), id="kinds of training jobs off"),
+        pytest.param(("custom.mesos_enable=true",), id="a Mesos master"),
+        pytest.param(("custom.mesos_enable=true", "custom.mesos_tls_secret=mine"), id="a Mesos master with TLS"),
     ],
 )
 def test_helm_renders_what_install_applies(settings: tuple[str, ...]) -> None:
@@ -284,3 +286,34 @@ def test_the_arguments_of_the_deployments_are_understood(part: str, verb: str) -
         name, command, rest = run.resolve_command(group, arguments[1:])
         assert command is not None
         command.make_context(name, list(rest), parent=group)
+
+
+@pytest.mark.parametrize(
+    ("settings", "files", "sources"),
+    [
+        pytest.param((), ("", ""), [], id="http"),
+        pytest.param(
+            ("custom.mesos_tls_secret=mine",),
+            ("/tls/tls.crt", "/tls/tls.key"),
+            [{"secret": {"name": "mine"}}],
+            id="https with the certificate of a Secret",
+        ),
+    ],
+)
+def test_the_mesos_master_has_the_certificate_that_is_named(
+    settings: tuple[str, ...], files: tuple[str, str], sources: list[Json]
+) -> None:
+    from strato.cli.run import run
+
+    pod = named(installed("custom.mesos_enable=true", *settings))["Deployment", "strato-mesos"]["spec"]["template"][
+        "spec"
+    ]
+    (volume,) = [one for one in pod["volumes"] if one["name"] == "tls"]
+    assert volume["projected"]["sources"] == sources
+    container = pod["containers"][0]
+    assert {"name": "tls", "mountPath": "/tls", "readOnly": True} in container["volumeMounts"]
+    with run.make_context("run", container["args"][1:]) as group:
+        _, command, rest = run.resolve_command(group, container["args"][1:])
+        assert command is not None
+        given = command.make_context("mesos", list(rest), parent=group).params
+    assert (given["tls_cert_file"], given["tls_private_key_file"]) == files

@@ -45,8 +45,14 @@ class _Marks:
     def named(self, path: str) -> Any:
         return f"⟦empty {_value(path)} | ternary list (list (dict `name` {_value(path)}))⟧"
 
+    def secret_sources(self, path: str) -> Any:
+        return f"⟦empty {_value(path)} | ternary list (list (dict `secret` (dict `name` {_value(path)})))⟧"
+
     def unless(self, path: str, text: str) -> str:
         return f"⟦{_value(path)} | ternary `` `{text}`⟧"
+
+    def where(self, path: str, text: str) -> str:
+        return f"⟦empty {_value(path)} | ternary `` `{text}`⟧"
 
 
 def chart_files(scheduler_config: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from strato.cli.install.values import Values
 NAME: Final = "strato-mesos"
 ENABLED: Final = "custom.mesos_enable"
 _PORT: Final = 5050
+_TLS_SECRET: Final = "custom.mesos_tls_secret"
 
 
 def tasks_namespace(values: Values) -> Json:
@@ -30,15 +31,21 @@ def complete(deployment: Json, values: Values) -> Json:
         f"--port={_PORT}",
         "--advertise=$(POD_IP)",  # the others of several masters send frameworks to the one that leads
         "--credentials=/credentials/credentials",
+        f"--tls-cert-file={values.where(_TLS_SECRET, '/tls/tls.crt')}",
+        f"--tls-private-key-file={values.where(_TLS_SECRET, '/tls/tls.key')}",
         f"--tasks-namespace={values('custom.mesos_tasks_namespace')}",
         f"--image={values('custom.mesos_task_image')}",
         f"--offer-timeout={values('custom.mesos_offer_timeout')}",
     ]
     container["env"].append({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
     container["ports"].append({"name": "mesos", "containerPort": _PORT})
-    container["volumeMounts"].append({"name": "credentials", "mountPath": "/credentials", "readOnly": True})
+    for name in ("credentials", "tls"):
+        container["volumeMounts"].append({"name": name, "mountPath": f"/{name}", "readOnly": True})
     secret = values("custom.mesos_credentials_secret")
-    pod["volumes"].append({"name": "credentials", "secret": {"secretName": secret}})
+    pod["volumes"] += [
+        {"name": "credentials", "secret": {"secretName": secret}},
+        {"name": "tls", "projected": {"sources": values.secret_sources(_TLS_SECRET)}},  # empty where no Secret is named
+    ]
     return deployment
 
 

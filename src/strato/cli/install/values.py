@@ -84,6 +84,7 @@ DEFAULTS: dict[str, Json] = {
         "mesos_replicas": 1,
         "mesos_log_level": 3,
         "mesos_credentials_secret": "strato-mesos-credentials",
+        "mesos_tls_secret": "",
         "mesos_tasks_namespace": "mesos",
         "mesos_task_image": "busybox",
         "mesos_offer_timeout": "5mins",
@@ -146,6 +147,7 @@ COMMENTS: dict[str, str] = {
     "custom.agent_ns": "Node selector of the agents.",
     "custom.mesos_enable": "A Mesos master: frameworks get offers of the nodes.",
     "custom.mesos_credentials_secret": "Its file credentials has a principal and a secret a line. Needed.",
+    "custom.mesos_tls_secret": "Of type kubernetes.io/tls: the port speaks https with its certificate; empty: http.",
     "custom.mesos_tasks_namespace": "Of the pods of tasks.",
     "custom.mesos_task_image": "Of tasks that name none.",
     "custom.mesos_offer_timeout": "Offers that are not answered for so long are rescinded.",
@@ -238,8 +240,14 @@ class Values(Protocol):
     def named(self, path: str) -> Any:
         """Return the name at a path as a list of one reference, an empty one for no name, or a mark for it."""
 
+    def secret_sources(self, path: str) -> Any:
+        """Return a list of one source for a projected volume, the Secret named at a path, or a mark for it."""
+
     def unless(self, path: str, text: str) -> str:
         """Return a text if a switch is off, an empty one if it is on, or a mark for it."""
+
+    def where(self, path: str, text: str) -> str:
+        """Return a text if there is a name at a path, an empty one for no name, or a mark for it."""
 
 
 class Chosen:
@@ -292,9 +300,17 @@ class Chosen:
         """Return the name at a path as a list of one reference, an empty one for no name."""
         return [{"name": self(path)}] if self(path) else []
 
+    def secret_sources(self, path: str) -> Any:
+        """Return a list of one source for a projected volume, an empty one for no name."""
+        return [{"secret": {"name": self(path)}}] if self(path) else []
+
     def unless(self, path: str, text: str) -> str:
         """Return a text if a switch is off, an empty one if it is on."""
         return "" if self(path) else text
+
+    def where(self, path: str, text: str) -> str:
+        """Return a text if there is a name at a path, an empty one for no name."""
+        return text if self(path) else ""
 
     def _merge_file(self, name: str, text: str, problems: list[Problem]) -> None:
         try:
