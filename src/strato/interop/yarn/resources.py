@@ -23,6 +23,8 @@ MOST_TYPES = 64
 
 Amounts = tuple[int, ...]
 """One whole number per resource type."""
+LEAST: Amounts = (1024, 1)
+"""MB and vcores: YARN's smallest container, and the step by which requests grow, where no file says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from strato.interop.yarn.capacity.arithmetic import BY_DOMINANT_SHARE, BY_MEMORY, Arithmetic
 from strato.interop.yarn.capacity.notation import Capacity
 from strato.interop.yarn.capacity.preemptionmodel import DEFAULT_PARTITION, PreemptionSettings
-from strato.interop.yarn.resources import MOST_INT, Amounts, ResourceTypes
+from strato.interop.yarn.resources import LEAST, MOST_INT, Amounts, ResourceTypes
 
 ROOT = "root"
 ANY_LABEL = "*"
@@ -104,7 +104,7 @@ class CapacityConfiguration:
     is_legacy: bool = True
     """Whether all queues of a parent count capacities in one way; else types may differ (vectors)."""
     is_dominant: bool = False
-    minimum_allocation: Amounts = (1024, 1)
+    minimum_allocation: Amounts = LEAST
     maximum_allocation: Amounts = (8192, 4)
     maximum_applications: int = 10000
     queue_maximum_applications: int | None = None

@@ -26,7 +26,7 @@ from strato.interop.yarn.followedfile import FollowedFile
 from strato.interop.yarn.hadoopxml import HEARTBEAT
 from strato.interop.yarn.locality import HEARTBEAT_MS, RACK_LABEL, Allowed, LocalityDelay, Waited
 from strato.interop.yarn.objects import path_of
-from strato.interop.yarn.resources import Amounts, subtract
+from strato.interop.yarn.resources import LEAST, Amounts, subtract
 from strato.interop.yarn.sharing import NO_LEAF, SharingPlugin, Tree, both
 from strato.interop.yarn.units import resource_pairs
 from strato.scheduler.framework.arguments import arg
@@ -42,8 +42,6 @@ from strato.scheduler.plugins.proportion import QueueFacts
 
 GUARANTEE = "Guarantee"
 """Code of a verdict, besides those of `limits` and `sharing`."""
-LEAST_FREE = (1024, 1)
-"""MB and vcores, YARN's smallest container: nodes with less free are not reserved."""
 OTHER_PARTITION = Reason("yarncapacity", "node(s) belong to another partition", curable=False)
 QUEUE_FULL = Reason("yarncapacity", "node(s) are in a partition where the queue has its maximum")
 
@@ -251,7 +249,8 @@ class YarnCapacity(SharingPlugin[QueueUse, MakingRoom, Remembered]):
         application = self._mirror.applications.get(job.key)
         if application is None or not self._may_keep(job, task) or not self._limits.may_reserve(application, task):
             return False
-        held = self._reservations.reserve(task, least=self._vector(self._units.scaled_amounts(LEAST_FREE)))
+        least = self._vector(self._units.scaled_amounts(LEAST))  # a node with less free has room for no container
+        held = self._reservations.reserve(task, least=least)
         if held is not None:
             self._mirror.reserve(task, held.row)
         return held is not None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from strato.errors import InvalidInput, Problem
 from strato.interop.yarn.fair.placement import Rule, rules_of_options
 from strato.interop.yarn.hadoopxml import HEARTBEAT, Settings
-from strato.interop.yarn.resources import MEMORY, MOST_TYPES, VCORES, Amounts, ResourceTypes, fits, times
+from strato.interop.yarn.resources import LEAST, MEMORY, MOST_TYPES, VCORES, Amounts, ResourceTypes, fits, times
 
 PREFIX = "yarn.scheduler.fair."
 _AM_PREEMPTION = PREFIX + "am.preemption"
@@ -24,11 +24,11 @@ class FairOptions:
     """Options of the scheduler as a whole."""
 
     types: ResourceTypes = field(default_factory=ResourceTypes)
-    minimum: Amounts = (1024, 1)
+    minimum: Amounts = LEAST
     """``minimum-allocation``: the smallest container."""
     maximum: Amounts = (8192, 4)
     """``maximum-allocation``: the largest container."""
-    increment: Amounts = (1024, 1)
+    increment: Amounts = LEAST
     """Requests are raised to multiples of it."""
     user_as_default_queue: bool = True
     allow_undeclared: bool = True

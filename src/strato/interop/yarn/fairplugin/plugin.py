@@ -26,6 +26,7 @@ from strato.interop.yarn.fairplugin.sources import AnnotationSource, file_source
 from strato.interop.yarn.followedfile import FollowedFile
 from strato.interop.yarn.locality import HEARTBEAT_MS, NO_WAIT, RACK_LABEL, Allowed, LocalityDelay, Waited
 from strato.interop.yarn.resources import (
+    LEAST,
     Amounts,
     ResourceTypes,
     add,
@@ -284,7 +285,7 @@ class YarnFair(SharingPlugin[FairQueue, MakingRoom, Remembered]):
         if app is None or not self._may_keep(job, task) or len(self._reservations.of(job)) >= most:
             return False
         calculator, size = app.queue.policy.calculator, self._units.asked(task.cls.amounts)
-        least = times(self._units.scaled_amounts((1024, 1)), args.reservation_threshold)
+        least = times(self._units.scaled_amounts(LEAST), args.reservation_threshold)
         if calculator.compare(self._mirror.tree.cluster, size, least) < 0:
             return False
         cluster = self._mirror.shares().tree.cluster
