@@ -4,7 +4,8 @@
 #     tests/e2e/bare_debian.sh [PAGE...]
 #
 # Needs root, debootstrap and the package registries. The system is a root file system of its own with its own mounts and
-# processes; of this machine it has the kernel and the network. STRATO_BARE_DEBIAN names a directory that keeps it.
+# processes; of this machine it has the kernel and the network. STRATO_BARE_DEBIAN names a directory that keeps it,
+# STRATO_BARE_USERS who types: "root reader" where it is not set.
 set -eu
 
 [ "$(id -u)" -eq 0 ] || { echo "error: run this as root: debootstrap and mounts need it" >&2; exit 2; }
@@ -43,7 +44,7 @@ umount -l /mnt
 id reader >/dev/null 2>&1 || useradd --create-home --shell /bin/bash reader
 
 failed=0
-for user in root reader; do
+for user in ${STRATO_BARE_USERS:-root reader}; do
     echo "== $user"
     home=$(getent passwd "$user" | cut -d: -f6)
     env -i HOME="$home" LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
