@@ -21,7 +21,8 @@ from benchmarks.report import check_writable, publish
 from strato.api.meta import Json
 from strato.testing.mesosframework import FrameworkClient, command_task, fitting
 
-CPUS, MEMORY_MIB = 0.1, 32.0
+CPUS, MEMORY_MIB = 0.3, 32.0
+"""Of a task: 106 fill a node of 32 cpus, which takes 110 pods."""
 TERMINAL = ("TASK_FINISHED", "TASK_FAILED", "TASK_LOST", "TASK_KILLED", "TASK_ERROR")
 
 
@@ -34,6 +35,8 @@ class Load:
         self.begun_at = self.running_at = self.ended_at = 0.0
         self.running: set[str] = set()
         self.ended: dict[str, str] = {}
+        self.why = ""
+        """What the first update says that is no success."""
         self.done = threading.Event()
 
     def on_event(self, framework: FrameworkClient, event: Json) -> None:
@@ -54,6 +57,8 @@ class Load:
                     self.running_at = time.monotonic()
             elif state in TERMINAL:
                 self.ended[name] = state
+                if state != "TASK_FINISHED":
+                    self.why = self.why or f"{state}: {status.get('message', '')}"
                 if len(self.ended) == self.tasks:
                     self.ended_at = time.monotonic()
                     self.done.set()
@@ -80,8 +85,10 @@ def main() -> None:
                 print(f"{len(framework.errors)} errors, the first: {framework.errors[0]}")
             if not finished:
                 raise SystemExit(f"after 900 s {len(load.ended)} of {load.tasks} tasks have ended")
+        lost = sorted(name for name, state in load.ended.items() if state != "TASK_FINISHED")
+        if lost:
+            raise SystemExit(f"{len(lost)} of {load.tasks} tasks have failed, the first: {lost[0]}, {load.why}")
         cpu = cluster.cpu_seconds() - cpu
-        lost = sum(state != "TASK_FINISHED" for state in load.ended.values())
         seconds = load.ended_at - load.begun_at
         row = {
             "tasks": load.tasks,
@@ -90,7 +97,6 @@ def main() -> None:
             "tasks/s": round(load.tasks / seconds),
             "cluster cpu s": round(cpu, 1),
             "MiB": cluster.resident_mib(),
-            "not finished": lost,
         }
     publish("mesos_tasks", [row])
 
