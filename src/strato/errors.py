@@ -273,3 +273,13 @@ class Unavailable(ApiError):
     """The server cannot be reached or is not ready."""
 
     default_reason, default_code = "ServiceUnavailable", 503
+
+
+_SIGNS = {code: f"^{chr(code ^ 0x40)}" for code in (*range(0x20), 0x7F) if chr(code) not in "\t\n"}
+_SIGNS |= dict.fromkeys(range(0x80, 0xA0), "\ufffd")
+"""Control characters as terminals show them."""
+
+
+def harmless(text: str) -> str:
+    """Return a text without commands to the terminal: users write messages, names and annotations that others read."""
+    return text if text.isprintable() else text.translate(_SIGNS)

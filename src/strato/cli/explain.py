@@ -16,7 +16,7 @@ from strato.cli.inputs import INPUT_FILE
 from strato.cli.output import output_option, text_of
 from strato.cli.recordoptions import log_options
 from strato.cli.statesource import StateSource
-from strato.errors import Forbidden, StateError, UsageError
+from strato.errors import Forbidden, StateError, UsageError, harmless
 
 if TYPE_CHECKING:
     from strato.cli.reasons.facts import Facts
@@ -82,7 +82,7 @@ def explain(
     if kind == "queue" and fix:
         raise UsageError("--fix looks for what starts one pod, job or pod group; name one of those in the queue")
     asking = _Asking(ctx, kind, name, namespace, StateSource(paths, config, log_path, at), fix)
-    click.echo(asking.queue(output) if kind == "queue" else asking.answer(output))
+    click.echo(harmless(asking.queue(output) if kind == "queue" else asking.answer(output)))
 
 
 class _Asking:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from strato import __version__
-from strato.errors import StratoError, shortened
+from strato.errors import StratoError, harmless, shortened
 
 # name -> (module under strato.cli, attribute, one line of help). The help is here so that listing imports nothing.
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     try:
         code = _invoke(args)
     except StratoError as error:
-        click.echo(f"error: {shortened(str(error))}", err=True)
+        click.echo(f"error: {harmless(shortened(str(error)))}", err=True)
         code = error.exit_code
     except click.exceptions.Exit as error:
         code = error.exit_code

@@ -11,6 +11,7 @@ import click
 from strato.api.kinds import Kind
 from strato.cli.goflags import switch
 from strato.client.cluster import Json
+from strato.errors import harmless
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +46,11 @@ def text_of(body: Mapping[str, Any], output: str) -> str:
     return yaml.safe_dump(body, sort_keys=False, default_flow_style=False).rstrip("\n")
 
 
+def _cell(value: object) -> str:
+    text = str(value)
+    return text if text.isprintable() else harmless(" ".join(text.split("\n")))
+
+
 def fixed_table(headers: Sequence[str], widths: Sequence[int], rows: Sequence[Sequence[object]]) -> str:
     """Lay out left-justified columns of fixed widths (spec volcano-cli A2.2)."""
     return "\n".join(fixed_line(row, widths) for row in [headers, *rows])
@@ -52,7 +58,7 @@ def fixed_table(headers: Sequence[str], widths: Sequence[int], rows: Sequence[Se
 
 def fixed_line(row: Sequence[object], widths: Sequence[int]) -> str:
     """Lay out one row of columns of fixed widths."""
-    return "".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    return "".join(_cell(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def fitted_table(headers: Sequence[str], rows: Sequence[Sequence[object]], gap: int = 3) -> str:
@@ -62,4 +68,4 @@ def fitted_table(headers: Sequence[str], rows: Sequence[Sequence[object]], gap: 
 
 def fitted_widths(rows: Sequence[Sequence[object]], gap: int) -> list[int]:
     """Return the width of each column: its longest cell and a gap."""
-    return [max(len(str(cell)) for cell in column) + gap for column in zip(*rows, strict=True)]
+    return [max(len(_cell(cell)) for cell in column) + gap for column in zip(*rows, strict=True)]

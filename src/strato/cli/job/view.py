@@ -10,6 +10,7 @@ from strato.cli.output import fitted_table
 from strato.cli.reasons.report import Report
 from strato.client.cluster import Json
 from strato.clock import SystemClock, parse_time
+from strato.errors import harmless
 from strato.units import human_duration
 
 _COUNTERS = (
@@ -28,7 +29,7 @@ _COUNTERS = (
 def render_job(job: Json, events: Sequence[Json], report: Report | None = None) -> str:
     """Lay out a job, why it is as it is, and those events of its namespace that are about it."""
     lines = [*_head(job), *_spec(job.get("spec", {})), *_status(job.get("status", {}), report)]
-    return "\n".join([*lines, *_events(job["metadata"]["name"], events)])
+    return harmless("\n".join([*lines, *_events(job["metadata"]["name"], events)]))
 
 
 def _line(level: int, label: str, value: object = "") -> str:
