@@ -40,17 +40,18 @@ def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
     for condition in status.conditions:
         if condition.type in OUR_CONDITIONS:
             record.conditions[condition.type] = (condition.status, condition.last_transition_time or "")
-    observe_conditions(record, pod)
+        else:
+            record.foreign.append(_foreign(condition))
     return record
 
 
 def observe_conditions(record: PodRecord, pod: Pod) -> None:
     """Take the conditions of others as the API has them now, which the node's next status repeats."""
-    record.foreign = [
-        (_shared if len(condition.message) <= LONGEST else _plain)(condition)
-        for condition in pod.status.conditions
-        if condition.type not in OUR_CONDITIONS
-    ]
+    record.foreign = [_foreign(one) for one in pod.status.conditions if one.type not in OUR_CONDITIONS]
+
+
+def _foreign(condition: Condition) -> dict[str, Any]:
+    return (_shared if len(condition.message) <= LONGEST else _plain)(condition)
 
 
 def _plain(condition: Condition) -> dict[str, Any]:
