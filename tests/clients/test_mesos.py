@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.environments import PROGRAMS, environment, made_once
-from tests.e2e.worlds import EmbeddedWorld, embedded
+from tests.clients.environments import PROGRAMS, client_image, environment, made_once
+from tests.e2e.worlds import EmbeddedWorld, embedded, eventually
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -38,7 +38,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedW
 
 
 def test_pymesos_runs_commands_and_executors(master: tuple[EmbeddedWorld, str], tmp_path: Path) -> None:
-    """The framework and the executor are programs of this machine, whose root pods see; /tmp is the pod's own."""
+    """The executor runs in an image of its environment: pods do not see this machine's homes, where that lies."""
     world, address = master
     home = environment("pymesos")
     folder = home / "beside"
@@ -46,8 +46,10 @@ def test_pymesos_runs_commands_and_executors(master: tuple[EmbeddedWorld, str], 
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH={folder} exec {home}/bin/python "$@"\n')
     python.chmod(0o755)
+    image = client_image("pymesos", world)
+    program = [str(home / "bin" / "python"), str(PROGRAMS / "pymesos_framework.py")]
     done = subprocess.run(
-        [str(home / "bin" / "python"), str(PROGRAMS / "pymesos_framework.py"), address, str(folder), str(python)],
+        [*program, address, str(folder), str(python), image],
         env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout}{done.stderr[-4000:]}{world.last_words()}"
@@ -63,7 +65,7 @@ def test_pymesos_runs_commands_and_executors(master: tuple[EmbeddedWorld, str], 
         "message got own-1",
         "it has stopped",
     ]
-    assert not world.items("pods", "-n", "mesos")
+    eventually(lambda: not world.items("pods", "-n", "mesos"), what="the framework's pods are gone")
 
 
 def _mesos_go() -> Path:

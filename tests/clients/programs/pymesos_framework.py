@@ -1,7 +1,7 @@
 """A framework on pymesos: command tasks, a kill, reconciliation, and tasks of an executor of its own.
 
-Usage: ``pymesos_framework.py HOST:PORT FOLDER [PYTHON]``. FOLDER holds pymesos' executor program; without a Python
-that has pymesos the executor's part is left out.
+Usage: ``pymesos_framework.py HOST:PORT FOLDER [PYTHON [IMAGE]]``. FOLDER holds pymesos' executor program; without a
+Python that has pymesos the executor's part is left out. Both are in the image, where one is named.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from pymesos import MesosSchedulerDriver, Scheduler
 
 MASTER, FOLDER = sys.argv[1], sys.argv[2]
-PYTHON = sys.argv[3] if len(sys.argv) > 3 else ""
+PYTHON, IMAGE = (*sys.argv[3:5], "", "")[:2]
 
 
 def _task(name: str, offer: Any, **fields: Any) -> dict[str, Any]:
@@ -27,13 +27,16 @@ def _task(name: str, offer: Any, **fields: Any) -> dict[str, Any]:
 
 
 def _executor() -> dict[str, Any]:
-    # PYTHONPATH and the program are on this machine, which is the node
     command = {"value": f"{PYTHON} {FOLDER}/pymesos_executor.py", "environment": {"variables": []}}
     resources = [
         {"name": "cpus", "type": "SCALAR", "scalar": {"value": 0.2}},
         {"name": "mem", "type": "SCALAR", "scalar": {"value": 128}},
     ]
-    return {"executor_id": {"value": "own"}, "name": "own", "command": command, "resources": resources}
+    executor = {"executor_id": {"value": "own"}, "name": "own", "command": command, "resources": resources}
+    if IMAGE:
+        image = {"type": "DOCKER", "docker": {"name": IMAGE}}
+        executor["container"] = {"type": "MESOS", "mesos": {"image": image}}
+    return executor
 
 
 class Framework(Scheduler):
