@@ -83,11 +83,6 @@ def simulate(options: SimulationOptions) -> Report:
     )
 
 
-def simulate_record(options: SimulationOptions) -> RunRecord:
-    """Run one simulation to its end and return what happened. Raises as `simulate` does."""
-    return _record(options, _read(options))
-
-
 def _record(options: SimulationOptions, inputs: _Inputs) -> RunRecord:
     return FIDELITIES[options.fidelity](
         inputs.trace,

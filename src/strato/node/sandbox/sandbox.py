@@ -383,10 +383,6 @@ class PodSandbox:
             return text
         return last_lines(self.place, container.name, number)
 
-    def note_substitution(self) -> None:
-        """Count a container that runs on the machine's root instead of its image."""
-        self._machine.substituted += 1
-
     async def release(self) -> None:
         """Let go of GPUs, namespaces, control groups and what the pod wrote; logs stay until the pod is deleted."""
         self.give_back_gpus()

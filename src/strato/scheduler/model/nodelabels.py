@@ -5,7 +5,7 @@ Answers are remembered by selector until a node object changes, so that a thousa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -46,6 +46,12 @@ class NodeLabels:
             self._masks.clear()
             self._rows.clear()
 
+    def _kept(self, key: bytes, make: Callable[[], Mask]) -> Mask:
+        """Return a mask as it was made since a node changed last, or make it."""
+        self._fresh()
+        mask = self._masks.get(key)
+        return self._masks.put(key, make()) if mask is None else mask
+
     def rows_with(self, label: str) -> dict[str, list[int]]:
         """Return the rows that have a label, by its value."""
         self._fresh()
@@ -60,17 +66,16 @@ class NodeLabels:
 
     def selected(self, selector: NodeSelector | None) -> Mask:
         """Return the rows any term of a selector matches; all when there is no selector."""
-        self._fresh()
         if selector is None:
             return np.ones(self._table.size, np.bool_)
-        key = b"n" + _encode(selector)
-        mask = self._masks.get(key)
-        if mask is None:
+
+        def make() -> Mask:
             mask = np.zeros(self._table.size, np.bool_)
             for term in selector.node_selector_terms:
                 mask[self._term_rows(term)] = True
-            self._masks.put(key, mask)
-        return mask
+            return mask
+
+        return self._kept(b"n" + _encode(selector), make)
 
     def eligible(self, spec: PodSpec) -> Mask:
         """Return the rows a pod's node selector and required node affinity allow."""
@@ -86,10 +91,8 @@ class NodeLabels:
 
     def tolerated(self, tolerations: Sequence[Toleration]) -> Mask:
         """Return the rows all of whose taints that keep pods away are tolerated; a cordon counts as one."""
-        self._fresh()
-        key = b"o" + _encode(tolerations)
-        mask = self._masks.get(key)
-        if mask is None:
+
+        def make() -> Mask:
             mask = np.ones(self._table.size, np.bool_)
             for row in np.nonzero(self._table.tainted[: self._table.size])[0].tolist():
                 node = self._table.facts[row]
@@ -98,8 +101,9 @@ class NodeLabels:
                     for taint in (*node.spec.taints, *((CORDON,) if node.spec.unschedulable else ()))
                     if taint.effect in HARD_EFFECTS
                 )
-            self._masks.put(key, mask)
-        return mask
+            return mask
+
+        return self._kept(b"o" + _encode(tolerations), make)
 
     def _term_rows(self, term: NodeSelectorTerm) -> list[int]:
         """Return the rows of one term; those without the first required value are not even looked at."""
@@ -119,28 +123,20 @@ class NodeLabels:
 
     def labelled(self, selector: LabelSelector | None) -> Mask:
         """Return the rows whose labels a label selector matches; none when there is no selector."""
-        self._fresh()
-        key = b"l" + _encode(selector)
-        mask = self._masks.get(key)
-        if mask is None:
+
+        def make() -> Mask:
             chosen = from_label_selector(selector)
-            facts = self._table.facts
-            mask = np.fromiter(
-                (node is not None and chosen.matches(node.metadata.labels or {}) for node in facts),
-                np.bool_,
-                self._table.size,
-            )
-            self._masks.put(key, mask)
-        return mask
+            fits = (node is not None and chosen.matches(node.metadata.labels or {}) for node in self._table.facts)
+            return np.fromiter(fits, np.bool_, self._table.size)
+
+        return self._kept(b"l" + _encode(selector), make)
 
     def in_topology(self, terms: Sequence[TopologySelectorTerm]) -> Mask:
         """Return the rows that any of a storage class's topology terms allows; all when there is none."""
-        self._fresh()
         if not terms:
             return np.ones(self._table.size, np.bool_)
-        key = b"t" + _encode(terms)
-        mask = self._masks.get(key)
-        if mask is None:
+
+        def make() -> Mask:
             mask = np.zeros(self._table.size, np.bool_)
             for term in terms:
                 inside = np.ones(self._table.size, np.bool_)
@@ -150,8 +146,9 @@ class NodeLabels:
                     has[[row for value in wanted.values for row in values.get(value, ())]] = True
                     inside &= has
                 mask |= inside
-            self._masks.put(key, mask)
-        return mask
+            return mask
+
+        return self._kept(b"t" + _encode(terms), make)
 
     def zoned(self, asked: Sequence[tuple[str, str, frozenset[str]]]) -> Mask:
         """Return the rows that zone labels of volumes allow: rows without any such label, or with a wanted value each.

@@ -12,7 +12,6 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.model.tasks import PENDING
 from strato.scheduler.reporting.explain import ranked
 
 START: Final = "would-start"
@@ -134,11 +133,6 @@ def held_by(plan: Plan) -> dict[str, str]:
         if status.condition is not None and status.condition.status == "True":
             reasons.setdefault(status.job.key, status.condition.message)
     return reasons | reasons_of(plan.verdicts)
-
-
-def waiting_pods(world: World) -> int:
-    """Return how many pods wait for a place."""
-    return sum(task.status == PENDING for job in world.with_pending.values() for task in job.tasks.values())
 
 
 def _key(task: Task) -> str:

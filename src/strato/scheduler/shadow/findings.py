@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -154,8 +154,3 @@ def _shortened(found: Found) -> Found:
     if len(found.reason) <= _MOST_TEXT:
         return found
     return msgspec.structs.replace(found, reason=found.reason[: _MOST_TEXT - 1] + "…")
-
-
-def differences_of(summaries: Sequence[Summary]) -> list[Found]:
-    """Return the differences of several schedulers, the newest first."""
-    return sorted((one for summary in summaries for one in summary.differences), key=lambda found: -found.at)
