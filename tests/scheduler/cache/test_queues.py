@@ -22,3 +22,11 @@ def test_a_queue_that_nobody_knows_is_forgotten_for_nothing() -> None:
     world = worlds.world(worlds.queue())
     world.remove_queue("q")
     assert list(world.queues) == ["default"]
+
+
+def test_a_group_that_goes_has_a_cycle_decide() -> None:
+    """What it asked for or held is free for others."""
+    world = worlds.world(worlds.queue(), worlds.node("n"), worlds.group("g", 1), worlds.pod("p", "g"))
+    before = world.schedulable_generation
+    world.remove_group("ns/g")
+    assert world.schedulable_generation > before
