@@ -14,6 +14,7 @@ from strato.node.sandbox.environment import (
     References,
     command_line,
     environment,
+    expand,
     references_in,
 )
 
@@ -149,3 +150,37 @@ LINES = [
 def test_a_command_replaces_the_image_s_command_and_arguments(container: dict[str, Any], line: list[str]) -> None:
     made = pod(**container).spec.containers[0]
     assert command_line(made, {"X": "1"}, *IMAGE) == line
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ([("A", "x" * 1000), *((chr(66 + n), f"$({chr(65 + n)})" * 100) for n in range(8))], "refers to is longer"),
+        ([("A", "x" * 1000), ("B", "$(A)" * 100), *((f"V{n}", "$(B)") for n in range(100))], "up to 'V19' are longer"),
+    ],
+    ids=["each a hundred of the one before", "all of them together"],
+)
+def test_variables_that_grow_without_end_are_refused(env: list[tuple[str, str]], message: str) -> None:
+    with pytest.raises(ConfigProblem, match=message):
+        variables(pod(env=[{"name": name, "value": value} for name, value in env]))
+
+
+def test_arguments_that_grow_without_end_are_refused() -> None:
+    made = pod(args=["$(A)"] * 1000)
+    with pytest.raises(ConfigProblem, match="longer than a program may be given"):
+        command_line(made.spec.containers[0], {"A": "x" * 10_000}, (), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "want", "names"),
+    [
+        ("$(" * 300_000, "$(" * 300_000, []),
+        ("$(A)$($(A)$$", "1$($(A)$", ["A", "$(A"]),
+        ("$$(A)$$$", "$(A)$$", []),
+    ],
+    ids=["many", "one in another", "dollars"],
+)
+def test_references_that_do_not_end_are_text_and_read_in_linear_time(text: str, want: str, names: list[str]) -> None:
+    """Quadratic, the first one would take an hour."""
+    assert expand(text, {"A": "1"}) == want
+    assert references_in(text) == names

@@ -23,6 +23,8 @@ from strato.api.shapes import EMPTY
 from strato.errors import StratoError
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
+_TEXT_CHARACTERS, _ALL_CHARACTERS = 128 << 10, 2 << 20
+"""Of one argument or variable, and of all: Linux starts no program with more."""
 _KEYED_FIELD = re.compile(r"metadata\.(annotations|labels)\['(.+)'\]")
 
 
@@ -84,19 +86,31 @@ class DownwardContext:
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace ``$(NAME)`` by the variable's value; an unknown name stays as it is, ``$$`` is a dollar."""
+    """Replace ``$(NAME)`` by the variable's value; an unknown name stays as it is, ``$$`` is a dollar.
+
+    Raises:
+        ConfigProblem: So much comes in for the names that no program can be given it.
+    """
+    length = 0
 
     def replacement(match: re.Match[str]) -> str:
+        nonlocal length
         if match[0] == "$$":
             return "$"
-        return values.get(match[1], match[0])
+        found = values.get(match[1], match[0])
+        length += len(found)
+        if length > _TEXT_CHARACTERS:
+            raise ConfigProblem(f"what {text[:80]!r} refers to is longer than a program may be given")
+        return found
 
-    return _REFERENCE.sub(replacement, text)
+    closed = text.rfind(")") + 1  # behind that nothing is a reference, and each "$(" would be looked through to the end
+    return _REFERENCE.sub(replacement, text[:closed]) + text[closed:].replace("$$", "$")
 
 
 def references_in(text: str) -> list[str]:
     """Return the names of the variables a text refers to."""
-    return [match[1] for match in _REFERENCE.finditer(text) if match[1] is not None]
+    closed = text.rfind(")") + 1
+    return [match[1] for match in _REFERENCE.finditer(text[:closed]) if match[1] is not None]
 
 
 def environment(
@@ -114,13 +128,17 @@ def environment(
     values: dict[str, str] = dict(services)
     for source in container.env_from:
         values |= _from_object(source, references)
+    size = sum(map(len, values.values()))
     for variable in container.env:
         if variable.value_from is None:
-            values[variable.name] = expand(variable.value, values)
-            continue
-        text = _from_source(variable.value_from, pod, container, references, downward)
+            text: str | None = expand(variable.value, values)
+        else:
+            text = _from_source(variable.value_from, pod, container, references, downward)
         if text is not None:
             values[variable.name] = text
+            size += len(text)
+        if size > _ALL_CHARACTERS:
+            raise ConfigProblem(f"the variables up to {variable.name!r} are longer than a program may be given")
     return values
 
 
@@ -223,4 +241,11 @@ def command_line(
     """Return the argument vector: ``command`` and ``args`` over the image's own, variables expanded."""
     command = container.command or image_entrypoint
     arguments = container.args or (() if container.command else image_command)
-    return [expand(word, variables) for word in (*command, *arguments)]
+    words: list[str] = []
+    size = 0
+    for word in (*command, *arguments):
+        words.append(expand(word, variables))
+        size += len(words[-1])
+        if size > _ALL_CHARACTERS:
+            raise ConfigProblem("command and arguments are longer than a program may be given")
+    return words
