@@ -108,6 +108,11 @@ def test_durations_are_read_as_they_are_written(nanoseconds: int) -> None:
     assert special.duration_fields(special.duration({"duration": nanoseconds})) == {"duration": nanoseconds}
 
 
+@pytest.mark.parametrize(("text", "nanoseconds"), [("1" * 1_000_000, 0), ("1.1.1s", 0), ("+1.5s", 1_500_000_000)])
+def test_what_is_no_duration_counts_nothing_and_takes_linear_time(text: str, nanoseconds: int) -> None:
+    assert special.duration_fields(text) == {"duration": nanoseconds}
+
+
 @given(st.datetimes())
 def test_times_are_read_as_they_are_written(moment: Any) -> None:
     text = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")

@@ -26,7 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1_000_000_000
 _MICROSECONDS = 1_000_000
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
-_DURATION = re.compile(r"([\d.]+)(ns|us|µs|ms|s|m|h)")
+_DURATION = re.compile(r"(\d++(?:\.\d*+)?|\.\d++)(ns|us|µs|ms|s|m|h)", re.ASCII)
 
 
 def time(fields: Json) -> str | None:
@@ -108,9 +108,12 @@ def micro_time_fields(value: str | None) -> Json | None:
 
 def duration_fields(value: str | None) -> Json:
     """Return the fields of a duration."""
-    sign = -1 if value and value[0] == "-" else 1
-    parts = _DURATION.findall(value or "")
-    return {"duration": sign * sum(int(Decimal(number) * _UNITS[unit]) for number, unit in parts)}
+    text, total = value or "", 0
+    at = 1 if text.startswith(("-", "+")) else 0
+    while (part := _DURATION.match(text, at)) is not None:  # a search would begin anew at each digit of a long number
+        total += int(Decimal(part[1]) * _UNITS[part[2]])
+        at = part.end()
+    return {"duration": -total if text.startswith("-") else total}
 
 
 def int_or_string_fields(value: int | str | None) -> Json:
