@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Final
 
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.meta import Json
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.clock import run_virtual
-from strato.controllers.manager import DEFAULT
+from strato.controllers.manager import DEFAULT, controllers_of
+from strato.controllers.training.adapters import ADAPTERS
+from strato.controllers.vpa import VerticalAutoscalerController
 from strato.errors import ApiError
 from strato.node.shapes import NodeShape
 from strato.scheduler.framework.options import Config
@@ -27,6 +30,11 @@ from strato.sim.rest import STALL_SECONDS, START, RestingClock, RestingLoop, ins
 from strato.sim.results.record import RunRecord, RunRecorder
 from strato.sim.submission import NAMESPACE, manifest_of, prepare, waiting_reason
 from strato.sim.traces import Trace
+
+_CONTROLLERS: Final = tuple(
+    name for name in controllers_of(DEFAULT, {*ADAPTERS, catalog.TRAINJOB}) if name != VerticalAutoscalerController.name
+)
+"""Without those that look every minute for what no trace has: operators of training jobs, vertical autoscalers."""
 
 
 def simulate_objects(
@@ -54,7 +62,7 @@ def simulate_objects(
         ApiError: A queue was refused.
     """
     clock = RestingClock(start)
-    options = ClusterOptions(nodes=shapes or trace.nodes, scheduler_config=config, controllers=DEFAULT)
+    options = ClusterOptions(nodes=shapes or trace.nodes, scheduler_config=config, controllers=_CONTROLLERS)
     world = SimulatedCluster(clock, Random(seed), options)
     return run_virtual(clock, _run(world, trace, queues, progress), loop=RestingLoop)
 
