@@ -52,6 +52,7 @@ CROWDED = [
     pytest.param(50, "preemption by priority", id="preempt"),
     pytest.param(3, "drf and proportion", id="the latest nomination is written when the first was due"),
     pytest.param(2, "all may be reclaimed", id="a verdict without a nomination is written in place of one with"),
+    pytest.param(34, "a hierarchy of queues reclaims", id="a phase that no cycle has decided is not written"),
 ]
 
 
