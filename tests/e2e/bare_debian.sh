@@ -20,7 +20,8 @@ if [ "${STRATO_BARE_INSIDE:-}" = "" ]; then
         --include="$packages" bookworm "$system"
     rm -rf "$system/checkout"
     mkdir "$system/checkout"
-    git -C "$repository" ls-files -z | tar -C "$repository" --null -T - -c | tar -C "$system/checkout" -x
+    git -C "$repository" ls-files -z --cached --others --exclude-standard | # what is not committed yet, too
+        tar -C "$repository" --null -T - -c | tar -C "$system/checkout" -x
     cp /etc/resolv.conf "$system/etc/"
     for file in /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do # how this machine reaches its registries
         [ ! -e "$file" ] || cp "$file" "$system$file"
