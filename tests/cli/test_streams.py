@@ -92,6 +92,10 @@ async def test_a_job_means_its_first_pod_that_runs() -> None:
     await client.ask("POST", "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs", job)
     with pytest.raises(UsageError, match=r"has no pod that runs: it is Pending; see 'strato explain job/j'"):
         await find_pod(cluster, "default", "job/j")
+    with pytest.raises(NotFound, match=r'^pods "j" not found; a job has this name: write job/j$'):
+        await find_pod(cluster, "default", "j")
+    with pytest.raises(NotFound, match=r'^pods "none" not found$'):
+        await find_pod(cluster, "default", "none")
     path = "/api/v1/namespaces/default/pods"
     for name, phase, ready in (("j-0", "Succeeded", "True"), ("j-1", "Running", "False"), ("j-2", "Running", "True")):
         labels = {"volcano.sh/job-name": "j", "app": "x"}

@@ -77,6 +77,8 @@ SHAPES = [
     pytest.param("--mem=500", 1, "1", {"memory": "500Mi"}, id="megabytes"),
     pytest.param("-n 2 -c 3 --mem-per-cpu=1G", 1, "6", {"memory": "6144Mi"}, id="memory of cpus"),
     pytest.param("--gres=gpu:2", 1, "1", {"nvidia.com/gpu": "2"}, id="gres"),
+    pytest.param("--gres=gpu:0", 1, "1", {}, id="no GPUs by number"),
+    pytest.param("--gres=none -G 0", 1, "1", {}, id="no GPUs by word"),
     pytest.param("-N 2 -G 4", 2, "1", {"nvidia.com/gpu": "2"}, id="gpus of the job"),
     pytest.param("-n 2 --gpus-per-task=1 --mem-per-gpu=1G", 1, "2", {"nvidia.com/gpu": "2", "memory": "2048Mi"},
                  id="gpus of tasks"),

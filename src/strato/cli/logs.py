@@ -9,6 +9,7 @@ import click
 
 from strato.api import catalog
 from strato.cli.connect import with_cluster
+from strato.cli.podtargets import job_meant
 from strato.cli.reasons.reading import read
 from strato.cli.reasons.workloads import report_of
 from strato.client.cluster import Cluster
@@ -49,6 +50,8 @@ def logs(
         if kind in ("", "pod"):
             try:
                 await _print_log(cluster, namespace, name, query, "")
+            except NotFound as error:
+                raise await job_meant(cluster, namespace, name, error) from error
             finally:
                 await _print_reason(cluster, "pod", namespace, name)
             return

@@ -6,7 +6,7 @@ from typing import Any
 
 from strato.api import catalog
 from strato.client.cluster import Cluster, Json
-from strato.errors import NotFound, UsageError
+from strato.errors import ApiError, NotFound, UsageError
 
 _JOBS = ("job", "jobs", "vcjob", "vcjobs", "job.batch.volcano.sh")
 _SERVICES = ("svc", "service", "services")
@@ -34,8 +34,22 @@ async def find_pod(cluster: Cluster, namespace: str, target: str, *, services: b
         return await _pod_of_job(cluster, namespace, name)
     if kind in _SERVICES:
         return await _pod_of_service(cluster, namespace, name)
-    found: Json = await cluster.get(catalog.POD, name, namespace)
+    try:
+        found: Json = await cluster.get(catalog.POD, name, namespace)
+    except NotFound as error:
+        raise await job_meant(cluster, namespace, name, error) from error
     return found
+
+
+async def job_meant(cluster: Cluster, namespace: str, name: str, missing: NotFound) -> NotFound:
+    """Return what to raise for a pod that is missing: when a job has its name, it says what to write."""
+    for kind in (catalog.VCJOB, catalog.JOB):
+        try:
+            await cluster.get(kind, name, namespace)
+        except ApiError:  # none of that name, or not for this user to see
+            continue
+        return NotFound(f"{missing.message}; a job has this name: write job/{name}")
+    return missing
 
 
 async def _pod_of_job(cluster: Cluster, namespace: str, name: str) -> Json:

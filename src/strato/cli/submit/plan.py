@@ -51,12 +51,12 @@ class Shape:
 class SbatchChecks(Checks):
     """Reads what only sbatch has."""
 
-    def number(self, flag: str, text: str, default: int) -> int:
-        """Read a whole number above zero."""
+    def number(self, flag: str, text: str, default: int, *, least: int = 1) -> int:
+        """Read a whole number, of at least 1 or 0."""
         if not text:
             return default
-        if not (text.isascii() and text.isdecimal() and 0 < int(text[:10]) < 10**9):
-            self.problem(flag, f"{text!r} is no whole number above zero")
+        if not (text.isascii() and text.isdecimal() and least <= int(text[:10]) < 10**9):
+            self.problem(flag, f"{text!r} is no whole number" + (" above zero" if least else ""))
             return default
         return int(text)
 
@@ -118,7 +118,9 @@ class SbatchChecks(Checks):
                 found[flag] = self._gpu_count(flag, text)
         for entry in filter(None, options["gres"].split(",")):
             kind, _, rest = entry.partition(":")
-            if kind != "gpu":
+            if entry.lower() == "none":  # as sbatch: takes back what was asked for before
+                found["--gres"] = 0
+            elif kind != "gpu":
                 self.problem("--gres", f"{entry!r}: this cluster has nothing like it; gpu:N is known")
             else:
                 found["--gres"] = self._gpu_count("--gres", rest or "1")
@@ -136,7 +138,7 @@ class SbatchChecks(Checks):
         model, colon, count = text.rpartition(":")
         if colon:
             self.problem(flag, f"{text!r}: GPUs are asked for by number, not by model ({model}); nodes have labels")
-        return self.number(flag, count, 0)
+        return self.number(flag, count, 0, least=0)
 
     def dependencies(self, text: str) -> tuple[Dependency, ...]:
         """Read ``afterok:JOB:JOB,afterany:JOB``."""
