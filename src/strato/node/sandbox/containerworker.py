@@ -16,12 +16,12 @@ from strato.node.predicates import Refusal
 from strato.node.resizes import Pending, needs_restart
 from strato.node.restarts import ALWAYS, NEVER, Backoff, should_restart
 from strato.node.sandbox.environment import ConfigProblem
+from strato.node.sandbox.hiddenpaths import end_message, hidden_path
 from strato.node.sandbox.hooks import NO_LIMIT_SECONDS, HookFailed, run_hook
 from strato.node.sandbox.imagemanager import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, ImageManager, ImageUnavailable, quoted
 from strato.node.sandbox.probes import Prober
 from strato.node.sandbox.runtime import Ended, Run, Runtime, RuntimeProblem
 from strato.node.sandbox.sandbox import MESSAGE_BYTES, PodSandbox
-from strato.node.sandbox.unseenpaths import end_message, unseen_path
 
 CONFIG_RETRY_SECONDS = 2.0
 """Between two looks for what a pod refers to and is not there."""
@@ -77,7 +77,7 @@ class ContainerWorker:
         self._last: Run | None = None
         self._changed = asyncio.Event()
         self._why_changed = ""
-        self._unseen = ""
+        self._hidden = ""
 
     def update(self, spec: Container) -> str:
         """Take what may change of a container: its image, with which it is restarted, and its resources.
@@ -209,8 +209,8 @@ class ContainerWorker:
                 wait = 0.0
                 launch = self._sandbox.launch(self._spec, attempt, image)
                 self.record.actual = self._spec.resources
-                is_shown_root = image.is_host and self._runtime.isolation != "plain"
-                self._unseen = unseen_path(launch.argv, launch.mounts) if is_shown_root else ""
+                is_host_root = image.is_host and self._runtime.isolation != "plain"
+                self._hidden = hidden_path(launch.argv, launch.mounts) if is_host_root else ""
                 run = await self._runtime.start(launch)
             except ImageUnavailable as err:
                 wait = self._backoff.next_wait(wait, 0.0)
@@ -283,7 +283,7 @@ class ContainerWorker:
             started_at=ended.started_at,
             finished_at=ended.finished_at,
             signal=ended.signal,
-            message=end_message(ended.exit_code, ended.error, written, self._unseen)[:MESSAGE_BYTES],
+            message=end_message(ended.exit_code, ended.error, written, self._hidden)[:MESSAGE_BYTES],
             container_id=container_id,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strato.node.sandbox.cleanup import teardown
-from strato.node.sandbox.unseenpaths import end_message, unseen_path
+from strato.node.sandbox.hiddenpaths import end_message, hidden_path
 from strato.node.sandbox.volumes import Mount
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import running
@@ -31,22 +31,22 @@ MOUNTS = [Mount("/srv/data", "/home/ann/data/")]
     ],
 )
 def test_the_first_path_that_is_not_seen(argv: list[str], path: str) -> None:
-    said = unseen_path(argv, MOUNTS)
+    said = hidden_path(argv, MOUNTS)
     assert said.partition(":")[0] == path
 
 
 @pytest.mark.parametrize(
     ("code", "error", "written", "want"),
     [
-        pytest.param(127, "", "", "unseen", id="not found"),
-        pytest.param(126, "", "", "unseen", id="cannot be run"),
+        pytest.param(127, "", "", "hidden", id="not found"),
+        pytest.param(126, "", "", "hidden", id="cannot be run"),
         pytest.param(1, "", "", "", id="another failure"),
         pytest.param(127, "", "mine", "mine", id="the container's own words count more"),
-        pytest.param(128, "no such file", "", "no such file; unseen", id="it never started"),
+        pytest.param(128, "no such file", "", "no such file; hidden", id="it never started"),
     ],
 )
 def test_when_it_is_said(code: int, error: str, written: str, want: str) -> None:
-    assert end_message(code, error, written, "unseen") == want
+    assert end_message(code, error, written, "hidden") == want
 
 
 @every_level

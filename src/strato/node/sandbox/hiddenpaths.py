@@ -16,7 +16,7 @@ _NOT_FOUND = (126, 127)
 """What shells end with when a program cannot be run, or is not there."""
 
 
-def unseen_path(argv: Sequence[str], mounts: Sequence[Mount]) -> str:
+def hidden_path(argv: Sequence[str], mounts: Sequence[Mount]) -> str:
     """Return a sentence on the first path of a command that is in a private directory and in no mount; or nothing."""
     for word in argv:
         for found in _PATH.finditer(word):
@@ -29,15 +29,15 @@ def unseen_path(argv: Sequence[str], mounts: Sequence[Mount]) -> str:
     return ""
 
 
-def end_message(exit_code: int, error: str, written: str, unseen: str) -> str:
+def end_message(exit_code: int, error: str, written: str, hidden: str) -> str:
     """Return what is said about the end of a container.
 
     Args:
         exit_code: Its own.
         error: Why it never started; empty if it did.
         written: What the container itself says.
-        unseen: A sentence of `unseen_path`, or nothing.
+        hidden: A sentence of `hidden_path`, or nothing.
     """
     if error:
-        return f"{error}; {unseen}" if unseen else error
-    return written or (unseen if exit_code in _NOT_FOUND else "")
+        return f"{error}; {hidden}" if hidden else error
+    return written or (hidden if exit_code in _NOT_FOUND else "")
