@@ -66,8 +66,8 @@ async def keep_published(
         await changed.wait()
         changed.clear()
         text, found = config().text, stored.get((NAMESPACE, name))
-        is_told = text == built_in if found is None else found.data.get(_KEY) == text
-        if is_told or text == refused:
+        is_published = text == built_in if found is None else found.data.get(_KEY) == text
+        if is_published or text == refused:
             continue
         try:
             if found is None:

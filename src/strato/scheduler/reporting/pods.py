@@ -82,7 +82,7 @@ class PodReports:
             self._world,
             self._growth,
             desired,
-            said=(have.reason, have.message) if have is not None and have.status == "False" else None,
+            reported=(have.reason, have.message) if have is not None and have.status == "False" else None,
             written=Written(last, self.queue.confirmed_at(key)) if isinstance(last, VerdictContent) else None,
             now=self._clock.monotonic(),
         )

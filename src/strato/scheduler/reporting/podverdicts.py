@@ -51,7 +51,7 @@ def next_step(
     growth: GrowthTracker,
     verdict: PodVerdict,
     *,
-    said: tuple[str, str] | None,
+    reported: tuple[str, str] | None,
     written: Written | None,
     now: float,
 ) -> VerdictContent | float | None:
@@ -61,7 +61,7 @@ def next_step(
         world: What is known.
         growth: Says which gangs are still being created.
         verdict: The latest.
-        said: Reason and message that the pod has already.
+        reported: Reason and message that the pod has already.
         written: What was written last under the pod's name.
         now: By the clock of ``written``, in seconds.
     """
@@ -76,7 +76,7 @@ def next_step(
         if not is_due(stalled_at, now):
             return stalled_at
     is_nominated = not verdict.nominated or verdict.nominated == task.pod.status.nominated_node_name
-    if is_nominated and said == (verdict.reason, verdict.message):
+    if is_nominated and reported == (verdict.reason, verdict.message):
         return None
     content = content_of(verdict)
     if written is not None and written.content != content and _differ_in_text_only(written.content, content):

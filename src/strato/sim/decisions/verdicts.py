@@ -86,10 +86,10 @@ class SettlingVerdicts:
                 continue
             del self._waiting[key]
             verdict, written = waiting.verdict, self._written.get(key)
-            said = None
+            reported = None
             if written is not None and written.content.uid == verdict.task.uid:
-                said = written.content.reason, written.content.message
-            step = next_step(self._world, self._growth, verdict, said=said, written=written, now=at)
+                reported = written.content.reason, written.content.message
+            step = next_step(self._world, self._growth, verdict, reported=reported, written=written, now=at)
             if isinstance(step, float):
                 self._put(verdict, instant(step))
             elif step is not None and not self._is_written(key, step):
