@@ -16,6 +16,7 @@ from strato.cli.main import cli
 
 WORDS: list[Any] = [
     (["job", "view"], "name", {"": "Job"}),
+    (["job", "view"], "bare_name", {"": "Job"}),
     (["job", "wait"], "names", {"": "Job"}),
     (["job", "run"], "name", {}),
     (["job", "run"], "queue", {"": "Queue"}),

@@ -162,6 +162,7 @@ def test_a_job_is_run_from_flags_listed_viewed_and_deleted(shell: Shell) -> None
     assert header.split() == ["Name", "Creation", "Phase", "JobType", "Replicas", "Min", "Pending", "Running",
                               "Succeeded", "Failed", "Unknown", "RetryCount"]  # fmt: skip
     assert "Min Available:\t2" in shell.strato("job", "view", "-N", "hello")
+    assert "Min Available:\t2" in shell.strato("job", "view", "hello")
     assert shell.strato("job", "delete", "-N", "hello") == "delete job hello successfully\n"
     assert shell.strato("job", "list") == "No resources found\n"
 
@@ -283,6 +284,9 @@ UNUSABLE = [
     ),
     pytest.param(("install", "--dry-run", "-n", "B A"), "'B A' is no name of a namespace", id="no namespace"),
     pytest.param(("job", "view", "-N", ""), "'' is no name of an object", id="an empty name"),
+    pytest.param(("job", "view", ""), "'' is no name of an object", id="an empty bare name"),
+    pytest.param(("job", "view"), "Missing argument NAME", id="no name"),
+    pytest.param(("queue", "get", "a", "-n", "b"), "two names: 'a', and 'b' after -n", id="two names"),
     pytest.param(("job", "delete", "-N", "a/b"), "'a/b' is no name of an object", id="a name with a namespace"),
     pytest.param(("job", "wait", "x", "--timeout", "-1"), "is not in the range x>=0", id="a negative time"),
     pytest.param(("job", "logs", "x", "--tail", "-1"), "is not in the range x>=0", id="a negative number of lines"),
@@ -364,9 +368,10 @@ def test_queues_are_made_changed_shown_and_deleted(shell: Shell) -> None:
     assert "1" in row[2:]
     shell.strato("queue", "operate", "-n", "q1", "-a", "update", "-w", "7")
     assert shell.get(catalog.QUEUE, "q1")["spec"]["weight"] == 7
-    shell.strato("queue", "operate", "-n", "q1", "-a", "close")
+    shell.strato("queue", "operate", "q1", "-a", "close")
     assert shell.list(catalog.COMMAND, "default")[0]["action"] == "CloseQueue"
-    shell.strato("queue", "delete", "-n", "q1")
+    assert shell.strato("queue", "get", "q1") == shell.strato("queue", "get", "-n", "q1")
+    shell.strato("queue", "delete", "q1")
     assert "q1" not in shell.strato("queue", "list")
 
 

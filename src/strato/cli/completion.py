@@ -73,6 +73,7 @@ def objects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 def kinds_of(path: Sequence[str], name: str) -> dict[str, Kind]:
     """Return the kinds of object that a parameter of a command names, each with what stands before the name."""
     from strato.api import catalog
+    from strato.cli.objectnames import BARE
 
     if path[:1] in (["install"], ["run"]):
         return {}
@@ -94,7 +95,7 @@ def kinds_of(path: Sequence[str], name: str) -> dict[str, Kind]:
     }
     if name in everywhere:
         return {"": everywhere[name]}
-    if len(path) == 2 and path[0] in groups and name in ("name", "names") and path[1] not in _MAKES:
+    if len(path) == 2 and path[0] in groups and name in ("name", "names", BARE) and path[1] not in _MAKES:
         return {"": groups[path[0]]}
     if name != "target":
         return {}

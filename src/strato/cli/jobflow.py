@@ -12,8 +12,9 @@ import click
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.cli.connect import with_cluster
-from strato.cli.inputs import NAME, read_text
+from strato.cli.inputs import read_text
 from strato.cli.listing import Listing, Moment, listing_options, show_list
+from strato.cli.objectnames import object_name
 from strato.cli.output import NOTHING_FOUND, all_namespaces_option
 from strato.cli.verbs import VerbFailed, VerbGroup
 from strato.client.cluster import Cluster, Json
@@ -58,7 +59,7 @@ def _list(kind: Kind, group: click.Group) -> None:
 
 def _get(kind: Kind, group: click.Group) -> None:
     @group.command()
-    @click.option("-N", "--name", required=True, type=NAME, help="Its name.")
+    @object_name("-N", help="Its name.")
     @_namespace
     @listing_options
     @click.pass_context
@@ -71,7 +72,7 @@ def _get(kind: Kind, group: click.Group) -> None:
 
 def _describe(kind: Kind, group: click.Group) -> None:
     @group.command()
-    @click.option("-N", "--name", default="", help="Its name; all of the namespace without it.")
+    @object_name("-N", help="Its name; all of the namespace without it.", required=False)
     @_namespace
     @click.option("-o", "--format", default="yaml", show_default=True, help="yaml or json.")
     @click.pass_context
@@ -89,7 +90,7 @@ def _describe(kind: Kind, group: click.Group) -> None:
 
 def _delete(kind: Kind, group: click.Group) -> None:
     @group.command()
-    @click.option("-N", "--name", default="", help="Its name.")
+    @object_name("-N", help="Its name.", required=False)
     @_namespace
     @click.option("-f", "--file", "path", default=None, type=click.Path(path_type=Path), help="YAML documents.")
     @click.pass_context

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from strato.api import catalog
-from strato.cli.inputs import NAME
 from strato.cli.listing import Listing, Moment, listing_options, show_list
+from strato.cli.objectnames import object_name
 from strato.cli.output import all_namespaces_option
 from strato.cli.verbs import VerbGroup
 from strato.client.cluster import Json
@@ -38,7 +38,7 @@ def list_groups(
 
 
 @podgroup.command()
-@click.option("-N", "--name", required=True, type=NAME, help="Its name.")
+@object_name("-N", help="Its name.")
 @_namespace
 @listing_options
 @click.pass_context

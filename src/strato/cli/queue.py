@@ -14,8 +14,9 @@ from strato.api import catalog
 from strato.api.quantity import resource_text
 from strato.cli.commands import issue_command
 from strato.cli.connect import with_cluster
-from strato.cli.inputs import INPUT_FILE, NAME, NEW_NAME
+from strato.cli.inputs import INPUT_FILE, NEW_NAME
 from strato.cli.listing import Listing, Moment, listing_options, show_list
+from strato.cli.objectnames import object_name
 from strato.cli.output import fitted_table, output_option, text_of
 from strato.cli.statesource import StateSource
 from strato.cli.verbs import VerbGroup
@@ -56,7 +57,7 @@ def _queue_body(name: str, weight: int) -> Json:
 
 
 @queue.command()
-@click.option("-n", "--name", required=True, type=NAME, help="Name of the queue.")
+@object_name("-n", help="Name of the queue.")
 @click.pass_context
 def delete(ctx: click.Context, name: str) -> None:
     """Delete a queue."""
@@ -65,7 +66,7 @@ def delete(ctx: click.Context, name: str) -> None:
 
 
 @queue.command()
-@click.option("-n", "--name", required=True, type=NAME, help="Name of the queue.")
+@object_name("-n", help="Name of the queue.")
 @click.option("-a", "--action", required=True, type=click.Choice(["open", "close", "update"]), help="What to do.")
 @click.option("-w", "--weight", default=0, type=int, help="New weight, for update.")
 @click.pass_context
@@ -155,7 +156,7 @@ def _finite(seconds: float) -> float | None:
 
 
 @queue.command()
-@click.option("-n", "--name", required=True, type=NAME, help="Name of the queue.")
+@object_name("-n", help="Name of the queue.")
 @listing_options
 @click.pass_context
 def get(ctx: click.Context, name: str, output: str, watching: bool) -> None:

@@ -16,6 +16,7 @@ from strato.cli.job.run import run
 from strato.cli.job.view import render_job
 from strato.cli.job.wait import wait_until_completed
 from strato.cli.listing import listing_options, show_list, show_page
+from strato.cli.objectnames import object_name
 from strato.cli.output import all_namespaces_option
 from strato.cli.reasons.reading import report_on_job
 from strato.cli.reasons.report import Report
@@ -27,7 +28,7 @@ from strato.clock import SystemClock
 __all__ = ["job"]
 
 namespace_option = click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
-name_option = click.option("-N", "--name", required=True, type=NAME, help="Name of the job.")
+name_option = object_name("-N", help="Name of the job.")
 
 
 @click.group(cls=VerbGroup)
