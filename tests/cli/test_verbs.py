@@ -284,6 +284,10 @@ UNUSABLE = [
     ),
     pytest.param(("install", "--dry-run", "-n", "B A"), "'B A' is no name of a namespace", id="no namespace"),
     pytest.param(("job", "view", "-N", ""), "'' is no name of an object", id="an empty name"),
+    pytest.param(
+        ("get", "pods", "-A"), "No such command 'get'. kubectl has one: 'strato kubectl get pods -A'", id="get"
+    ),
+    pytest.param(("quee", "list"), "No such command 'quee'. Did you mean 'queue'?", id="a misspelt command"),
     pytest.param(("job", "view", ""), "'' is no name of an object", id="an empty bare name"),
     pytest.param(("job", "view"), "Missing argument NAME", id="no name"),
     pytest.param(("queue", "get", "a", "-n", "b"), "two names: 'a', and 'b' after -n", id="two names"),

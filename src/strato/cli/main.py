@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -60,8 +60,37 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
+_OF_KUBECTL: Final = frozenset(
+    {
+        "annotate", "api-resources", "apply", "attach", "auth", "autoscale", "cluster-info", "cordon", "create",
+        "debug", "delete", "describe", "diff", "drain", "edit", "events", "expose", "get", "label", "patch", "replace",
+        "rollout", "scale", "set", "taint", "top", "uncordon", "wait",
+    }
+)  # fmt: skip
+"""Words that its users type first."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is meant.
+
+        Raises:
+            click.UsageError: There is none of that name.
+        """
+        word = args[0]
+        if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        from difflib import get_close_matches
+
+        near = get_close_matches(word, COMMANDS)
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        if word in _OF_KUBECTL:
+            hint = f" kubectl has one: 'strato kubectl {' '.join(args)}'."
+        raise click.UsageError(f"No such command {word!r}.{hint}", ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table."""
