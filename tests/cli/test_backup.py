@@ -159,7 +159,7 @@ async def test_a_stopped_cluster_is_backed_up_checked_and_replaced_by_force(serv
     assert await server.stored() == {"kept": "1"}
     refused = strato(server.home, "restore", "--force", str(file))
     assert refused.returncode == 2
-    assert "stop it with 'strato down'" in refused.stderr
+    assert f"stop it with 'strato --home {server.home} down'" in refused.stderr
 
 
 async def test_backups_are_written_on_schedule_and_the_oldest_go(tmp_path: Path) -> None:
@@ -174,8 +174,9 @@ async def test_backups_are_written_on_schedule_and_the_oldest_go(tmp_path: Path)
                 seen |= {one.name for one in where.glob("strato-*.backup")}
     finally:
         server.stop()
-    left = sorted(one.name for one in where.iterdir())
-    assert left == sorted(seen | set(left))[-2:]
+    left = sorted(one.name for one in where.glob("strato-*.backup"))
+    newest = sorted(seen | set(left))
+    assert left in (newest[-2:], newest[-3:])  # it may be stopped just before the oldest goes
     assert strato(tmp_path / "other", "restore", str(where / left[-1])).returncode == 0
 
 

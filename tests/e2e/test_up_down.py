@@ -99,7 +99,7 @@ def test_a_start_with_other_options_says_who_runs(world: EmbeddedWorld) -> None:
     eventually(lambda: Home(world.home).owner() is not None, what="the first one has the home", every=0.01)
     code, said = end(begin(world, "up", *SMALL, "--in-memory"))
     assert code == 2
-    assert "(--in-memory: False, not True); stop it with 'strato down'" in said
+    assert f"(--in-memory: False, not True); stop it with 'strato --home {world.home} down'" in said
     assert end(first)[0] == 0
     for words in (("up", *SMALL, "--foreground"), ("run", "apiserver", "--port", "0")):
         code, said = end(begin(world, *words))

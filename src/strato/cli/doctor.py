@@ -130,7 +130,7 @@ def _salvage(home: Home, journal: Path) -> None:
 
     pid = home.running_pid()
     if pid is not None:
-        raise UsageError(f"the cluster of {home.path} runs (process {pid}); stop it with 'strato down'")
+        raise UsageError(f"the cluster of {home.path} runs (process {pid}); stop it with '{home.command('down')}'")
     if not any(journal.parent.glob(f"{journal.name}*")):
         raise UsageError(f"there is no journal in {journal.parent}; name it with --data-dir")
     with home.held("doctor --salvage"), locked(journal):

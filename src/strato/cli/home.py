@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import socket
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -54,6 +55,12 @@ class Home:
             return cls(Path(chosen).expanduser().resolve())
         base = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
         return cls(Path(base) / "strato")
+
+    def command(self, verb: str) -> str:
+        """Return what to type for a verb such as ``down``, about this directory."""
+        if self == Home.locate(None):
+            return f"strato {verb}"
+        return f"strato --home {shlex.quote(str(self.path))} {verb}"
 
     @property
     def kubeconfig(self) -> Path:
@@ -168,8 +175,8 @@ class Home:
         """Return the error of a directory that another process owns."""
         if owner is not None and owner.serves:
             return UsageError(
-                f"the cluster of {self.path} already runs (process {owner.pid}); stop it with 'strato down', "
-                "or name another --home"
+                f"the cluster of {self.path} already runs (process {owner.pid}); "
+                f"stop it with '{self.command('down')}', or name another --home"
             )
         what = f"process {owner.pid} (strato {owner.activity})" if owner is not None and owner.pid else "a process"
         return UsageError(f"{what} works in {self.path}; wait for it, or name another --home")

@@ -60,7 +60,7 @@ def restore(ctx: click.Context, file: Path, data_dir: Path | None, force: bool) 
 def _refuse_to_overwrite(home: Home, journal: Path, force: bool) -> None:
     pid = home.running_pid()
     if pid is not None:
-        raise UsageError(f"the cluster of {home.path} runs (process {pid}); stop it with 'strato down'")
+        raise UsageError(f"the cluster of {home.path} runs (process {pid}); stop it with '{home.command('down')}'")
     there = [str(path) for path in (journal, home.pki, home.tokens) if path.exists()]
     if there and not force:
         raise UsageError(

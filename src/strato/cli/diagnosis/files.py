@@ -23,10 +23,14 @@ def findings(home: Home, journal: Path, clock: Clock) -> Iterator[Finding]:
     yield from _certificates(home, clock.now())
 
 
+def _again(home: Home) -> str:
+    return f"{home.command('down')}; {home.command('up')}"
+
+
 def _process(home: Home) -> Finding:
     pid = home.running_pid()
     if pid is None:
-        return Finding("process", f"no cluster runs in {home.path}; 'strato up' starts one")
+        return Finding("process", f"no cluster runs in {home.path}; '{home.command('up')}' starts one")
     if not home.ready():
         what = f"process {pid} is not ready; the very first start compiles for up to a minute"
         return problem("process", what, f"tail -f {home.log}")
@@ -37,7 +41,7 @@ def _node(home: Home) -> Iterator[Finding]:
     """Yield what the running cluster says of this machine: it may be another user's, or started elsewhere."""
     if home.running_pid() is not None:
         for text in (home.ready().get("node") or {}).get("warnings", ()):
-            yield warning("node", str(text), "what it says, then: strato down; strato up")
+            yield warning("node", str(text), f"what it says, then: {_again(home)}")
 
 
 def _journal(home: Home, journal: Path) -> Finding:
@@ -98,6 +102,6 @@ def _certificates(home: Home, now: float) -> Iterator[Finding]:
         if ends is None:
             yield problem(check, f"{path}: it is no certificate", "bring it back: strato restore FILE")
         elif ends - now < WARN_DAYS * SECONDS_PER_DAY:
-            yield problem(check, f"{path}: it ends {format_time(ends)}; a start renews it", "strato down; strato up")
+            yield problem(check, f"{path}: it ends {format_time(ends)}; a start renews it", _again(home))
         else:
             yield Finding(check, f"{path}: good for {(ends - now) / SECONDS_PER_DAY:.0f} days")

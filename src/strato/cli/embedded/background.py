@@ -76,9 +76,10 @@ def _is_the_same(options: EmbeddedOptions, owner: Owner, *, foreground: bool) ->
     wanted = msgspec.json.decode(msgspec.json.encode(options))  # as those of the other were noted
     differing = differences(owner.options, wanted)
     if differing:
+        down = options.home.command("down")
         raise UsageError(
             f"the cluster of {options.home_path} already runs (process {owner.pid}) with other options "
-            f"({'; '.join(differing)}); stop it with 'strato down', or name another --home"
+            f"({'; '.join(differing)}); stop it with '{down}', or name another --home"
         )
     return True
 
