@@ -392,3 +392,16 @@ def test_a_job_of_another_controller_is_left_alone() -> None:
         assert not await world.pods()
 
     play(scenario, enabled=ENABLED)
+
+
+def test_a_job_that_was_refused_for_long_begins_within_a_minute_of_room() -> None:
+    async def scenario(world: World) -> None:
+        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}}
+        await world.cluster.create(catalog.RESOURCEQUOTA, quota, "default")
+        await start(world, body(), 2000)
+        assert not await world.pods()
+        await world.cluster.delete(catalog.RESOURCEQUOTA, "q", "default")
+        await world.settle(70)
+        assert conditions(await world.cluster.get(Job, "j", "default"))["Complete"] == "True"
+
+    play(scenario, enabled=(*ENABLED, "kube-resourcequota-controller"))

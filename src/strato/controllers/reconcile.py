@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from strato.api.kinds import Kind
 from strato.api.meta import Key, Object
-from strato.client.workqueue import WorkQueue, run_workers
+from strato.client.workqueue import RetryLimiter, WorkQueue, run_workers
 from strato.controllers.context import ControllerContext
 from strato.errors import NotFound
 
@@ -37,10 +37,14 @@ class KeyedController:
 
     name: ClassVar[str]
     workers: ClassVar[int] = 4
+    longest_backoff_seconds: ClassVar[float] = 1000.0
+    """Within which an object that could not be brought up to date is tried again."""
 
     def __init__(self, context: ControllerContext) -> None:
         self.clock, self._cluster, self._recorder = context.clock, context.cluster, context.recorder
-        self.queue: WorkQueue[Key] = WorkQueue(context.clock)
+        self.queue: WorkQueue[Key] = WorkQueue(
+            context.clock, RetryLimiter(context.clock, max_seconds=self.longest_backoff_seconds)
+        )
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one object up to date; returns seconds after which to look again, or None."""

@@ -43,6 +43,7 @@ class KubeJobController(KeyedController):
 
     name: ClassVar[str] = "kube-job-controller"
     workers: ClassVar[int] = 8
+    longest_backoff_seconds: ClassVar[float] = 60.0  # MaxJobApiBackOff of Kubernetes: a quota may be free again
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
