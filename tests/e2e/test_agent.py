@@ -16,7 +16,7 @@ from tests.e2e.worlds import EmbeddedWorld, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.embedded, pytest.mark.timeout(600)]
 
-POLICY = "sampling: {roundSeconds: 1}\nhandlers: {suppress: {rounds: 1, overload: %s, warning: %s}}\n"
+POLICY = "sampling: {roundSeconds: 1}\nhandlers: {suppress: {rounds: 1, evict: false, overload: %s, warning: %s}}\n"
 
 
 def policy(overload: float, warning: float) -> str:
