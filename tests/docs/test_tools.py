@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted([*(ROOT / "tools").glob("*.py"), ROOT / "Makefile", ROOT / ".ci" / "run"])
@@ -16,3 +17,11 @@ _NAMED = re.compile(r"(?<![\w/.~-])(?:tests|src/strato|benchmarks)/[\w/.-]*[\w]"
 def test_what_a_program_names_exists(program: Path) -> None:
     named = set(_NAMED.findall(program.read_text()))
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+def test_what_is_judged_to_be_no_fault_can_be_read() -> None:
+    judged = yaml.safe_load((ROOT / "tools" / "equivalent.yaml").read_text())
+    assert judged
+    for one in judged:
+        assert one.keys() - {"nth"} == {"file", "function", "was", "now", "why"}
+        assert (ROOT / "src" / "strato" / one["file"]).exists(), one
