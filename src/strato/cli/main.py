@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from strato import __version__
+from strato.cli.lazygroup import LazyGroup
 from strato.errors import StratoError, harmless, shortened
 
 # name -> (module under strato.cli, attribute, one line of help). The help is here so that listing imports nothing.
@@ -70,49 +71,25 @@ _OF_KUBECTL: Final = frozenset(
 """Words that its users type first."""
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is meant.
-
-        Raises:
-            click.UsageError: There is none of that name.
-        """
-        word = args[0]
-        if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
-            return super().resolve_command(ctx, args)
-        from difflib import get_close_matches
-
-        near = get_close_matches(word, COMMANDS)
-        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-        if word in _OF_KUBECTL:
-            hint = f" kubectl has one: 'strato kubectl {' '.join(args)}'."
-        raise click.UsageError(f"No such command {word!r}.{hint}", ctx)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        module, attribute, _ = entry
-        command = getattr(importlib.import_module(f"strato.cli.{module}"), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, _, text) in COMMANDS.items()])
+def _load(command: str) -> object:
+    module, attribute, _ = COMMANDS[command]
+    return getattr(importlib.import_module(f"strato.cli.{module}"), attribute)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def _of_kubectl(words: list[str]) -> str:
+    return f" kubectl has one: 'strato kubectl {' '.join(words)}'." if words[0] in _OF_KUBECTL else ""
+
+
+_HELP: Final = {name: text for name, (_, _, text) in COMMANDS.items()}
+
+
+@click.group(
+    cls=LazyGroup,
+    table=_HELP,
+    load=_load,
+    hint=_of_kubectl,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="strato")
 @click.option("-s", "--master", metavar="URL", default=None, help="Address of the API server.")
 @click.option("-k", "--kubeconfig", metavar="FILE", default=None, help="Kubeconfig to use instead of the usual ones.")

@@ -6,6 +6,8 @@ import importlib
 
 import click
 
+from strato.cli.lazygroup import LazyGroup
+
 COMPONENTS = {
     "scheduler": ("components", "Run the scheduler."),
     "controllers": ("components", "Run the controllers of Volcano's kinds."),
@@ -22,29 +24,15 @@ ALIASES = {"nodes": "node"}
 """Other names of parts, which the help leaves out."""
 
 
-class _Components(click.Group):
-    """Imports a part's module when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the parts in the order of the table."""
-        return list(COMPONENTS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one part."""
-        cmd_name = ALIASES.get(cmd_name, cmd_name)
-        if cmd_name not in COMPONENTS:
-            return None
-        module = importlib.import_module(f"strato.cli.run.{COMPONENTS[cmd_name][0]}")
-        command = getattr(module, "run_all" if cmd_name == "all" else cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the parts without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMPONENTS.items()])
+def _load(component: str) -> object:
+    name = ALIASES.get(component, component)
+    module = importlib.import_module(f"strato.cli.run.{COMPONENTS[name][0]}")
+    return getattr(module, "run_all" if name == "all" else name)
 
 
-@click.group(cls=_Components)
+_HELP = {name: text for name, (_, text) in COMPONENTS.items()}
+
+
+@click.group(cls=LazyGroup, table=_HELP, load=_load, aliases=ALIASES)
 def run() -> None:
     """Run one component against a cluster until it is told to stop."""

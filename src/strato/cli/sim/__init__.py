@@ -6,6 +6,8 @@ import importlib
 
 import click
 
+from strato.cli.lazygroup import LazyGroup
+
 COMMANDS = {
     "run": "Run an experiment, or a trace under one or several policies.",
     "sweep": "Run an experiment at every point of a grid of parameters.",
@@ -19,28 +21,11 @@ COMMANDS = {
 """Name -> one line of help, so that listing them imports nothing; the module has the command's name, - as _."""
 
 
-class _Commands(click.Group):
-    """Imports a command's module when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        name = cmd_name.replace("-", "_")
-        command = getattr(importlib.import_module(f"strato.cli.sim.{name}"), name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+def _load(command: str) -> object:
+    name = command.replace("-", "_")
+    return getattr(importlib.import_module(f"strato.cli.sim.{name}"), name)
 
 
-@click.group(cls=_Commands)
+@click.group(cls=LazyGroup, table=COMMANDS, load=_load)
 def sim() -> None:
     """Simulate."""
