@@ -47,8 +47,7 @@ def text_of(body: Mapping[str, Any], output: str) -> str:
 
 
 def _cell(value: object) -> str:
-    text = str(value)
-    return text if text.isprintable() else harmless(" ".join(text.split("\n")))
+    return harmless(str(value).replace("\n", " "))
 
 
 def fixed_table(headers: Sequence[str], widths: Sequence[int], rows: Sequence[Sequence[object]]) -> str:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 import httptools
 
 from strato.errors import UsageError
+from strato.http.limits import PIECE_BYTES
 
 _CONNECT_SECONDS = 30.0
 _HEAD_BYTES = 1 << 20
@@ -24,8 +25,6 @@ _HEAD_BYTES = 1 << 20
 
 _BUFFER_BYTES = 1 << 20
 """A stream's reader that is this far behind stops the connection; a busy watch hands over many events per wake-up."""
-_PIECE_BYTES = 64
-"""What a piece of a body takes in memory beside what is in it, about."""
 
 
 class Disconnected(ConnectionError):
@@ -305,7 +304,7 @@ class Connection(asyncio.Protocol):
         self._head_bytes = 0
         if self._answer is not None:
             self._answer.body.append(body)
-            self._answer.size += len(body) + _PIECE_BYTES
+            self._answer.size += len(body) + PIECE_BYTES
 
     def on_message_complete(self) -> None:
         """End the answer, unless it was an interim one."""

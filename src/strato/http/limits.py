@@ -20,6 +20,9 @@ HELD_BYTES = 256 << 20
 """Of requests that have not been answered, in all. One user holds as much as is free at most, so that the next one
 always finds room (the dynamic threshold of Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998)."""
 
+PIECE_BYTES = 64
+"""What a piece of a body takes in memory beside what is in it, about."""
+
 
 class Limited(Protocol):
     """A connection as it is limited."""

@@ -17,6 +17,7 @@ import httptools
 from strato.api.wire import Response, User
 from strato.errors import ApiError, TooLarge, TooManyRequests
 from strato.http.headers import NAMES, Head, read_target
+from strato.http.limits import PIECE_BYTES
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Largest request body, as in kube-apiserver."""
@@ -27,8 +28,6 @@ MAX_HEADERS = 1000
 bytes."""
 MAX_PIECES = 100_000
 """Most pieces in which a body may come."""
-_PIECE_BYTES = 64
-"""What a piece takes in memory beside what is in it, about."""
 _MOST_KNOWN = 8
 """Heads remembered per connection."""
 _KNOWN_BYTES = 4096
@@ -118,7 +117,7 @@ class RequestReader:
     @property
     def held_bytes(self) -> int:
         """How much memory the requests take that have no answer yet."""
-        bodies = sum(one.size + _PIECE_BYTES * len(one.body) for one in self._waiting)
+        bodies = sum(one.size + PIECE_BYTES * len(one.body) for one in self._waiting)
         return bodies + (self._head_bytes if self._is_in_head else 0)
 
     def refuse_rest(self) -> None:

@@ -36,7 +36,7 @@ def prepare(crd: dict[str, Any], now: float, old: Json | None = None, peers: Ite
     """
     _fill_names(crd)
     check(crd, old)
-    complete(crd, now, peers)
+    _settle(crd, now, peers)
 
 
 def check(crd: Json, old: Json | None) -> None:
@@ -56,6 +56,10 @@ def complete(crd: dict[str, Any], now: float, peers: Iterable[Json] = ()) -> Non
     Its status is what there was, or what a client has written into it; ``peers`` are the definitions of its group.
     """
     _fill_names(crd)
+    _settle(crd, now, peers)
+
+
+def _settle(crd: dict[str, Any], now: float, peers: Iterable[Json]) -> None:
     crd["spec"].setdefault("conversion", {"strategy": "None"})
     definitionstatus.note_storage_version(crd)
     definitionstatus.accept_names(crd, peers, now)

@@ -171,12 +171,11 @@ class FrameworkClient:
         self._is_closing = True
         for _ in range(self._workers):
             self._posted.put(None)
-        listener, *workers = self._threads or [threading.current_thread()]
-        _join(workers)  # a call that comes after its stream has ended is refused
+        _join(self._threads[1:])  # the workers: a call that comes after its stream has ended is refused
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-        _join([listener])
+        _join(self._threads[:1])
         for connection in (self._connection, self._calls):
             if connection is not None:
                 connection.close()

@@ -179,7 +179,7 @@ def config_of(document: Json, layers: int) -> tuple[ImageConfig, list[str]]:
         env=_texts(body, "Env"),
         user=_text(body, "User"),
         working_dir=_text(body, "WorkingDir"),
-        volumes=_texts({"Volumes": sorted(volumes) if isinstance(volumes, dict) else volumes}, "Volumes"),
+        volumes=_checked(sorted(volumes) if isinstance(volumes, dict) else volumes or (), "Volumes"),
         stop_signal=_text(body, "StopSignal"),
         labels={str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {},
     )
@@ -195,11 +195,14 @@ def chain_ids(diff_ids: Sequence[str]) -> list[str]:
 
 
 def _text(body: Json, member: str) -> str:
-    return "".join(_texts({member: [body.get(member) or ""]}, member))
+    return _checked([body.get(member) or ""], member)[0]
 
 
 def _texts(body: Json, member: str) -> tuple[str, ...]:
-    found = body.get(member) or ()
+    return _checked(body.get(member) or (), member)
+
+
+def _checked(found: object, member: str) -> tuple[str, ...]:
     if not isinstance(found, list | tuple) or not all(isinstance(one, str) and "\0" not in one for one in found):
         raise BadImage(f"the image's configuration has a {member!r} that is not of texts")
     return tuple(found)

@@ -7,7 +7,6 @@ message. Source: the ``MarshalJSON`` and ``Unmarshal`` behaviour of the Go types
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -15,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from strato.api.godurations import parts_of
 from strato.api.meta import Json
 from strato.errors import BadRequest
 from strato.server.jsonbodies import decode_json
@@ -26,7 +26,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1_000_000_000
 _MICROSECONDS = 1_000_000
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
-_DURATION = re.compile(r"(\d++(?:\.\d*+)?|\.\d++)(ns|us|µs|ms|s|m|h)", re.ASCII)
 
 
 def time(fields: Json) -> str | None:
@@ -108,11 +107,9 @@ def micro_time_fields(value: str | None) -> Json | None:
 
 def duration_fields(value: str | None) -> Json:
     """Return the fields of a duration."""
-    text, total = value or "", 0
-    at = 1 if text.startswith(("-", "+")) else 0
-    while (part := _DURATION.match(text, at)) is not None:  # a search would begin anew at each digit of a long number
-        total += int(Decimal(part[1]) * _UNITS[part[2]])
-        at = part.end()
+    text = value or ""
+    parts = parts_of(text, 1 if text.startswith(("-", "+")) else 0)
+    total = sum(int(Decimal(number) * _UNITS[unit]) for number, unit in parts.amounts)
     return {"duration": -total if text.startswith("-") else total}
 
 
