@@ -3,30 +3,54 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-_GO_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_DURATION_PART = re.compile(r"(\d++(?:\.\d*+)?|\.\d++)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_MOST_SECONDS = (2**63 - 1) / 1e9
+"""The longest duration: Go counts nanoseconds in 64 bits."""
 _SECONDS_PER_UNIT = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class DurationParts(NamedTuple):
+    """What a Go duration consists of.
+
+    Attributes:
+        amounts: Number and unit, in order.
+        end: Where in the text they end.
+    """
+
+    amounts: list[tuple[str, str]]
+    end: int
+
+
+def duration_parts(text: str, start: int) -> DurationParts:
+    """Read numbers with units, from a place in a text on as long as one follows the other.
+
+    In linear time: a search would begin anew at each digit of a long number.
+    """
+    amounts, at = [], start
+    while (part := _DURATION_PART.match(text, at)) is not None:
+        amounts.append((part[1], part[2]))
+        at = part.end()
+    return DurationParts(amounts, at)
 
 
 def duration_seconds(text: str) -> float:
     """Read a Go duration (``1h30m``, ``250ms``, ``-2s``, ``0``) as seconds.
 
     Raises:
-        ValueError: The text is not a duration; the message names it.
+        ValueError: The text is not a duration, or is one of more than 292 years; the message names it.
     """
-    body = text.lstrip("+-")
-    sign = -1.0 if text.startswith("-") else 1.0
-    if body == "0":
+    signed = text.startswith(("-", "+"))
+    if text[signed:] == "0":
         return 0.0
-    total, position = 0.0, 0
-    for match in _GO_DURATION.finditer(body):
-        if match.start() != position:
-            break
-        total += float(match[1]) * _SECONDS_PER_UNIT[match[2]]
-        position = match.end()
-    if position == 0 or position != len(body) or len(text) - len(body) > 1:
+    amounts, end = duration_parts(text, int(signed))
+    if not amounts or end < len(text):
         raise ValueError(f"{text!r} is not a duration; write for example 90s, 1h30m or 250ms")
-    return sign * total
+    total = sum(float(number) * _SECONDS_PER_UNIT[unit] for number, unit in amounts)
+    if total > _MOST_SECONDS:
+        raise ValueError(f"{text!r} is longer than 292 years, the longest duration")
+    return -total if text.startswith("-") else total
 
 
 def format_duration(seconds: float) -> str:

@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from strato.api.cel.cost import charge
 from strato.api.cel.operators import equal
 from strato.api.cel.values import EvaluationError
-from strato.api.godurations import parts_of
 from strato.api.patterns import compile_pattern
+from strato.units import duration_seconds
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 ADDRESS = (ipaddress.IPv4Address, ipaddress.IPv6Address)
@@ -27,9 +27,6 @@ NETWORK = (ipaddress.IPv4Interface, ipaddress.IPv6Interface)
 """An address with a prefix length, which is what CEL calls a CIDR: unlike Python's networks it may have host bits."""
 Overloads = list[tuple[tuple[Any, ...], Callable[..., Any]]]
 
-_MOST_SECONDS = (2**63 - 1) / 1e9
-"""The longest duration: Go counts nanoseconds in 64 bits."""
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _OFFSET = re.compile(r"([+-])?(\d\d):(\d\d)")
 
 
@@ -39,14 +36,10 @@ def duration(text: str) -> timedelta:
     Raises:
         ValueError: It is none.
     """
-    body = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
-    amounts, end = parts_of(body, 0)
-    if (not amounts or end < len(body)) and body != "0":
-        raise ValueError(f"time: invalid duration {text!r}")
-    seconds = sum(float(number) * _SECONDS[unit] for number, unit in amounts)
-    if seconds > _MOST_SECONDS:
-        raise ValueError(f"time: invalid duration {text!r}: it is longer than 292 years")
-    return timedelta(seconds=-seconds if text.startswith("-") else seconds)
+    try:
+        return timedelta(seconds=duration_seconds(text))
+    except ValueError as err:
+        raise ValueError(f"time: invalid duration {err}") from None
 
 
 def timestamp(text: str) -> datetime:

@@ -22,8 +22,8 @@ from strato.cli.install.manifests import Resource, resources
 from strato.cli.install.values import COMMENTS, DEFAULTS
 
 _CONFIG = ".Values.custom.scheduler_config_override | default (.Files.Get .Values.basic.scheduler_config_file)"
-_WHOLE = re.compile(r"""(?<=[:-] )(['"]?)⟦([^⟧]+)⟧\1$""", re.MULTILINE)
-_INNER = re.compile(r"⟦([^⟧]+)⟧")
+_WHOLE = re.compile(r"""(?<=[:-] )(['"]?)⟦([^⟦⟧]+)⟧\1$""", re.MULTILINE)
+_INNER = re.compile(r"⟦([^⟦⟧]+)⟧")
 
 
 class _Marks:

@@ -17,7 +17,7 @@ from strato.units import human_duration
 NOTHING_FOUND = "No resources found\n"
 _NO_TIME = "0001-01-01 00:00:00 +0000 UTC"
 _OTHER_THAN_TEXT = re.compile(
-    r"|[yn]|[+-]?(\d[\d_]*\.?[\d_]*|\.\d+)([eE][+-]?\d+)?|\d+(:[0-5]?\d)+(\.\d*)?", re.IGNORECASE
+    r"|[yn]|[+-]?(\d[\d_]*+(?:\.[\d_]*+)?|\.\d+)([eE][+-]?\d+)?|\d+(:[0-5]?\d)+(\.\d*)?", re.IGNORECASE
 )
 """What the YAML library reads as something else, beside what PyYAML does."""
 

@@ -10,7 +10,7 @@ from strato.interop.mesos.quantities import from_millis, to_millis
 from strato.interop.mesos.resources import Amount, Kind, Reservation, Resources, ValueType
 
 _HEAD = re.compile(r"(?P<name>[^()\s:;]+)\s*(?:\(\s*(?P<role>[^()\s]+)\s*\))?")
-_NUMBER = re.compile(r"[+]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d+)?")
 _RANGE = re.compile(r"\s*(\d+)\s*-\s*(\d+)\s*")
 LARGEST = 2**64 - 1
 """Last number of a range, as on the wire."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from strato.clock import parse_time
-
-_HOST = re.compile(r"(.*?)(\d+)", re.ASCII | re.DOTALL)
 
 
 def elapsed(seconds: float) -> str:
@@ -42,11 +39,11 @@ def hostlist(names: Iterable[str]) -> str:
     groups: dict[str, list[str]] = {}
     plain = []
     for name in sorted(set(names)):
-        found = _HOST.fullmatch(name)
-        if found is None:
+        prefix = name.rstrip("0123456789")
+        if prefix == name:
             plain.append(name)
         else:
-            groups.setdefault(found[1], []).append(found[2])
+            groups.setdefault(prefix, []).append(name[len(prefix) :])
     parts = [_group(prefix, numbers) for prefix, numbers in groups.items()]
     return ",".join([*parts, *plain])
 

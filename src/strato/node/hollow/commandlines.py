@@ -108,7 +108,7 @@ def _sleep_seconds(arguments: Sequence[str]) -> float | None:
             return math.inf
         unit = _UNIT_SECONDS.get(word[-1:])
         number = word if unit is None else word[:-1]
-        if not re.fullmatch(r"[0-9]+\.?[0-9]*|\.[0-9]+", number):
+        if not re.fullmatch(r"[0-9]++(?:\.[0-9]*+)?|\.[0-9]+", number):
             return None
         total += float(number) * (unit or 1.0)
     return total if arguments else None
@@ -146,7 +146,7 @@ def _script(text: str, depth: int, stops_at_failure: bool) -> CommandRun | None:
         if words[0] in ("exit", "return"):
             status = _exit_status(words[1:], status)
             return None if status < 0 else CommandRun(seconds, status, heeds)
-        if words[:1] == ["set"] and any(re.fullmatch(r"-[a-z]*e[a-z]*", word) for word in words[1:]):
+        if words[:1] == ["set"] and any(re.fullmatch(r"-[a-df-z]*+e[a-z]*", word) for word in words[1:]):
             stops_at_failure = True
         if words[0] == "trap" and {"TERM", "SIGTERM", "15"} & set(words):
             heeds = len(words) > 1 and words[1] not in ("", "-")

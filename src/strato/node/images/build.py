@@ -36,7 +36,7 @@ _SECONDS = 120.0
 _LEVEL = 1
 """Of compression: twice as fast as the usual one, a tenth larger."""
 _LIBRARIES_AT_ONCE = 500
-_LIBRARY = re.compile(r"(?:=>\s+)?(/\S+)\s+\(0x[0-9a-f]+\)")
+_LIBRARY = re.compile(r"(?<!\S)(/\S+)\s+\(0x[0-9a-f]+\)")
 _ASK = """
 import json, os, sys, sysconfig
 paths = sysconfig.get_paths()

@@ -31,7 +31,7 @@ _SCALARS: Mapping[str, Any] = {
     "boolean": True,
 }
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_OVERLOAD = re.compile(r"no such overload: (\S+?)\((.*)\)")
+_OVERLOAD = re.compile(r"no such overload: ([^\s(]+)\((.*)\)")
 _FIELD = re.compile(r"no such key: (\S+)")
 
 

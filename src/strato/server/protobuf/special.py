@@ -14,18 +14,27 @@ from typing import Any
 
 import msgspec
 
-from strato.api.godurations import parts_of
 from strato.api.meta import Json
 from strato.errors import BadRequest
 from strato.server.jsonbodies import decode_json
 from strato.server.protobuf.wire import broken
+from strato.units import duration_parts
 
 _META = "apimachinery.pkg.apis.meta.v1."
 _APIEXTENSIONS = "apiextensions_apiserver.pkg.apis.apiextensions."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1_000_000_000
 _MICROSECONDS = 1_000_000
-_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
+_UNITS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "μs": 1_000,
+    "ms": 1_000_000,
+    "s": _SECOND,
+    "m": 60 * _SECOND,
+    "h": 3600 * _SECOND,
+}
 
 
 def time(fields: Json) -> str | None:
@@ -108,7 +117,7 @@ def micro_time_fields(value: str | None) -> Json | None:
 def duration_fields(value: str | None) -> Json:
     """Return the fields of a duration."""
     text = value or ""
-    parts = parts_of(text, 1 if text.startswith(("-", "+")) else 0)
+    parts = duration_parts(text, 1 if text.startswith(("-", "+")) else 0)
     total = sum(int(Decimal(number) * _UNITS[unit]) for number, unit in parts.amounts)
     return {"duration": -total if text.startswith("-") else total}
 

@@ -62,7 +62,7 @@ _PUBLIC: Final = re.compile(
     r"(?:[a-z0-9.-]+\.)?(?:kubernetes\.io|k8s\.io|volcano\.sh|strato\.dev|nvidia\.com|amd\.com|intel\.com|kubeflow\.org)/.+"
 )
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|(?:[0-9]+(?:\.[0-9]+)?(?:h|m|s|ms|us|ns))+")
-_INDEX: Final = re.compile(r".+-.+-([0-9]{1,9})")
+_INDEX: Final = re.compile("[0-9]{1,9}")
 
 
 class Anonymiser:
@@ -83,8 +83,9 @@ class Anonymiser:
             if len(self._known) > 1_000_000:
                 self._known = {name: name for name in _KNOWN}
             digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._key, digest_size=_DIGEST_BYTES)
-            index = _INDEX.fullmatch(text)
-            found = f"h{digest.hexdigest()}" + (f"-i-{index[1]}" if index is not None else "")
+            above, _, index = text.rpartition("-")
+            indexed = "-" in above[1:-1] and _INDEX.fullmatch(index)
+            found = f"h{digest.hexdigest()}" + (f"-i-{index}" if indexed else "")
             self._known[text] = found
         return found
 

@@ -26,7 +26,7 @@ from strato.interop.yarn.hadoopxml import Element
 from strato.interop.yarn.resources import MOST, MOST_INT, VCORES, ResourceTypes, fits, float32
 
 _WHOLE = re.compile(r"[+-]?\d{1,19}")
-_FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?")
+_FLOAT = re.compile(r"[+-]?(\d++(?:\.\d*+)?|\.\d++)([eE][+-]?\d+)?[fFdD]?")
 _BLANKS = "".join(map(chr, range(33)))
 """What YARN cuts off texts: everything up to the blank, but no other white space."""
 MOST_QUEUES = 20_000

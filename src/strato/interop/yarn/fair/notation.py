@@ -18,7 +18,7 @@ _LONGEST = 4096
 """Characters of an amount; the longest that names 64 types has some 2,000."""
 
 _OLD_VALUE = r"(-?\d+)(?:\.\d*)?\s*"
-_OLD_PART = re.compile(r"-?\d+(?:\.\d*)?\s*[a-z]+\s*")
+_OLD_PART = re.compile(r"-?(?<!\d)\d++(?:\.\d*+)?\s*+[a-z]++\s*+")
 _PERCENT = r"(-?\d+(?:\.\d*)?)\s*%\s*"
 _WHOLE = re.compile(r"[+-]?\d+")
 
