@@ -233,18 +233,21 @@ def test_preempt_asks_whether_the_queue_takes_pods(state: str, by_cost: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("leaving", "evicted"),
-    [(False, ["l2"]), (True, [])],
-    ids=["its place there is taken", "its victim there is still leaving"],
+    ("there", "leaving", "evicted"),
+    [(True, False, ["l2"]), (True, True, []), (False, True, ["l2"])],
+    ids=["its place there is taken", "its victim there is still leaving", "the node is gone before its victim"],
 )
-def test_a_pod_that_was_promised_a_node_evicts_again_when_it_lost_it(leaving: bool, evicted: list[str]) -> None:
+def test_a_pod_that_was_promised_a_node_evicts_again_when_it_lost_it(
+    there: bool, leaving: bool, evicted: list[str]
+) -> None:
     first, second = running("l1", "l", leaving=leaving), running("l2", "l", "n2", cpu="2")
     first["status"]["conditions"] = [
         {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},
     ]
     waiting = pod("h", "h", cpu="2", priority=100)
     waiting["status"]["nominatedNodeName"] = "n1"
-    objects = (node("n1", cpu="1"), node("n2", cpu="2"), queue(), HIGH, LOW, low(0), high(1))
+    nodes = [node("n1", cpu="1"), node("n2", cpu="2")][0 if there else 1 :]
+    objects = (*nodes, queue(), HIGH, LOW, low(0), high(1))
     assert decided("preempt", RANKED, *objects, first, second, waiting).evicted == evicted
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from strato.scheduler.actions.base import Action, CommonArgs
 from strato.scheduler.actions.batches import Batches
-from strato.scheduler.actions.gangsearch import GangSearch, from_nomination
+from strato.scheduler.actions.gangsearch import GangSearch
 from strato.scheduler.actions.placing import TaskLoop, Work
 from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.cache.ingest import waits_for_queue
@@ -92,18 +92,11 @@ class Allocate(Action):
         if stmt is None or not ssn.job_ready(job):
             return False
         stmt.commit()
-        ssn.nominations.pop(job.key, None)
         return bool(todo)
 
     @staticmethod
     def _place_plain(ssn: Session, job: Job, queue: Queue, todo: Work) -> Statement | None:
         """Place tasks of a job that is looked at as one and may go anywhere; None when nothing stands."""
-        nominated = ssn.nominations.get(job.key)
-        if nominated is not None:
-            stmt = from_nomination(ssn, queue, todo, nominated)
-            if stmt is not None:
-                return stmt
-            del ssn.nominations[job.key]
         stmt = ssn.statement()
         sub = job.layout.subs.get(job.key) if job.layout is not None else None
         loop = TaskLoop(ssn, stmt, job, queue, todo, ssn.note(job), sub)

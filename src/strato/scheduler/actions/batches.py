@@ -74,7 +74,7 @@ class Batches:
     def _fits_batch(self, job: Job) -> bool:
         """Whether a job has one task, and nothing counts for it that is not the same for all of its class."""
         ssn = self._ssn
-        if len(job.pending) != 1 or job.key in ssn.notes or job.key in ssn.nominations or not ssn.places_as_batch:
+        if len(job.pending) != 1 or job.key in ssn.notes or not ssn.places_as_batch:
             return False
         return not ssn.one_by_one(_only_task(job))
 

@@ -109,9 +109,9 @@ class GangEvict(Action):
         if not choice.fits(need, _free(ssn, domain)):
             return False
         stmt = ssn.statement()
-        found = _Plan(ssn, queue, job, domain, stmt).place(parts)
+        fits = _Plan(ssn, queue, job, domain, stmt).place(parts)
         stmt.discard(remember=False)
-        return found is not None
+        return fits
 
     def _take(
         self, ssn: Session, queue: Queue, job: Job, parts: Sequence[Part], domain: int, need: Vector, *, spares: bool
@@ -135,11 +135,9 @@ class GangEvict(Action):
             stmt = ssn.statement()
             for victim in chosen:
                 stmt.evict(victim, self.name, parts[0][1][0].key)
-            found = _Plan(ssn, queue, job, domain, stmt).place(parts)
-            if found is not None:
+            if _Plan(ssn, queue, job, domain, stmt).place(parts):
                 _spare_needless(ssn, stmt, spare)
                 stmt.commit()
-                ssn.nominations.update(found)
                 return True
             stmt.discard(remember=False)
         return False
@@ -189,23 +187,25 @@ class _Plan:
         self._domain = domain
         self._stmt = stmt
 
-    def place(self, parts: Sequence[Part]) -> dict[str, int] | None:
-        """Promise places until the job has what it needs; return each part's domain, None when it does not work."""
+    def place(self, parts: Sequence[Part]) -> bool:
+        """Promise all tasks of part after part their places, until the job has what it needs; say whether it has.
+
+        Allocate finds none of them pending in this session, so that nobody has to tell it the domains.
+        """
         ssn, job = self._ssn, self._job
         was_ready = ssn.job_ready(job)
-        found: dict[str, int] = {}
+        placed = False
         before = {sub.key: sub.allocated for sub, _ in parts if sub is not None}
         for sub, tasks in parts:
-            domain = next((d for d in self._inner(sub) if self._place_part(sub, tasks, d)), NOWHERE)
-            if domain < 0:
+            if not any(self._place_part(sub, tasks, domain) for domain in self._inner(sub)):
                 break
-            found[job.key if sub is None else sub.key] = domain
+            placed = True
             if was_ready or ssn.job_pipelined(job):
                 break
         for sub, _ in parts:
             if sub is not None:
                 sub.allocated = before[sub.key]
-        return found if found and ssn.job_pipelined(job) else None
+        return placed and ssn.job_pipelined(job)
 
     def _inner(self, sub: SubJob | None) -> list[int]:
         if sub is None or self._ssn.domains.limit(self._job) is None:

@@ -1,7 +1,7 @@
 """The search of allocate for jobs with parts or a network topology: domain by domain, the best that holds the gang.
 
 For every group of equal domains that the plugins name, each is tried and undone; the best trial is done again for good
-(spec volcano-actions 2.3, 2.4, 2.6, 2.7). Within a sub-job the score of a domain does not depend on the trial, so
+(spec volcano-actions 2.3, 2.4, 2.6). Within a sub-job the score of a domain does not depend on the trial, so
 domains are tried from the best score down, and the first that works is the one that trying all would have chosen.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from strato.scheduler.actions.placing import TaskLoop, Work, place_nominated
+from strato.scheduler.actions.placing import TaskLoop, Work
 from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.framework.plugin import ALLOCATE
 from strato.scheduler.model.jobs import Job, SubJob
@@ -79,7 +79,6 @@ class GangSearch:
         domains.widen(layout, self._domain)
         for key, domain in self._decided.items():
             domains.widen(layout.subs[key], domain)
-            self._ssn.nominations.pop(key, None)
 
     def _large_enough(self) -> Mask | None:
         """Return bool[domains]: where the least that makes the job run has room in sum; None when anything may do.
@@ -126,8 +125,6 @@ class GangSearch:
         if self._job.layout.split:
             return None
         sub = self._job.layout.subs[self._job.key]
-        if sub.key in self._ssn.nominations:
-            return None
         for domain in group:
             inner = self._ssn.gradient(sub, domain, ALLOCATE)
             if len(inner) > 1 or any(list(row) != [domain] for row in inner):
@@ -172,13 +169,6 @@ class GangSearch:
     def _place_part(self, sub: SubJob, sub_jobs: SubJobQueue, within: int) -> tuple[Statement, float] | None:
         """Place a sub-job in its best domain; None when it fits in none."""
         ssn, work = self._ssn, sub_jobs.work[sub.key]
-        nominated = ssn.nominations.get(sub.key)
-        if nominated is not None:
-            stmt = from_nomination(ssn, self._queue, work, nominated)
-            if stmt is not None:
-                self._decide(sub, nominated)
-                return stmt, 0.0
-            del ssn.nominations[sub.key]
         for group in ssn.gradient(sub, within, ALLOCATE):
             left = list(group)
             while left:
@@ -239,20 +229,3 @@ class GangSearch:
             numbers[f"tier {tier} most"] = most
         text = f"no HyperNode up to tier {limit} holds the job: {'; '.join(parts) or 'there is none'}"
         ssn.record_verdict(job, Verdict("network-topology-aware", "Topology", text, numbers))
-
-
-def from_nomination(ssn: Session, queue: Queue, work: Work, domain: int) -> Statement | None:
-    """Place all tasks on the nodes an action evicted for; all of them, or None and the nominations are void."""
-    tasks = work.tasks[work.at :]
-    rows = set(ssn.tree.rows[domain].tolist())
-    stmt = ssn.statement()
-    for task in tasks:
-        row = ssn.world.nodes.row_of.get(task.nominated)
-        allowed = row in rows and bool(ssn.allocatable(queue, task)) and ssn.pre_filter(task) is None
-        if not allowed or not place_nominated(ssn, stmt, task):
-            stmt.discard()
-            for each in tasks:
-                each.nominated = ""
-            return None
-    work.take(len(tasks))
-    return stmt

@@ -41,7 +41,6 @@ class CycleContext(ABC):
         reports_queues: Whether anybody reads them.
         search: Where the tasks at hand are being looked for a place; None for anywhere.
         is_pooled: Whether queues are kept to groups of nodes, and share each group among those that may use it.
-        nominations: By sub-job key, the domain that an action evicted for; allocate tries it first.
         promising: Whether what is looked for is a place for the time when everybody leaving has left.
     """
 
@@ -63,7 +62,6 @@ class CycleContext(ABC):
         self.search: Search | None = None
         self.promising = False
         self.is_pooled = False
-        self.nominations: dict[str, int] = {}
         self._domains: Domains | None = None
 
     # -- the world -----------------------------------------------------------------------------------------------------
