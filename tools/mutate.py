@@ -4,15 +4,15 @@
 
 Tests are collected once. Each mutant has a process forked off from there, whose functions get the faulty code, and
 which runs the tests of its room that were seen to run the faulty lines, until one fails. Which tests run which lines is
-measured with coverage.py and kept by test file under .cache/mutate; of a function edited since, every test that ran it
-counts. Which mutants a seed draws changes only where code changes. Survivors are written with their diff to
-.cache/mutate/survivors.json; what `tools/equivalent.yaml` judges to be no fault does not count.
+measured with coverage.py, where Hypothesis draws few examples, and kept by test file under .cache/mutate; of a function
+edited since, every test that ran it counts. Which mutants a seed draws changes only where code changes. Survivors are
+written with their diff to .cache/mutate/survivors.json; what `tools/equivalent.yaml` judges to be no fault does not
+count.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import difflib
 import gc
@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import pickle
+import resource
 import shutil
 import signal
 import sys
@@ -33,6 +34,7 @@ from pathlib import Path
 import coverage
 import pytest
 import yaml
+from linemap import Tests
 from mutants import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,77 +86,13 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, t
     "overcommit": (["controllers/overcommit", "api/amplification.py"], ["tests/controllers", "tests/api"]),
     "api": (["api/validation", "api/defaults"], ["tests/api", "tests/server", "tests/admission"]),
 }
+DECISIONS = [f"{SOURCE}/{path}{'' if path.endswith('.py') else '/*'}" for paths, _ in ROOMS.values() for path in paths]
 PASSING_BAR = 0.95
-MAX_TEST_SECONDS = 60.0
-"""Of recorded time that a mutant's tests may take; the nearest and shortest come first."""
-Spans = dict[str, dict[int, list[int]]]  # path: set of tests (as bits): lines
-
-
-class Tests:
-    """Which tests run which lines, by test file."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._names: dict[str, list[str]] = {}  # test file: its tests
-        self._lines: dict[str, Spans] = {}
-        self._before: dict[str, dict[str, bytes]] = {}  # test file: sources as they were then
-
-    def add(self, file: str, found: dict) -> None:
-        """Take in what one test file runs."""
-        self.seconds |= found["seconds"]
-        self._names[file], self._lines[file], self._before[file] = found["tests"], found["lines"], found["sources"]
-
-    def running(self, mutant: Mutant, source: bytes) -> list[str]:
-        """Return the tests that run a mutant's lines, those of the nearest and shortest first."""
-        now = _extents(source).get(mutant.function)
-        chosen: list[str] = []
-        for file, spans in self._lines.items():
-            then = _extents(_source(self._before[file].get(mutant.path, ""))).get(mutant.function)
-            if now is None or then is None:
-                continue
-            shift = then[0] - now[0]
-            wanted = (mutant.lines[0] + shift, mutant.lines[1] + shift) if then[2] == now[2] else (then[0] + 1, then[1])
-            bits = 0
-            for tests, lines in spans.get(mutant.path, {}).items():
-                if any(wanted[0] <= line <= wanted[1] for line in lines):
-                    bits |= tests
-            chosen += [name for at, name in enumerate(self._names[file]) if bits >> at & 1 and name in self.seconds]
-        stem = Path(mutant.path).stem
-        chosen.sort(key=lambda name: (self.seconds[name] * (1.0 if stem in name else 3.0), name))
-        within, total = [], 0.0
-        for name in chosen:
-            total += self.seconds[name]
-            if total > MAX_TEST_SECONDS and within:
-                break
-            within.append(name)
-        return within
-
-
-_EXTENTS: dict[bytes, dict[str, tuple[int, int, bytes]]] = {}
-
-
-def _extents(source: bytes) -> dict[str, tuple[int, int, bytes]]:
-    """Return first line, last line and text of every function."""
-    if source not in _EXTENTS:
-        found: dict[str, tuple[int, int, bytes]] = {}
-        lines = source.splitlines()
-
-        def walk(body: list[ast.stmt], prefix: str) -> None:
-            for node in body:
-                if isinstance(node, ast.ClassDef):
-                    walk(node.body, f"{prefix}{node.name}.")
-                elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    last = node.end_lineno or node.lineno
-                    found[prefix + node.name] = (node.lineno, last, b"\n".join(lines[node.lineno - 1 : last]))
-
-        walk(ast.parse(source).body, "")
-        _EXTENTS[source] = found
-    return _EXTENTS[source]
-
-
-def _source(digest: str) -> bytes:
-    path = CACHE / "sources" / digest
-    return path.read_bytes() if digest and path.exists() else b""
+MEASURED_EXAMPLES = 10
+HUNG_SECONDS, HUNG_FACTOR = 20.0, 8.0
+"""A test that uses the processor for so much longer than it was seen to, and this many times as long, does not end."""
+WAITING_SECONDS = 120.0
+"""A test that takes so long, and what it may use of the processor twenty times, waits for what does not come."""
 
 
 class Runner:
@@ -209,23 +147,24 @@ class Runner:
         jobs = {file: (measure(file), 1800.0) for file in missing}
         for at, (file, seconds, _) in enumerate(_forked(jobs, self._options.jobs), 1):
             print(f"  which tests run what: {at}/{len(missing)} {file} ({seconds:.0f} s)", flush=True)
-        tests = Tests()
+        tests = Tests(CACHE / "sources")
         for file, path in known.items():
             if path.exists():
                 tests.add(file, pickle.loads(path.read_bytes()))
         return tests
 
     def _measure(self, items: list[pytest.Item], place: Path, result: Path) -> None:
-        cover = coverage.Coverage(data_file=str(place / "coverage"), include=[f"{SOURCE}/*"], config_file=False)
+        cover = coverage.Coverage(data_file=str(place / "coverage"), include=DECISIONS, config_file=False)
         cover.set_option("run:disable_warnings", ["module-not-measured", "no-data-collected", "module-not-imported"])
         cover.start()
         seconds: dict[str, float] = {}
         for item, following in zip(items, [*items[1:], None], strict=False):
             cover.switch_context(item.nodeid)
-            self._failed, before = "", time.perf_counter()
+            few = _draw_examples(item, MEASURED_EXAMPLES)
+            self._failed, before = "", time.process_time()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if not self._failed:
-                seconds[item.nodeid] = time.perf_counter() - before
+                seconds[item.nodeid] = (time.process_time() - before) / few
         cover.stop()
         names = [item.nodeid for item in items]
         place_of = {name: at for at, name in enumerate(names)}
@@ -255,11 +194,10 @@ class Runner:
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         ran = {at: tests.running(mutant, sources[mutant.path]) for at, (_, mutant) in chosen.items()}
         for at in chosen:
-            expected = sum(tests.seconds[name] for name in ran[at])
-            jobs[at] = (lambda place, at=at: self._try(chosen[at][1], ran[at], place), 30 + 4 * expected)
+            jobs[at] = (lambda place, at=at: self._try(chosen[at][1], ran[at], tests.seconds, place), WAITING_SECONDS)
         for done, (at, seconds, result) in enumerate(_forked(jobs, self._options.jobs), 1):
             room, mutant = chosen[at]
-            outcome, by = (result or ("timed out\n" if seconds >= jobs[at][1] else "killed\nits end")).split("\n", 1)
+            outcome, by = (result or "killed\nits end").split("\n", 1)
             counts[room][outcome] += 1
             print(
                 f"  {done}/{len(jobs)} {outcome:9} {seconds:5.1f} s {mutant.path}:{mutant.lines[0]} {mutant.function}: "
@@ -290,7 +228,7 @@ class Runner:
         )
         self._options.survivors.write_text(json.dumps(self._survivors, indent=1))
 
-    def _try(self, mutant: Mutant, names: list[str], place: Path) -> None:
+    def _try(self, mutant: Mutant, names: list[str], seen: dict[str, float], place: Path) -> None:
         """Run tests on the faulty code in this process."""
         try:
             changed = self._put_in(mutant, self._sources[mutant.path])
@@ -301,6 +239,10 @@ class Runner:
             return
         items = [self._items[name] for name in names if name in self._items]
         for item, following in zip(items, [*items[1:], None], strict=False):
+            _draw_examples(item)
+            limit = HUNG_SECONDS + HUNG_FACTOR * seen[item.nodeid]
+            _allow(place, WAITING_SECONDS + 20 * limit)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + limit), resource.RLIM_INFINITY))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
                 (place / "result").write_text(f"killed\n{self._failed}")
@@ -320,6 +262,22 @@ class Runner:
             if place and (code.co_qualname == mutant.function or code.co_qualname.startswith(inside)) and place in new:
                 function.__code__, changed = new[place], True
         return changed
+
+
+def _draw_examples(item: pytest.Item, at_most: int = sys.maxsize) -> float:
+    """Have a test draw that many examples, and make none simpler; return the part of its examples that this is."""
+    from hypothesis import Phase, settings  # pytest rewrites it, and wants it unread until then
+
+    test = getattr(item, "obj", None)
+    test = getattr(test, "__func__", test)
+    old: settings | None = getattr(test, "_hypothesis_internal_use_settings", None)
+    if old is None:
+        return 1.0
+    count, phases = min(old.max_examples, at_most), (Phase.explicit, Phase.generate)
+    test._hypothesis_internal_use_settings = settings(  # noqa: SLF001  # there is no other way after the collection
+        old, max_examples=count, phases=phases
+    )
+    return count / old.max_examples
 
 
 def _codes(module: types.CodeType) -> dict[tuple[str, int], types.CodeType]:
@@ -353,31 +311,43 @@ def _drawn(options: argparse.Namespace, sources: dict[str, bytes]) -> list[tuple
 
 
 def _forked(jobs: dict[str, tuple[Callable[[Path], None], float]], at_once: int) -> Iterator[tuple[str, float, str]]:
-    """Do jobs in processes of their own; yield the name, seconds and result text of each as it ends."""
+    """Do jobs in processes of their own; yield the name, seconds and result text of each as it ends.
+
+    A job has its seconds, and more as often as it says so with `_allow`; it may limit what it uses of the processor.
+    """
     waiting, running = list(jobs), {}
     while waiting or running:
         while waiting and len(running) < at_once:
             name = waiting.pop(0)
             work, limit = jobs[name]
             place = Path(tempfile.mkdtemp(prefix="mut"))
+            _allow(place, limit)
             pid = os.fork()
             if pid == 0:
                 _be_child(work, place)
-            running[pid] = (name, time.monotonic(), limit, place)
+            running[pid] = (name, time.monotonic(), place)
         time.sleep(0.02)
-        for pid, (name, began, limit, place) in list(running.items()):
-            seconds = time.monotonic() - began
-            if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                if seconds < limit:
+        for pid, (name, began, place) in list(running.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if not ended:
+                if time.time() < (place / "result").stat().st_mtime:
                     continue
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
+            late = not ended or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)  # what the tests left behind
             del running[pid]
-            result = place / "result"
-            yield name, seconds, result.read_text() if result.exists() else ""
+            result = (place / "result").read_text()
+            yield name, time.monotonic() - began, result or ("timed out\n" if late else "")
             shutil.rmtree(place, ignore_errors=True)
+
+
+def _allow(place: Path, seconds: float) -> None:
+    """Give the job of a place so many seconds from now; its result file bears the time when they are over."""
+    result, until = place / "result", time.time() + seconds
+    result.touch()
+    os.utime(result, (until, until))
 
 
 def _be_child(work: Callable[[Path], None], place: Path) -> None:
