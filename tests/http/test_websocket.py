@@ -275,10 +275,10 @@ async def test_of_many_small_frames_some_are_read_in_a_turn_of_the_loop_and_none
     await asyncio.sleep(0)
     count = 5000
     socket.received(b"".join(masked(2, b"%d" % number) for number in range(count)))
-    assert (len(socket._parts), wire.reads) == (websocket._FRAMES_AT_ONCE, False)
+    assert (len(socket._parts), wire.reads) == (websocket.FRAMES_AT_ONCE, False)
     socket.lost()
     while len(received) < count:
-        assert len(socket._parts) <= websocket._MOST_PARTS + websocket._FRAMES_AT_ONCE
+        assert len(socket._parts) <= websocket._MOST_PARTS + websocket.FRAMES_AT_ONCE
         await asyncio.sleep(0)
     assert received == [b"%d" % number for number in range(count)]
 

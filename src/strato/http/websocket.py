@@ -29,7 +29,7 @@ _BUFFER_BYTES = 128 * 1024
 """What has come and was not taken, from which on the connection is not read."""
 _MOST_PARTS = 1024
 """The same for parts, which may be empty."""
-_FRAMES_AT_ONCE = 256
+FRAMES_AT_ONCE = 256
 """Frames that are read before others have their turn of the loop: some 2 ms."""
 IDLE_SECONDS = 4 * 3600.0
 """How long a connection may be silent in both directions, as a kubelet's streams."""
@@ -199,7 +199,7 @@ class WebSocket:
         """Take some of the frames that have come; those behind them wait for a turn of the loop."""
         taken = 0
         try:
-            for frame in islice(self._frames.received_frames(), _FRAMES_AT_ONCE):
+            for frame in islice(self._frames.received_frames(), FRAMES_AT_ONCE):
                 self._take(frame)
                 taken += 1
             self._answer_ping()
@@ -207,7 +207,7 @@ class WebSocket:
             taken = 0
             self._end()
             self._send_close(error.code)
-        self._has_more = taken == _FRAMES_AT_ONCE
+        self._has_more = taken == FRAMES_AT_ONCE
         if self._is_full and not self._is_paused:
             self._is_paused = True
             self._loop.call_later(_HANG_UP_SECONDS, self._check_hang_up)

@@ -17,7 +17,7 @@ from strato.api.wire import Request, Response, User
 from strato.clock import SystemClock
 from strato.errors import BadRequest
 from strato.http.spdy import DICTIONARY
-from strato.http.websocket import WebSocket
+from strato.http.websocket import FRAMES_AT_ONCE, WebSocket
 from strato.server import bootstrap
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server, open_server
@@ -505,7 +505,7 @@ async def test_many_frames_of_a_tunnel_leave_the_loop_to_others(world: World) ->
             await asyncio.sleep(0)
 
     await world.open("portforward", work, protocols="SPDY/3.1+portforward.k8s.io")
-    assert turns >= 10_000 // portforward._FRAMES_AT_ONCE
+    assert turns >= 10_000 // FRAMES_AT_ONCE
 
 
 async def test_a_tunnel_of_nonsense_ends(world: World) -> None:

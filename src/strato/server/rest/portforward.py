@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from strato.errors import ApiError, one_line
 from strato.http.spdy import BadFrame, Data, Frame, Frames, GoAway, Opened, Ping, Reset
-from strato.http.websocket import WebSocket, first_of
+from strato.http.websocket import FRAMES_AT_ONCE, WebSocket, first_of
 from strato.server.streams import StreamSource
 
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
@@ -23,8 +23,6 @@ LEGACY = ("v4.channel.k8s.io", "")
 MOST_CONNECTIONS = 64
 """Of one tunnel at a time."""
 _READ_BYTES = 32 * 1024
-_FRAMES_AT_ONCE = 256
-"""Frames of a tunnel that are carried out before others have their turn of the loop."""
 
 
 class PodPort:
@@ -139,7 +137,7 @@ class _Tunnel:
                 for number, frame in enumerate(self._frames.feed(part.data), 1):
                     if not await self._serve(frame):
                         return
-                    if number % _FRAMES_AT_ONCE == 0:
+                    if number % FRAMES_AT_ONCE == 0:
                         await asyncio.sleep(0)  # others are waiting for the loop
         except BadFrame as error:
             await self._socket.close(str(error))
