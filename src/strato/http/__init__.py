@@ -1,9 +1,9 @@
-"""Room `http`: both halves of HTTP/1.1, for the API server and its client and for every other port and call.
+"""Room `http`: the server's and the client's half of HTTP/1.1, for every port we serve and every call we make.
 
-Knows nothing of Kubernetes but the form of a request and of an answer (`strato.api.wire`).
+The room knows nothing of Kubernetes but the types of a request and a response (`strato.api.wire`).
 
-- `parser`, `headers`: requests out of bytes, and what is refused on the way; header sections of responses
-- `server`, `streaming`: a client's connection, answers in order and streams at their reader's pace
-- `listen`, `plain`: the port, and a service of one function for it; `tls`: certificates of both halves
-- `client`, `pool`: a connection to a server, and several of them used again; `fetch`: one request to anybody
+- `parser`, `headers`: parse requests and refuse malformed or oversized ones; make the header sections of responses
+- `server`, `streaming`: a connection of a client: responses in order, and streams no faster than the client reads
+- `listen`, `plain`: open a port, and a service of one function for it; `tls`: certificates of servers and clients
+- `client`, `pool`: a connection to a server, and a pool that reuses them; `fetch`: one request to any URL
 """

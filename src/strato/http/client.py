@@ -1,9 +1,9 @@
 """An HTTP/1.1 connection that is kept alive: a request's bytes in, an `Answer` out.
 
-httptools parses; what is here is what an API server needs of a client: one request at a time on a connection, bodies
-of a known length, in chunks or until the connection ends, interim answers, streams that are read at the reader's pace
-and may be left early. A general library does far more for each request: over TLS aiohttp takes 224 µs of CPU where this
-takes 71, and a scheduler sends two requests for every pod.
+httptools parses. This module adds only what a client of an API server needs: one request at a time on a connection;
+bodies with a length, in chunks or up to the end of the connection; interim answers; streams that arrive no faster than
+the caller reads, and that the caller may abandon. A general library does far more for each request: over TLS aiohttp
+takes 224 µs of CPU where this takes 71, and a scheduler sends two requests for every pod.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from strato.http.limits import PIECE_BYTES
 
 _CONNECT_SECONDS = 30.0
 _HEAD_BYTES = 1 << 20
-"""The most that may come of a head, or behind a body, before anything else does."""
+"""Most bytes received since the request was sent, or since the last piece of body: a longer head or trailer fails."""
 
 _BUFFER_BYTES = 1 << 20
-"""A stream's reader that is this far behind stops the connection; a busy watch hands over many events per wake-up."""
+"""Unread bytes of a stream from which on the connection is not read; a busy watch delivers many events per wake-up."""
 
 
 class Disconnected(ConnectionError):
@@ -32,15 +32,15 @@ class Disconnected(ConnectionError):
 
 
 class BadAnswer(ConnectionError):
-    """What came back is no answer, or only the beginning of one."""
+    """The server sent something that is not an HTTP answer, or closed the connection in the middle of one."""
 
 
 class Unsendable(UsageError, ValueError):
-    """A header would end before its value does, or a URL is none."""
+    """A request cannot be sent: the value of a header holds a line break, or the URL is invalid."""
 
 
 class Headers(Mapping[str, str]):
-    """The head of an answer; names are in lower case, and nothing is decoded before it is read."""
+    """The headers of an answer, by name in lower case; decoded when one is first read, as few answers need it."""
 
     __slots__ = ("_decoded", "_fields")
 
@@ -58,7 +58,7 @@ class Headers(Mapping[str, str]):
         return len(self._all())
 
     def raw_value(self, canonical: bytes) -> bytes | None:
-        """Return a header's value; cheap where a server writes the name the usual way, ``Content-Type``."""
+        """Return a header's value; cheap if the server wrote the name as ``canonical`` (``Content-Type``)."""
         value = self._fields.get(canonical)
         if value is None and (known := self.get(canonical.decode("latin-1").lower())) is not None:
             return known.encode("latin-1")
@@ -74,7 +74,7 @@ _NO_HEADERS = Headers({})
 
 
 class Answer:
-    """What comes back to a request: a head, then a body that may still be coming."""
+    """The answer to a request: a head, then a body of which parts may not have arrived yet."""
 
     __slots__ = ("_waiter", "body", "complete", "connection", "error", "headers", "size", "status", "streamed")
 
@@ -91,16 +91,16 @@ class Answer:
         self._waiter: asyncio.Future[None] | None = None
 
     def notify(self) -> None:
-        """Let who waits look again."""
+        """Wake the caller that waits in `more`."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     async def more(self) -> None:
-        """Wait until something has arrived.
+        """Wait until the connection calls `notify`.
 
         Raises:
-            OSError: Nothing more will.
+            OSError: The connection has failed, and nothing more will arrive.
         """
         if self.error is not None:
             raise self.error
@@ -108,17 +108,17 @@ class Answer:
         await self._waiter
 
     def take(self) -> bytes:
-        """Return what of the body has arrived and was not taken yet."""
+        """Return the part of the body that has arrived since the last call."""
         taken = self.body[0] if len(self.body) == 1 else b"".join(self.body)
         self.body.clear()
         self.size = 0
         return taken
 
     async def whole(self) -> bytes:
-        """Return the body once all of it is there.
+        """Wait for the rest of the body and return it.
 
         Raises:
-            OSError: It ended early.
+            OSError: The body ended early.
         """
         while not self.complete:
             await self.more()
@@ -128,7 +128,7 @@ class Answer:
         """Yield the body as it arrives.
 
         Raises:
-            OSError: It ended early.
+            OSError: The body ended early.
         """
         while True:
             if self.body:
@@ -141,7 +141,7 @@ class Answer:
 
 
 class Connection(asyncio.Protocol):
-    """One connection; the loop calls the methods of a protocol, and httptools those that begin with ``on_``."""
+    """One connection. The event loop calls the methods of a protocol, and httptools those that begin with ``on_``."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -151,7 +151,7 @@ class Connection(asyncio.Protocol):
         self._fields: dict[bytes, bytes] = {}
         self.on_header = (
             self._fields.__setitem__
-        )  # without a frame of Python for each; of two with one name the last counts
+        )  # C code, so no Python call per header; of two headers with one name the last counts
         self._parser = httptools.HttpResponseParser(self)
         self._answer: Answer | None = None
         self._until_end = False  # the body has neither a length nor chunks
@@ -163,19 +163,19 @@ class Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether it can take another request."""
+        """Whether the connection can take another request."""
         return self._usable and self._transport is not None and not self._transport.is_closing()
 
     async def ask(self, request: bytes, idle_timeout_seconds: float | None, *, stream: bool) -> Answer:
-        """Send a request; return its answer when it is complete, or of a stream when its head is there.
+        """Send a request and return the answer once it is complete, or of a stream once its head has arrived.
 
         Args:
             request: Head and body.
-            idle_timeout_seconds: How long the server may stand still; None is for ever.
-            stream: Whether the body is read as it arrives.
+            idle_timeout_seconds: How long the server may send nothing; None is for ever.
+            stream: Whether the caller reads the body as it arrives.
 
         Raises:
-            OSError: There was no answer; the connection is of no more use. `TimeoutError` is one.
+            OSError: There was no answer, and the connection was closed; `TimeoutError` if the server was silent.
         """
         assert self._transport is not None, "asked before it was connected"
         answer = self._answer = Answer(self, stream)
@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
             while not (answer.complete or (stream and answer.status)):
                 await answer.more()
         except BaseException:
-            self.abort()  # an answer may still come, and would be taken for the next one's
+            self.abort()  # the answer may still arrive, and would be taken for that of the next request
             raise
         return answer
 
@@ -198,18 +198,21 @@ class Connection(asyncio.Protocol):
         return shown or b""
 
     def abort(self) -> None:
-        """Close at once; what is under way fails."""
+        """Close the connection at once; a request under way fails."""
         self._usable = False
         if self._transport is not None:
             self._transport.abort()
 
     def go_on(self) -> None:
-        """Read again after a stream's reader was behind."""
+        """Resume reading from the socket, after `data_received` paused it because the stream's reader was behind."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def _listen(self) -> None:
-        """Have the silence looked at when it may have lasted too long; a look serves all answers until then."""
+        """Schedule a check for the idle timeout.
+
+        One timer serves all answers until it fires, as a timer for each request would cost more than it is worth.
+        """
         if self._idle_timeout_seconds is None:
             return
         at = self._last_data_at + self._idle_timeout_seconds
@@ -224,7 +227,7 @@ class Connection(asyncio.Protocol):
         answer = self._answer
         if answer is None or answer.complete or self._idle_timeout_seconds is None:
             return
-        if answer.size >= _BUFFER_BYTES:  # it is the reader who stands still
+        if answer.size >= _BUFFER_BYTES:  # the silence is ours: reading is paused because the stream's reader is behind
             self._last_data_at = self.loop.time()
         if self.loop.time() >= self._last_data_at + self._idle_timeout_seconds:
             self._fail(TimeoutError("it did not answer in time"))
@@ -238,17 +241,17 @@ class Connection(asyncio.Protocol):
             answer.notify()
         self.abort()
 
-    # -- of the loop ---------------------------------------------------------------------------------------------------
+    # -- called by the event loop --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, and tell who waits for it."""
+        """Parse what arrived, and wake the caller that waits for the answer."""
         answer = self._answer
         if answer is None or answer.complete:
-            self.abort()  # nobody asked; a server that is about to close may say so
+            self.abort()  # no request is under way; a server that is about to close a connection may send a 408 first
             return
         self._last_data_at = self.loop.time()
         self._head_bytes += len(data)
@@ -266,7 +269,7 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End; a body without a length is complete now."""
+        """End the answer under way: a body without length and chunks is complete now, any other has failed."""
         self._usable = False
         self.lost.set()
         if self._timer is not None:
@@ -282,10 +285,14 @@ class Connection(asyncio.Protocol):
         else:
             self._fail(Disconnected("it closed the connection"))
 
-    # -- of the parser -------------------------------------------------------------------------------------------------
+    # -- called by the parser ------------------------------------------------------------------------------------------
 
     def on_headers_complete(self) -> None:
-        """Take the head, unless it is an interim answer's; a second one belongs to no request."""
+        """Store the head in the answer, unless it is an interim one (1xx).
+
+        Raises:
+            BadAnswer: There is no request, or its answer has a head already.
+        """
         status = self._parser.get_status_code()
         answer = self._answer
         if answer is None or answer.status:
@@ -300,31 +307,31 @@ class Connection(asyncio.Protocol):
         answer.headers, answer.status = headers, status
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
+        """Add a piece to the answer's body."""
         self._head_bytes = 0
         if self._answer is not None:
             self._answer.body.append(body)
             self._answer.size += len(body) + PIECE_BYTES
 
     def on_message_complete(self) -> None:
-        """End the answer, unless it was an interim one."""
+        """Complete the answer, unless this was an interim one."""
         if self._answer is not None and self._answer.status:
             self._answer.complete = True
             self._usable = self._usable and self._parser.should_keep_alive()
 
 
 class Origin(NamedTuple):
-    """Where connections go."""
+    """The server that connections lead to."""
 
     host: str
     port: int
     tls: ssl.SSLContext | None
     server_name: str = ""
-    """Name to expect in the certificate; empty is the host."""
+    """Name to expect in the server's certificate; the host if empty."""
 
 
 async def connect(origin: Origin, through: socket.socket | None = None) -> Connection:
-    """Open a connection.
+    """Open a connection to a server, over the socket ``through`` if a proxy has made one.
 
     Raises:
         OSError: It cannot be opened, or not in time.
@@ -342,7 +349,7 @@ async def connect(origin: Origin, through: socket.socket | None = None) -> Conne
 
 
 async def over(sock: socket.socket, tls: ssl.SSLContext | None) -> Connection:
-    """Return a connection over a connected socket; TLS expects no name in the certificate.
+    """Return a connection over a connected socket; TLS, if any, does not check the name in the certificate.
 
     Raises:
         OSError: TLS fails, or not in time.
@@ -359,10 +366,10 @@ async def over(sock: socket.socket, tls: ssl.SSLContext | None) -> Connection:
 
 
 def header(name: str, value: str) -> str:
-    """Return a header as it is sent.
+    """Return a header line as it is sent.
 
     Raises:
-        Unsendable: It would end before its value does.
+        Unsendable: The value holds a line break, which would end the header early.
     """
     if "\r" in value or "\n" in value:
         raise Unsendable(f"the header {name} cannot be sent: its value holds the end of a line")

@@ -1,4 +1,4 @@
-"""One request to another service (a metrics system, an extender, a probed pod), on a connection of its own."""
+"""Send one request to another service (a metrics system, an extender, a probed pod), on a connection of its own."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from strato.http.tls import client_context
 
 _MOST_REDIRECTS = 5
 _SAFE = "%/:@!$&'()*+,;=~?[]"
-"""What a path and a query may hold as it is."""
+"""Characters that are not escaped in paths and queries."""
 
 Headers = Sequence[tuple[str, str]]
 
 
 class Fetched(NamedTuple):
-    """A whole answer."""
+    """A complete answer."""
 
     status: int
     body: bytes
@@ -40,10 +40,10 @@ async def fetch(
     limit_bytes: int,
     seconds: float | None = None,
 ) -> Fetched:
-    """Send a request and return the answer, whatever its status; redirects that repeat the request are followed.
+    """Send a request, follow redirects that repeat it, and return the answer, whatever its status.
 
     Raises:
-        OSError: There is no answer, not all of it, not in time (`TimeoutError`), or too much of it.
+        OSError: The answer is missing, incomplete, late (`TimeoutError`) or longer than ``limit_bytes``.
         Unsendable: The URL or a header cannot be sent.
     """
     try:
@@ -67,10 +67,10 @@ async def follow(
     proxy: Callable[[str], Proxy | None] = lambda _: None,
     idle_seconds: float | None = None,
 ) -> AsyncIterator[tuple[Answer, str]]:
-    """Send a request as `exchange` does, follow redirects that repeat it, and yield the answer and whose it is.
+    """Send a request as `exchange` does, follow redirects that repeat it, and yield the answer and its URL.
 
     Raises:
-        OSError: There is no answer, or a redirect too many.
+        OSError: There is no answer, or there are too many redirects.
         Unsendable: The URL or a header cannot be sent.
     """
     for _ in range(_MOST_REDIRECTS):
@@ -90,10 +90,10 @@ async def follow(
 
 
 def _redirected(url: str, target: str) -> str:
-    """Return where a redirect leads.
+    """Return the URL to which a redirect leads.
 
     Raises:
-        BadAnswer: No request can be sent there.
+        BadAnswer: No request can be sent to it.
     """
     try:
         joined = urljoin(url, target)
@@ -104,7 +104,7 @@ def _redirected(url: str, target: str) -> str:
 
 
 def _repeats(status: int, method: str) -> bool:
-    """Return whether an answer asks for the same request elsewhere."""
+    """Return whether an answer is a redirect after which the client sends the same request again."""
     return status in (307, 308) or (status in (301, 302, 303) and method == "GET")
 
 
@@ -112,7 +112,7 @@ async def limited(answer: Answer, limit_bytes: int) -> bytes:
     """Return the body of an answer.
 
     Raises:
-        OSError: It ended early, or is longer than ``limit_bytes``.
+        OSError: The body ended early, or is longer than ``limit_bytes``.
     """
     pieces, size = [], 0
     async for piece in answer.chunks():
@@ -134,7 +134,7 @@ async def exchange(
     proxy: Proxy | None = None,
     idle_seconds: float | None = None,
 ) -> AsyncIterator[Answer]:
-    """Send a request and yield its answer when the head is there; the connection ends with the block.
+    """Send a request and yield its answer once the head has arrived; the connection closes with the block.
 
     Raises:
         OSError: There is no answer.
@@ -152,7 +152,7 @@ async def exchange(
         elif proxy is not None:
             origin = Origin(proxy.host, proxy.port, None)
         connection = await connect(origin, through)
-    except UnicodeError as error:  # a host that is no name
+    except UnicodeError as error:  # the host is not a valid name
         raise Unsendable(f"{url!r}: {error}") from error
     try:
         yield await connection.ask(asked.data, idle_seconds, stream=True)
@@ -161,7 +161,7 @@ async def exchange(
 
 
 class Message(NamedTuple):
-    """A request as it goes over a connection, and where that leads."""
+    """A request's bytes, and the host and port to connect to."""
 
     host: str
     port: int
@@ -172,7 +172,7 @@ class Message(NamedTuple):
 def message(
     url: str, method: str = "GET", *, headers: Headers = (), body: bytes = b"", proxy: Proxy | None = None
 ) -> Message:
-    """Return a request with the usual headers, which ``headers`` replace.
+    """Return a request with the usual headers, unless ``headers`` has others of their name.
 
     Raises:
         Unsendable: The URL or a header cannot be sent.

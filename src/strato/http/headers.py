@@ -16,13 +16,13 @@ from strato.api.wire import User
 from strato.clock import Clock
 
 _SHORT_BYTES = 2048
-"""Targets up to this length are remembered: clients ask the same again and again."""
+"""Targets up to this length are cached parsed, as clients send the same ones many times."""
 _MOST_KNOWN = 256
-"""Heads of answers that are remembered, no longer than for a second."""
+"""Most cached heads of answers; all are dropped each second, because they hold the date."""
 
 
 class Head:
-    """What a request says before its body."""
+    """A request up to its body: method, target and headers, and who sent it."""
 
     __slots__ = (
         "address",
@@ -43,32 +43,32 @@ class Head:
 
     def __init__(self, peer: bytes | None, address: str = "") -> None:
         self.address = address
-        """The other end of the connection."""
+        """Address of the client."""
         self.peer = peer
         """The client's certificate, DER; TLS has verified it."""
         self.method = self.path = ""
         self.answer_lines = ""
-        """Headers of the answer that depend on who asks for what, whole lines."""
+        """Headers for the answer that the service sets by user and request (flow control, for one), as whole lines."""
         self.query: Mapping[str, list[str]] = {}
         self.headers: dict[str, str] = {}
-        """By name in lower case; of two with one name the first counts."""
+        """Values by name in lower case; of two headers with one name the first counts."""
         self.others: list[tuple[bytes, bytes]] = []
-        """The headers that few clients send, names in lower case and repeated ones apart."""
+        """The headers that are not in `NAMES`: names in lower case, repeated headers as several pairs."""
         self.impersonator: User | None = None
-        """Who asks to act as another."""
+        """The authenticated user, if the request impersonates another one."""
         self.annotations: dict[str, str] | None = None
-        """Of the request in the audit log; None where none is written."""
+        """Annotations of the request's audit event; None if none is written for it."""
         self.length: int | None = 0
-        """Bytes of the body; None where only its end will tell."""
+        """Bytes of the body; None of one in chunks, whose length is not announced."""
         self.keeps_alive = True
         self.in_chunks = True
-        """Whether the client knows bodies in chunks."""
+        """Whether the client understands chunked answers (HTTP/1.1)."""
         self.expects = False
-        """Whether the client waits for a word before it sends the body."""
+        """Whether the client waits for ``100 Continue`` before it sends the body."""
 
 
 class ResponseHeaders:
-    """Makes the heads of answers."""
+    """Makes the heads of answers, and caches those of the current second."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock, self._loop = clock, loop
@@ -76,11 +76,11 @@ class ResponseHeaders:
         self._known: dict[tuple[int, str, str], bytes] = {}
 
     def first_lines(self, status: int, content_type: str, more: str) -> bytes:
-        """Return a head but for its end; those of one second are cached.
+        """Return an answer's head without the empty line that ends it, so that the caller can add headers.
 
         Args:
-            status: The code.
-            content_type: Of the body.
+            status: HTTP status code.
+            content_type: The body's.
             more: Further headers, whole lines.
         """
         now = self._loop.time()
@@ -97,7 +97,7 @@ class ResponseHeaders:
 
 
 def header_lines(headers: Mapping[str, str]) -> str:
-    """Return headers as they are sent; a value with line breaks is one header per line, as several ``Warning``."""
+    """Return header lines as they are sent; a value of several lines becomes a header for each, as for ``Warning``."""
     return "".join(f"{name.lower()}: {line}\r\n" for name, value in headers.items() for line in value.split("\n"))
 
 
@@ -105,7 +105,7 @@ def read_target(url: bytes) -> tuple[str, Mapping[str, list[str]]]:
     """Return the decoded path and the query of a request's target.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The target is malformed.
     """
     return _short_target(url) if len(url) <= _SHORT_BYTES else _target(url)
 
@@ -128,7 +128,7 @@ def _target(url: bytes) -> tuple[str, Mapping[str, list[str]]]:
 
 _BROKEN_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _MOST_PARAMETERS = 1000
-_short_target = lru_cache(maxsize=1024)(_target)  # C's, as each request asks; short ones take a few MiB at most
+_short_target = lru_cache(maxsize=1024)(_target)  # in C, as every request calls it; a few MiB at most
 
 
 def _status_line(status: int) -> str:
@@ -140,7 +140,7 @@ def _status_line(status: int) -> str:
 
 
 STATUSES = range(200, 600)
-"""Those that an answer may have."""
+"""Status codes that an answer may have."""
 _STATUS_LINES: Mapping[int, str] = {status: _status_line(status) for status in STATUSES}
 NAMES: Mapping[bytes, str] = {
     spelled.encode(): name
@@ -159,4 +159,4 @@ NAMES: Mapping[bytes, str] = {
     )
     for spelled in (name, name.title())
 }
-"""Names as nearly all clients write them."""
+"""The common headers in the two spellings that nearly all clients use, with the name in lower case."""

@@ -1,4 +1,4 @@
-"""How many connections there may be, of all and of one user, which are closed when there are more, and how all end."""
+"""Limits on a server's connections, in all and by user: how many, which one makes room, and how all of them end."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from strato.api.wire import User
 MOST_CONNECTIONS = 16_384
 """Most connections at the same time; above it, connections of the user with the most are closed."""
 _USERS_PART = 4
-"""One user has at most one in so many of them."""
+"""One user may have at most a quarter of them."""
 MAX_UNAUTHENTICATED = 512
 """Most connections that have not authenticated; above it the oldest is closed."""
 HELD_BYTES = 256 << 20
-"""Of requests that have not been answered, in all. One user holds as much as is free at most, so that the next one
-always finds room (the dynamic threshold of Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998)."""
+"""Most bytes of unanswered requests in memory, of all users. One user may hold at most as much as is still free, so
+that the next user always finds room (the dynamic threshold of Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998)."""
 
 PIECE_BYTES = 64
-"""What a piece of a body takes in memory beside what is in it, about."""
+"""Memory that a piece of a body takes in addition to its bytes, about."""
 
 
 class Limited(Protocol):
-    """A connection as it is limited."""
+    """What `ConnectionLimits` needs to know of a connection, and to do to it."""
 
     owner: str
-    """Name of the user whose it is; empty until that is known."""
+    """Name of the user who has authenticated on it; empty before."""
     held: tuple[str, int]
-    """How many bytes of requests that have not been answered it holds, and as whose they count."""
+    """The user to whom its unanswered requests are charged, and their bytes."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being answered."""
+        """Whether no request waits for its answer."""
 
     def close_gracefully(self) -> None:
-        """Close it after what is under way."""
+        """Close it after the answer to the request under way."""
 
     def abort(self) -> None:
         """Close it at once."""
@@ -47,7 +47,7 @@ C = TypeVar("C", bound=Limited)
 
 
 class ConnectionLimits(Generic[C]):
-    """See the module."""
+    """The open connections of a server, by user, and the limits on them (see the module)."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -62,7 +62,7 @@ class ConnectionLimits(Generic[C]):
         self._all_closed = asyncio.Event()
 
     def opened(self, connection: C) -> None:
-        """Take a new connection; where there are too many, another one makes room."""
+        """Count a new connection; if there are too many, close another one."""
         if len(self.unauthenticated) >= min(MAX_UNAUTHENTICATED, self.most_of_one):
             next(iter(self.unauthenticated)).abort()
         elif len(self.open) >= self.most:
@@ -79,7 +79,7 @@ class ConnectionLimits(Generic[C]):
             next((one for one in most if one.is_idle), next(iter(most))).abort()
 
     def admitted(self, connection: C, user: User) -> bool:
-        """Note whose a connection is; return False where that user has too many."""
+        """Count a connection as this user's; return False if the user has too many."""
         self.unauthenticated.pop(connection, None)
         if connection.owner:
             self._forget(connection)
@@ -96,7 +96,7 @@ class ConnectionLimits(Generic[C]):
                 del self.of_users[connection.owner]
 
     def hold(self, connection: C, size: int) -> bool:
-        """Note how many bytes a connection holds now; return whether that is not too much."""
+        """Note the bytes of unanswered requests a connection holds now; return False if its user holds too many."""
         owner, before = connection.held
         self.held_bytes += size - before
         self.held_by[owner] -= before
@@ -108,7 +108,7 @@ class ConnectionLimits(Generic[C]):
         return not size or self.held_by[connection.owner] + self.held_bytes <= HELD_BYTES
 
     def closed(self, connection: C) -> None:
-        """Forget a connection that has ended."""
+        """Remove a connection that has ended from all counts."""
         self.hold(connection, 0)
         self.open.discard(connection)
         self.unauthenticated.pop(connection, None)
@@ -117,14 +117,14 @@ class ConnectionLimits(Generic[C]):
             self._all_closed.set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something until it ends or the server does."""
+        """Run a coroutine as a task, which `close` cancels."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def close(self, seconds: float) -> None:
-        """Let connections end, those with something under way with its answer; cut what lasts longer than that."""
+        """Close all connections after the answers under way; abort those that take longer than ``seconds``."""
         for connection in tuple(self.open):
             connection.close_gracefully()
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The port that a service is answered on."""
+"""Open a port and answer a service's requests on it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from strato.http.service import Service
 
 _BACKLOG = 2048
 _OTHER_DESCRIPTORS = 512
-"""Files and sockets that are no connections of clients."""
+"""File descriptors kept for everything but connections of clients."""
 
 
 class PortInUse(StratoError):
-    """The address cannot be listened on; ``why`` is the system's word for it."""
+    """The address cannot be listened on; ``why`` is the system's error."""
 
     def __init__(self, message: str, why: str) -> None:
         super().__init__(message)
@@ -36,14 +36,14 @@ class HttpServer:
         self._listener, self._grace_seconds = listener, grace_seconds
         self._stopped = asyncio.Event()
         self.port: int = listener.sockets[0].getsockname()[1]
-        """The bound port, also when 0 was asked for."""
+        """The bound port; the one that the system picked if 0 was given."""
 
     async def wait(self) -> None:
-        """Return when serving has ended."""
+        """Wait until `stop` has ended."""
         await self._stopped.wait()
 
     async def stop(self) -> None:
-        """Stop listening, end watches at once and everything else within the grace period, and wait for it."""
+        """Stop listening, end watches at once, and wait up to the grace period for the other connections to end."""
         self._listener.close()
         await self.connections.close(self._grace_seconds)
         self._stopped.set()
@@ -62,12 +62,12 @@ async def serve(
     """Listen and serve in the running event loop; returns once connections are accepted.
 
     Args:
-        service: Answers.
+        service: Answers the requests.
         host: Address to listen on, empty for all of this machine; a name is resolved.
         port: 0 picks a free one.
         tls: From `strato.http.tls.server_context`; plain HTTP without it.
         listener: A bound socket to use instead of ``host`` and ``port``.
-        clock: Dates answers; None takes the machine's.
+        clock: Gives the answers' Date header; None is the machine's clock.
         grace_seconds: How long running requests may take after a stop.
 
     Raises:
@@ -84,7 +84,7 @@ async def serve(
 
 
 def _descriptors() -> int:
-    """Return how many connections there may be; the process may open as many files and some more."""
+    """Return how many connections the process may have, after raising its limit of open files as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_CONNECTIONS + _OTHER_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -98,7 +98,7 @@ def _descriptors() -> int:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to an address; an empty host is every address, of IPv6 as well where there is any.
+    """Return a socket bound to an address; an empty host is every IPv4 and, if the machine has IPv6, IPv6 address.
 
     Raises:
         PortInUse: The address is taken or not ours.

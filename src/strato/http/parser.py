@@ -1,7 +1,7 @@
-"""Requests out of what a connection receives.
+"""Parse the requests of a connection.
 
-httptools parses. Bodies are read as a whole before anybody works on them, up to a limit. Clients send the same head
-again and again, the length of the body included: one that has been parsed is looked up the next time.
+httptools parses. A body is read as a whole, up to a limit, before the service sees its request. Clients often repeat a
+head byte for byte, Content-Length included, so `RequestReader` keeps a few parsed heads by their bytes.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_HEAD_BYTES = 1 << 20
 """Largest head of a request, as in Go's server."""
 MAX_HEADERS = 1000
-"""Most headers of a request that few clients send; more are refused where they come, as each costs far more than it has
-bytes."""
+"""Most headers of a request beside the common ones (`NAMES`). Parsing stops at this number, because a header costs far
+more memory and time than its bytes suggest."""
 MAX_PIECES = 100_000
-"""Most pieces in which a body may come."""
+"""Most pieces of a body; more count as a body that is too large."""
 _MOST_KNOWN = 8
-"""Heads remembered per connection."""
+"""Parsed heads kept for each connection."""
 _KNOWN_BYTES = 4096
-"""The largest head that is remembered."""
+"""The largest head that is kept."""
 
 _TOO_MUCH = "too much of your requests is being received and waits to be answered; send fewer at a time"
 _HOST = re.compile(r"[-\w.~!$&'()*+,;=%:\[\]]*", re.ASCII).fullmatch
-"""Characters of an authority, as Go checks them."""
+"""Matches the characters that Go allows in a Host header."""
 _log = logging.getLogger(__name__)
 
 
 class Answerer(Protocol):
-    """Sends answers."""
+    """The connection, as its exchanges see it: it sends answers."""
 
     def answered(self, exchange: Exchange, response: Response) -> None:
-        """Send the answer of the request whose turn it is."""
+        """Send the answer of the exchange that is first in line."""
 
 
 class Exchange:
-    """A request and what becomes of it."""
+    """A request with its body as far as it has arrived, and the state of its answer."""
 
     __slots__ = (
         "_answerer",
@@ -68,16 +68,16 @@ class Exchange:
         self.body: list[bytes] = []
         self.size = 0
         self.complete = False
-        """Whether all of the body has come."""
+        """Whether the body has arrived in full."""
         self.expects, self.keeps_alive = head.expects, head.keeps_alive
         self.user: User | None = None
-        """None until it was admitted."""
+        """Who sent it; None until the service has admitted the request."""
         self.refusal: Response | None = None
         self.is_over = False
-        """Whether it has its answer, and the rest of its body is of no interest."""
+        """Whether the request has been answered; the rest of its body is then dropped."""
 
     def answered(self, response: Response) -> None:
-        """Take the answer."""
+        """Give the answer to the connection."""
         self._answerer.answered(self, response)
 
 
@@ -85,18 +85,18 @@ class RequestReader:
     """Reads the requests of one connection; httptools calls the methods that begin with ``on_``.
 
     Args:
-        answerer: Who answers them.
-        waiting: Where requests go, in the order in which they came, from the end of their head on.
+        answerer: The connection, which sends the answers.
+        waiting: Its exchanges in order of arrival; the reader appends one when a head is complete.
         refusal: Makes the answer that carries an error.
     """
 
     def __init__(self, answerer: Answerer, waiting: deque[Exchange], refusal: Callable[[ApiError], Response]) -> None:
         self.peer: bytes | None = None
+        """The client's certificate, DER."""
         self.address = ""
-        """The other end of the connection."""
-        """The client's certificate."""
+        """The client's address."""
         self.is_discarding = False
-        """Whether what still comes is ignored: the connection ends with the last answer."""
+        """Whether further bytes are dropped, because the connection ends after the answers that are due."""
         self._answerer, self._waiting, self._refusal = answerer, waiting, refusal
         self._parser = httptools.HttpRequestParser(self)
         self._known: dict[bytes, Head] = {}
@@ -107,21 +107,21 @@ class RequestReader:
         self._hosts = 0
         self._begun = 0
         self._incoming: Exchange | None = None
-        """The request whose body is being read."""
+        """The request whose body is arriving; None between requests and in a head."""
 
     @property
     def under_way(self) -> int:
-        """The number of the request of which a part has come but not all; 0 between requests."""
+        """The number of the request that has arrived in part; 0 between requests."""
         return self._begun if self._is_in_head or self._incoming is not None else 0
 
     @property
     def held_bytes(self) -> int:
-        """How much memory the requests take that have no answer yet."""
+        """Memory that the bodies and the unfinished head of unanswered requests take."""
         bodies = sum(one.size + PIECE_BYTES * len(one.body) for one in self._waiting)
         return bodies + (self._head_bytes if self._is_in_head else 0)
 
     def refuse_rest(self) -> None:
-        """Answer the request that is still coming with 429, and keep nothing of it."""
+        """Answer the request that is still arriving with 429, and free its body."""
         exchange = self._incoming
         if exchange is None:
             self._refuse(429, b"Too much of too many requests is being received; try again later.")
@@ -131,7 +131,7 @@ class RequestReader:
             exchange.refusal = self._refusal(TooManyRequests(_TOO_MUCH, retry_after_seconds=1))
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived; a head that was parsed before is not parsed again."""
+        """Parse received bytes; a request whose head is known and whose body came with it skips the parser."""
         is_between = self._incoming is None and not self._is_in_head
         if is_between:
             cut = data.find(b"\r\n\r\n") + 4
@@ -147,11 +147,12 @@ class RequestReader:
             self._remember(data)
 
     def _parse(self, data: bytes) -> None:
-        """Have the parser tell what is in the data."""
+        """Pass received bytes to the parser, and refuse what it cannot parse or what is too much."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # The answer may hand the connection over; if not it is the last, and what follows is not understood.
+            # The answer may hand the connection over to another protocol. If not, it is the last answer, because
+            # the bytes that follow may belong to that protocol.
             self.is_discarding = True
             if self._waiting:
                 self._waiting[-1].keeps_alive = False
@@ -170,7 +171,7 @@ class RequestReader:
                 self._refuse(431, b"Request header fields too large.")
 
     def _refuse(self, status: int, why: bytes) -> None:
-        """Answer what cannot be read, after the requests before it, and end."""
+        """Answer a malformed or oversized request, after the requests before it, and close the connection."""
         exchange = self._incoming
         if exchange is None or exchange.is_over:
             exchange = Exchange(self._answerer, Head(self.peer, self.address))
@@ -180,7 +181,7 @@ class RequestReader:
         exchange.complete = self.is_discarding = True
 
     def _remember(self, data: bytes) -> None:
-        """Remember the head of a request that came in one piece, and alone."""
+        """Keep the parsed head of a request that came in one piece with nothing after it."""
         head = self._head
         cut = data.find(b"\r\n\r\n") + 4
         if 4 < cut <= _KNOWN_BYTES and data[0] not in b"\r\n" and not head.expects and len(data) - cut == head.length:
@@ -188,10 +189,10 @@ class RequestReader:
                 self._known.clear()
             self._known[data[:cut]] = head
 
-    # -- of the parser ------------------------------------------------------------------------------------------------
+    # -- called by the parser -----------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
+        """Begin a request with an empty head."""
         self._head = Head(self.peer, self.address)
         self._url = b""
         self._head_bytes = self._hosts = 0
@@ -199,11 +200,11 @@ class RequestReader:
         self._begun += 1
 
     def on_url(self, url: bytes) -> None:
-        """Take the target, or a part of it."""
+        """Add a part of the target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; of two with one name the first counts, as in Go. Trailers are no headers."""
+        """Store a header; of two with one name the first counts, as in Go. A trailer only counts towards the size."""
         if not self._is_in_head:
             self._take_trailer(name, value)
             return
@@ -213,7 +214,7 @@ class RequestReader:
             known = lower.decode("latin-1")
             self._head.others.append((lower, value))
             if len(self._head.others) >= MAX_HEADERS:
-                raise ValueError("too many headers")  # ends the parsing
+                raise ValueError("too many headers")  # makes httptools stop; `_parse` answers 431
         if known == "host":
             self._hosts += 1
         headers = self._head.headers
@@ -221,7 +222,7 @@ class RequestReader:
             headers[known] = value.decode("latin-1")
 
     def _take_trailer(self, name: bytes, value: bytes) -> None:
-        """Count a trailer to the body's length, and drop it."""
+        """Add a trailer's length to the body's, and drop it."""
         exchange = self._incoming
         if exchange is not None:
             exchange.size += len(name) + len(value)
@@ -229,7 +230,7 @@ class RequestReader:
                 exchange.refusal = self._refusal(too_large())
 
     def on_headers_complete(self) -> None:
-        """Have the request wait for its turn; its body may still be coming."""
+        """Append the request to the exchanges that wait; its body may still be arriving."""
         if self.is_discarding:
             return
         head, headers, parser = self._head, self._head.headers, self._parser
@@ -246,13 +247,13 @@ class RequestReader:
         if "transfer-encoding" in headers:
             head.length = None
         elif "content-length" in headers:
-            head.length = int(headers["content-length"])  # the parser has seen to it that this is a number
+            head.length = int(headers["content-length"])  # httptools has checked that this is a number
         self._is_in_head = False
         self._incoming = Exchange(self._answerer, head)
         self._waiting.append(self._incoming)
 
     def _problem(self, version: str) -> tuple[int, bytes] | None:
-        """Return why a head is refused: two servers must not read it in two ways."""
+        """Return the status and text that refuse a head which a proxy in front could read in another way, else None."""
         headers = self._head.headers
         if version not in ("1.0", "1.1"):
             return 505, b"Only HTTP/1.0 and HTTP/1.1 are spoken here."
@@ -270,7 +271,7 @@ class RequestReader:
         return None
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body; of one that is too long nothing is kept."""
+        """Keep a piece of the body; a body over the limit is dropped."""
         exchange = self._incoming
         if exchange is None or exchange.is_over or exchange.refusal is not None:
             return
@@ -280,11 +281,11 @@ class RequestReader:
             exchange.size = MAX_BODY_BYTES + 1
         if exchange.size > MAX_BODY_BYTES:
             exchange.body.clear()
-            if exchange.user is not None:  # otherwise the length was announced, or who asks is still to be found out
+            if exchange.user is not None:  # otherwise `Connection._begin` checks the size once it has admitted the user
                 exchange.refusal = self._refusal(too_large())
 
     def on_message_complete(self) -> None:
-        """End the request; after one that is to be the last nothing is read."""
+        """Complete the request; if the connection ends after it, drop further bytes."""
         exchange, self._incoming = self._incoming, None
         if exchange is not None:
             exchange.complete = True

@@ -1,4 +1,4 @@
-"""A service for ports with no API behind them (metrics, health, admission webhooks): one function, errors as text."""
+"""A service for ports that serve no API (metrics, health, admission webhooks): one function, with errors as text."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _log = logging.getLogger(__name__)
 
 
 class PlainService(Service):
-    """Answers every request by one function. Connections count as those of the address that they come from."""
+    """Answers every request by one function. Connection limits by user apply to the client's address instead."""
 
     def __init__(self, handle: Callable[[Request], Awaitable[Response]]) -> None:
         self._handle = handle
 
     def admit(self, head: Head) -> User:
-        """Return the address as who asks."""
+        """Return a user named after the client's address."""
         return User(head.address or "unknown")
 
     def answer(
         self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
     ) -> Awaitable[Response] | None:
-        """Return what has to be awaited for the answer."""
+        """Return the awaitable that gives the answer."""
         del answered
         return self._answer(Request(head.method, head.path, head.query, head.headers, body, user))
 
@@ -35,12 +35,12 @@ class PlainService(Service):
             return await self._handle(request)
         except ApiError as error:
             return self.refusal(error)
-        except Exception:  # the last net: a bug of ours must not close the connection without a word
+        except Exception:  # a bug of ours must be answered with 500, not by a connection that closes
             _log.exception("%s %s failed", request.method, request.path)
             return self.refusal(InternalError("an error on the server has prevented the request from succeeding"))
 
     def refusal(self, error: ApiError) -> Response:
-        """Return the answer that carries an error."""
+        """Return an answer with the error's message as text."""
         return text(f"{error}\n", error.code)
 
 

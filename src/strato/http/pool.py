@@ -1,4 +1,4 @@
-"""Connections to one API server, opened when they are needed and used again."""
+"""A pool of connections to one API server."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections import deque
 from strato.http.client import Connection, Disconnected, Origin, connect
 
 _KEEP_SECONDS = 75.0
-"""How long a connection without work is trusted; API servers close theirs after 90."""
+"""How long an idle connection may be reused; API servers close theirs after 90 s."""
 
 _CLOSE_SECONDS = 1.0
 
 
 class Pool:
-    """Up to so many connections to one place, each opened when it is needed and used again, the latest first.
+    """Opens connections on demand, up to a limit, and reuses the one that was released last.
 
     Args:
-        origin: Where they go.
-        limit: How many there are at most; who comes later waits in line.
+        origin: The server.
+        limit: Most connections; further calls of `take` wait in line.
     """
 
     def __init__(self, origin: Origin, limit: int) -> None:
@@ -32,7 +32,7 @@ class Pool:
         self._closed = False
 
     def spare(self) -> Connection | None:
-        """Return a connection that is ready at once, None when there is none; give it back with `release`."""
+        """Return an idle connection without waiting, or None; give it back with `release`."""
         if not self._idle or self._closed:
             return None
         connection = self._idle[-1]
@@ -44,7 +44,7 @@ class Pool:
         """Return a connection for one request; give it back with `release`.
 
         Args:
-            fresh: Open a new one, whatever is there.
+            fresh: Open a new one even if others are idle.
 
         Raises:
             OSError: It cannot be opened, or not in time.
@@ -66,29 +66,29 @@ class Pool:
                 await waiting
             except asyncio.CancelledError:
                 if waiting.done() and not waiting.cancelled():
-                    self._next()  # it was our turn
+                    self._next()  # the free place had been given to this call: pass it on
                 raise
         raise Disconnected("this client is closed")
 
     def release(self, connection: Connection) -> None:
-        """Take a connection back, whatever became of it."""
+        """Take a connection back, also one that has failed."""
         if connection.usable and not self._retired:
             connection.idle_since = connection.loop.time()
             self._idle.append(connection)
         else:
             self._drop(connection)
-        while self._idle and not self._idle[0].usable:  # the oldest go first
+        while self._idle and not self._idle[0].usable:  # from the left, where those are that have been idle longest
             self._drop(self._idle.popleft())
         self._next()
 
     def retire(self) -> None:
-        """Close what is idle now, and the rest when it comes back."""
+        """Close idle connections now, and those in use when they are released."""
         self._retired = True
         while self._idle:
             self._drop(self._idle.pop())
 
     async def close(self) -> None:
-        """Close all; what is under way fails."""
+        """Close all connections; requests under way fail."""
         self._closed = True
         self.retire()
         while self._line:

@@ -1,4 +1,4 @@
-"""Proxies between this machine and others: which one a request goes through, and the way through it.
+"""HTTP proxies of outgoing requests: choose the one for a URL, and open a tunnel through it.
 
 Source: curl's and Go's variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY; RFC 9110, section 9.3.6 (CONNECT).
 """
@@ -26,14 +26,14 @@ class Proxy:
     host: str
     port: int
     headers: Mapping[str, str] = field(default_factory=dict)
-    """What it is to be sent beside a request: who asks."""
+    """Headers with the proxy's credentials."""
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> Proxy | None:
-    """Return what a request goes through by a process's environment; None goes there directly.
+    """Return the proxy for a URL by a process's environment variables; None if the request goes directly.
 
     Raises:
-        Unsendable: The variable has no URL of a proxy that is understood.
+        Unsendable: The variable does not hold the URL of an HTTP proxy.
     """
     scheme, host = urlsplit(url).scheme, urlsplit(url).netloc.rpartition("@")[2]
     named = {
@@ -50,7 +50,7 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> Proxy | None:
 
 
 def _is_loopback(host: str | None) -> bool:
-    """Whether a host is this machine: Go and curl send nothing of its own through a proxy."""
+    """Whether a host is this machine; Go and curl use no proxy for requests to it."""
     return host is None or host in ("localhost", "::1") or host.startswith("127.")
 
 
@@ -78,7 +78,7 @@ async def tunnel(proxy: Proxy, host: str, port: int) -> socket.socket:
                 await loop.sock_sendall(sock, "\r\n".join([*lines, "", ""]).encode())
                 answer = b""
                 while b"\r\n\r\n" not in answer:
-                    piece = await loop.sock_recv(sock, 1)  # not a byte of what the server behind it says
+                    piece = await loop.sock_recv(sock, 1)  # leaves what the server behind it sends unread
                     answer += piece
                     if not piece or len(answer) > _ANSWER_BYTES:
                         raise BadAnswer(f"the proxy {proxy.host}:{proxy.port} does not answer as one")

@@ -1,8 +1,8 @@
-"""An HTTP/1.1 connection of a client: requests in (`strato.http.parser`), responses out in the same order.
+"""An HTTP/1.1 connection of a client: reads requests (`strato.http.parser`) and writes responses in the same order.
 
-Responses are one write; streams stop while their reader does not keep up; pipelined requests are answered in order. A
-request costs no task, event or future unless its answer has to be waited for: of 100 µs that a small POST over TLS took
-behind a general ASGI server, 40 went into those.
+A response is one write, and a stream pauses while the client does not keep up. A request needs no task, event or future
+unless the service returns an awaitable for its answer: of 100 µs that a small POST over TLS took behind a general ASGI
+server, 40 went into those.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from strato.http.websocket import TransportWire
 GZIP_FROM_BYTES = 128 * 1024
 """Smallest body worth compressing, as in kube-apiserver."""
 KEEP_ALIVE_SECONDS = 90.0
-"""How long a connection may be silent while it is the client's turn."""
+"""How long a client may send nothing while no answer is due to it."""
 REQUEST_SECONDS = 60.0
-"""How long the parts of one request may take to come, as long as they are read."""
+"""How long one request may take to arrive; time in which we do not read the connection does not count."""
 HANDSHAKE_SECONDS = 10.0
 """How long a TLS handshake may take."""
 _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 6}
-"""Seconds of silence after which a session's client is asked whether it is there, how often and how many times."""
+"""TCP keep-alive of a session: seconds of silence before a probe, and between probes; unanswered probes that end it."""
 _READ_BYTES = 256 * 1024
 _COPIED_BYTES = 64 * 1024
-"""Larger bodies are written by themselves: copying one behind its head would cost more than a second write."""
+"""Larger bodies are a write of their own: copying head and body into one would cost more than a second write."""
 UNAUTHENTICATED_SECONDS = 30.0
-"""How long that may take."""
+"""How long a connection may exist before its client has authenticated."""
 STALLED_SECONDS = 60.0
-"""How long a client may take nothing of what it has been sent."""
+"""How long a client may leave what we sent it unread."""
 LOOK_SECONDS = 15.0
-"""How often a connection is looked at for all of these."""
+"""How often `Connection._look` checks these limits."""
 _TOO_MANY = 'user "{}" has too many connections; use fewer, or close those that are not needed'
 _BUFFER_BYTES = 64 * 1024
-"""Unsent bytes from which on a client counts as one that does not keep up."""
+"""Unsent bytes above which a client counts as not keeping up."""
 CHUNK_BYTES = 256 * 1024
-"""What is written of a larger body before its reader has taken some of it."""
+"""Larger bodies are written in chunks of this size, each when the client has read most of the one before."""
 _GZIP_LINES = "content-encoding: gzip\r\nvary: Accept-Encoding\r\n"
 _MOST_WAITING = 64
 _WAITING_BYTES = 64 * 1024
-"""Pipelined requests, and bytes of their bodies, after which reading stops."""
+"""Most pipelined requests, and most bytes of their bodies, that wait; with more we stop reading the connection."""
 
 
 class Connections(ConnectionLimits["Connection"]):
-    """What the connections of a server share."""
+    """The open connections of a server, with what they share: the service, the read buffer, the cached heads."""
 
     def __init__(self, service: Service, clock: Clock, *, most: int = MOST_CONNECTIONS) -> None:
         self.service = service
@@ -71,11 +71,11 @@ class Connections(ConnectionLimits["Connection"]):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One connection; the loop calls the methods of a protocol.
+    """One connection; the event loop calls the methods of `asyncio.BufferedProtocol`.
 
-    What arrives is read into one buffer that all connections share, as it is copied out of it at once. For a protocol
-    without one uvloop's TLS makes 256 KiB of new memory for each read: three calls of the system and some page faults,
-    a quarter of what a small request costs.
+    All connections share one read buffer, because `buffer_updated` copies the bytes out at once. For a protocol without
+    a buffer uvloop's TLS allocates 256 KiB for each read: three system calls and some page faults, a quarter of what a
+    small request costs.
     """
 
     def __init__(self, server: Connections, loop: asyncio.AbstractEventLoop) -> None:
@@ -83,36 +83,36 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = server.buffer
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Exchange] = deque()
-        """Requests to be answered; the first is the one whose turn it is."""
+        """Requests without a complete answer, in order of arrival; the first is answered first."""
         self._reader = RequestReader(self, self._waiting, server.service.refusal)
         self._is_busy = False
-        """Whether the first one's answer is under way."""
+        """Whether the service is working on the first one, or its answer is being written."""
         self._is_advancing = False
         self._is_closing = False
         self._is_reading = True
         self.is_writable = True
-        """Whether the client keeps up."""
+        """Whether the client reads fast enough: at most `_BUFFER_BYTES` are unsent."""
         self._drained: asyncio.Future[None] | None = None
         self._stream: Pulling | Pushing | None = None
         self._session: Session | None = None
-        """What has taken the connection over."""
+        """The session that has taken the connection over, as a WebSocket does."""
         self._came_early = False
-        """Whether something came before it could."""
+        """Whether bytes of the other protocol arrived before the session began."""
         self._in_chunks = True
-        """Whether the stream is sent in chunks of HTTP; otherwise it is written as it is."""
+        """Whether the stream is sent with chunked transfer encoding."""
         self._last_data_at = self._begun_at = self._made_at = self._stalled_at = loop.time()
         self._under_way = 0
         self._timer: asyncio.TimerHandle | None = None
         self.owner = ""
-        """Name of the user whose it is; empty until that is known."""
+        """Name of the user who has authenticated on it; empty before."""
         self.held = ("", 0)
         self._user: User | None = None
-        """Who asked last."""
+        """The user of the last request."""
 
-    # -- of the loop ---------------------------------------------------------------------------------------------------
+    # -- called by the event loop --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Note who the client is, and count the connection."""
         self._transport = cast(asyncio.Transport, transport)
         tls = transport.get_extra_info("ssl_object")
         self._reader.peer = tls.getpeercert(binary_form=True) if tls is not None else None
@@ -125,21 +125,21 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being answered."""
+        """Whether no request waits for its answer."""
         return not self._waiting
 
     @property
     def unread_bytes(self) -> int:
-        """What is held for the client until it reads on."""
+        """Bytes written for the client that the socket has not taken yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where to put what arrives."""
+        """Return the shared read buffer."""
         del sizehint
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what arrived."""
+        """Pass the received bytes to the parser, or to the session that has taken over."""
         self._last_data_at = self._loop.time()
         if not self._reader.is_discarding:
             self._reader.feed(bytes(self._buffer[:nbytes]))
@@ -155,14 +155,14 @@ class Connection(asyncio.BufferedProtocol):
             self._came_early = True
 
     def pause_writing(self) -> None:
-        """Stop: the client does not keep up."""
+        """Note that the client does not keep up."""
         self.is_writable = False
         self._stalled_at = self._loop.time()
         if self._session is not None:
             self._session.written(False)
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Continue with what waited for the client: the stream, the session, the next request."""
         self.is_writable = True
         self._notify_drained()
         if isinstance(self._stream, Pushing):
@@ -172,12 +172,12 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End, and with it what is being sent."""
+        """Stop the stream or session, and drop the requests that wait."""
         del exc
         self._reader.is_discarding = True
         self._transport = None
         first = self._waiting[0] if self._waiting and not self._is_busy else None
-        if first is not None and first.user is not None:  # its body ended early; nobody is there to be answered
+        if first is not None and first.user is not None:  # its body was cut off: for the audit log only
             self._service.refused(first.head, first.user, self._service.refusal(_cut_off()))
         self._server.closed(self)
         if self._timer is not None:
@@ -193,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Begin what can be begun, one request at a time, and read more where there is room for it."""
+        """Begin the requests that can be answered, one after the other, and pause or resume reading."""
         if self._is_advancing:
             return
         self._is_advancing = True
@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
             self._read_or_not()
 
     def _hold(self) -> None:
-        """Count what is held of requests; of one that is still coming nothing is, where that is too much."""
+        """Charge the user for the bytes of unanswered requests; if that is too much, refuse the one still arriving."""
         if not self._server.hold(self, self._reader.held_bytes) and self._reader.under_way:
             self._reader.refuse_rest()
             self._advance()
@@ -221,13 +221,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_reading = wanted
         if wanted:
-            self._begun_at = self._loop.time()  # what came late was not the client's fault
+            self._begun_at = self._loop.time()  # the time without reading was not the client's
             transport.resume_reading()
         else:
             transport.pause_reading()
 
     def _begin(self, exchange: Exchange) -> bool:
-        """Have a request answered; return False where more of it has to come first."""
+        """Admit a request and have the service answer it; return False if more of its body must arrive first."""
         head, transport = exchange.head, self._transport
         if exchange.user is None and (exchange.refusal is None or head.method):
             try:
@@ -242,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
             except ApiError as error:
                 exchange.refusal = self._service.refusal(error)
                 if exchange.expects:
-                    exchange.keeps_alive = False  # whether the body comes all the same is not known
+                    exchange.keeps_alive = False  # the client may or may not send the body now
         if exchange.refusal is not None:
             self._is_busy = True
             refusal = exchange.refusal
@@ -271,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def answered(self, exchange: Exchange, response: Response) -> None:
-        """Send the answer of the request whose turn it is."""
+        """Send the answer of the exchange that is first in line."""
         exchange.is_over = True
         body = response.body
         transport = self._transport
@@ -293,14 +293,14 @@ class Connection(asyncio.BufferedProtocol):
             self._send(exchange, response, body, "")
 
     def _hand_over(self, response: Response, session: Session, transport: asyncio.Transport) -> None:
-        """Let another protocol have the connection; it stays busy with the request for it to the end."""
-        if self._came_early or len(self._waiting) > 1:  # whose bytes those are would be a matter of opinion
+        """Hand the connection over to a session; the request that asked for it stays first in line to the end."""
+        if self._came_early or len(self._waiting) > 1:  # HTTP's or the session's? a smuggling risk
             session.lost()
             transport.abort()
             return
         self._session, self._reader.is_discarding = session, True
         sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family != socket.AF_UNIX:  # finds clients that are gone without a word
+        if sock is not None and sock.family != socket.AF_UNIX:  # finds clients that vanished without closing
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in _KEEP_ALIVE.items():
                 sock.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -312,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
         self._send(exchange, response, body, _GZIP_LINES)
 
     def _send(self, exchange: Exchange, response: Response, body: bytes, more: str) -> None:
-        """Write a whole answer, in one piece where that is worth it: each write is a TLS record and a wake-up."""
+        """Write a whole answer, in one write if the body is not large: each write is a TLS record and a wake-up."""
         transport = self._transport
         if transport is None:
             return
@@ -325,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(head + body)
         else:
             transport.write(head)
-            if len(body) > CHUNK_BYTES:  # what the reader has not taken is not copied into its buffers
+            if len(body) > CHUNK_BYTES:  # only a chunk at a time is copied into the transport's buffer
                 self._in_chunks = False
                 self._pull(chunks_of(body, CHUNK_BYTES), is_text=True)
                 return
@@ -333,9 +333,9 @@ class Connection(asyncio.BufferedProtocol):
         self._next(exchange)
 
     def _send_stream(self, exchange: Exchange, response: Response, stream: AsyncIterator[bytes], more: str) -> None:
-        """Write the head of a stream at once, then what there is and what comes."""
+        """Write the head of a stream at once, then its chunks as they are there."""
         assert self._transport is not None
-        in_chunks = self._in_chunks = exchange.head.in_chunks  # otherwise its end is the connection's
+        in_chunks = self._in_chunks = exchange.head.in_chunks  # without, the connection's end ends the stream
         more += header_lines(response.headers) + ("transfer-encoding: chunked\r\n" if in_chunks else "")
         self._transport.write(self._first_lines(exchange, response, more) + b"\r\n")
         if exchange.head.method == "HEAD":
@@ -359,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def write(self, chunk: bytes) -> None:
-        """Write a piece of the stream."""
+        """Write a chunk of the stream."""
         if self._transport is None:
             return
         if self._in_chunks:
@@ -368,13 +368,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(chunk)
 
     async def drained(self) -> None:
-        """Wait until more can be written; with a client that is gone that is at once."""
+        """Wait until the client keeps up again or is gone."""
         while not self.is_writable and self._transport is not None:
             self._drained = self._loop.create_future()
             await self._drained
 
     def finish(self) -> None:
-        """End the stream."""
+        """Write the end of the stream and go on with the next request."""
         self._stream = None
         if self._transport is not None:
             exchange = self._waiting[0]
@@ -387,7 +387,7 @@ class Connection(asyncio.BufferedProtocol):
             self._drained.set_result(None)
 
     def _next(self, exchange: Exchange) -> None:
-        """Go on after an answer."""
+        """Remove the request that has been answered; begin the next one, or close the connection."""
         self._waiting.popleft()
         self._is_busy = False
         if self.held[1]:
@@ -404,7 +404,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def close_gracefully(self) -> None:
-        """End as soon as what is under way has its answer; a stream that is no text ends now."""
+        """Close after the answers that are due; a watch or another endless stream ends now."""
         self._is_closing = True
         stream = self._stream
         if self._session is not None:
@@ -418,12 +418,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """End now."""
+        """Close at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def _look(self) -> None:
-        """End a connection whose client has been silent, slow to ask or slow to read for too long."""
+        """Close the connection if its client has been silent, or sent or read too slowly, for too long."""
         transport, now = self._transport, self._loop.time()
         if transport is None or self._session is not None:
             return
@@ -446,5 +446,5 @@ def _takes_gzip(exchange: Exchange) -> bool:
 
 
 def _cut_off() -> ApiError:
-    """Return the error of a request whose body ends early, in Go's words."""
+    """Return the error of a request whose body ends early, with Go's text."""
     return ApiError("unexpected EOF", reason="", code=500)

@@ -1,4 +1,4 @@
-"""What answers requests behind the connections of a port."""
+"""The interface of what answers a port's requests: the API server, or a `PlainService`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from strato.http.headers import Head
 
 
 class Service(Protocol):
-    """Answers requests."""
+    """Admits and answers requests; connections call it."""
 
     def admit(self, head: Head) -> User:
-        """Return who asks, before the body is read.
+        """Authenticate a request by its head, before its body is read, and return the user.
 
         Raises:
-            ApiError: The request is answered with that.
+            ApiError: The connection answers the request with this error.
         """
 
     def answer(
         self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
     ) -> Awaitable[Response] | None:
-        """Answer by calling ``answered``, at once or later, or return what has to be awaited for the answer.
+        """Call ``answered`` with the answer, at once or later, or return an awaitable that gives it.
 
-        Nothing is raised, neither here nor there.
+        Neither this method nor the awaitable raises: errors are answers too.
         """
 
     def refusal(self, error: ApiError) -> Response:
         """Return the answer that carries an error."""
 
     def refused(self, head: Head, user: User, response: Response) -> Response:
-        """Return the answer to a request of a known user that never reaches `answer`: too large, cut off, malformed."""
+        """Return the answer to an admitted request that does not reach `answer`: too large, cut off, malformed."""
         del head, user
         return response

@@ -1,7 +1,8 @@
-"""The frames of SPDY/3.1 that kubectl's port-forward puts into a WebSocket: streams, data, pings; the server's half.
+"""The server's half of SPDY/3.1, as kubectl's port-forward uses it inside a WebSocket: streams, data, pings.
 
-A connection is `Frames`: bytes in, frames out, and frames as bytes. Payloads of data come in the parts in which they
-arrive; everything else has a limit. There is no flow control, as kubectl has none: who cannot take data stops reading.
+`Frames` parses the bytes of a connection into frames and encodes frames to send. A data frame is returned in the parts
+in which it arrives; every other frame has a size limit. There is no flow control, because kubectl has none: a server
+that cannot take more data stops reading the connection.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 MOST_CONTROL_BYTES = 64 * 1024
-"""The largest frame but those of data, and the largest headers in it."""
+"""The largest frame that is not data, and the largest headers in one once decompressed."""
 _SYN_STREAM, _SYN_REPLY, _RESET, _PING, _GO_AWAY = 1, 2, 3, 6, 7
 _FIN = 1
 _HEAD_BYTES = 8
@@ -34,11 +35,11 @@ _REST = (
     b"iso-8859-1,utf-,*,enq=0."
 )
 DICTIONARY = b"".join(struct.pack(">I", len(name)) + name.encode() for name in _NAMES) + _REST
-"""What both ends have seen before the first headers, by the protocol's definition."""
+"""The dictionary with which both ends' zlib streams of headers start, as the protocol defines it."""
 
 
 class BadFrame(ValueError):
-    """What came is no SPDY, or more than is taken."""
+    """The bytes received are not SPDY, or exceed a limit."""
 
 
 class Opened(NamedTuple):
@@ -55,44 +56,44 @@ class Data(NamedTuple):
     stream: int
     payload: bytes
     is_last: bool
-    """Whether nothing more comes on it."""
+    """Whether the other end sends nothing more on the stream."""
 
 
 class Reset(NamedTuple):
-    """The other end wants no more of a stream."""
+    """The other end has aborted a stream."""
 
     stream: int
 
 
 class Ping(NamedTuple):
-    """The other end wants to know that this one is there."""
+    """The other end asks for a pong."""
 
     number: int
 
 
 class GoAway(NamedTuple):
-    """The other end is about to leave."""
+    """The other end is about to close the connection."""
 
 
 Frame = Opened | Data | Reset | Ping | GoAway
 
 
 class Frames:
-    """One connection's frames."""
+    """Parses and encodes the frames of one connection."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._data: tuple[int, bool] | None = None
         self._left = 0
-        """Of the payload of data that is being read."""
+        """Bytes still to arrive of the data frame that is being read."""
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Take what came, and yield the frames in it.
+        """Parse received bytes, and yield the frames in them.
 
         Raises:
-            BadFrame: It cannot be read.
+            BadFrame: They cannot be parsed.
         """
         self._buffer += data
         while True:

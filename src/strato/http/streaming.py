@@ -1,4 +1,4 @@
-"""Write streamed responses: no faster than their readers take them, and the events of a burst in one write."""
+"""Write streamed responses: no faster than their readers read, and with the events of a burst in one write."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Protocol
 from strato.api.wire import Pushed
 
 FLUSH_INTERVAL_SECONDS = 0.01
-"""A stream with no more chunks than one per interval, on average, is written without delay (a token bucket)."""
+"""A token bucket gains one token per interval; a chunk that finds a token is written without delay."""
 AT_ONCE = 8
-"""Capacity of that bucket: the changes that one small job causes fit in."""
+"""Capacity of the bucket: enough for the changes that one small job causes."""
 COALESCE_SECONDS = 2 * FLUSH_INTERVAL_SECONDS
-"""Faster chunks are coalesced for so long: a TLS record, a system call and a wake-up of the reader cost ten times what
-one event does. With 20 ms they cost half of what they do with 10."""
+"""How long chunks are coalesced once the bucket is empty: a TLS record, a system call and a wake-up of the reader cost
+ten times what one event does. With 20 ms these cost half of what they do with 10."""
 GZIP_LEVEL = 1
 FLUSH_BYTES = 256 * 1024
-"""Bytes of one stream that are written before other streams are."""
+"""Most bytes of one stream that are written in a row, before other streams have their turn."""
 LARGE_BYTES = 64 * 1024
-"""A chunk this large has been coalesced already: it takes no token."""
+"""A write this large is coalesced already, so it takes no token."""
 
 _log = logging.getLogger(__name__)
 
 
 class StreamWriter(Protocol):
-    """Where a stream goes: a connection."""
+    """What a stream is written to: a connection."""
 
     is_writable: bool
-    """Whether the reader keeps up."""
+    """Whether the reader reads fast enough."""
 
     def write(self, chunk: bytes) -> None:
-        """Write a piece; nothing happens when the reader is gone."""
+        """Write a chunk; does nothing if the reader is gone."""
 
     async def drained(self) -> None:
-        """Wait until more can be written, or the reader is gone."""
+        """Wait until the reader keeps up again or is gone."""
 
     def finish(self) -> None:
         """End the stream."""
@@ -46,7 +46,7 @@ class StreamWriter(Protocol):
 
 
 class Pushing:
-    """A stream that notifies its writer when there is something: no task waits for it."""
+    """Writes a `Pushed` stream, whose source calls back when it has data, so that no task needs to wait for it."""
 
     is_text = False
 
@@ -54,14 +54,14 @@ class Pushing:
         self._writer, self._source, self._loop = writer, source, loop
         self._due: asyncio.Handle | None = None
         self._tokens = float(AT_ONCE)
-        """How often it may still write at once, as of the last time it wrote."""
+        """Tokens left in the bucket after the last write."""
         self._price = 1
-        """What the next writing takes of that."""
+        """Tokens that the next write takes: two if it was coalesced."""
         self._written_at = loop.time()
         source.listen(self._ready)
 
     def flush(self) -> None:
-        """Write what there is, as far as the reader keeps up; a stream that breaks breaks the connection."""
+        """Write the source's chunks while the reader keeps up; if the source raises, abort the connection."""
         self._due = None
         writer, source = self._writer, self._source
         has_written, written = False, 0
@@ -70,7 +70,7 @@ class Pushing:
                 has_written = True
                 writer.write(chunk)
                 written += len(chunk)
-                if written >= FLUSH_BYTES:  # others are waiting for the loop
+                if written >= FLUSH_BYTES:  # other streams' turn
                     self._due = self._loop.call_soon(self.flush)
                     break
         except Exception:
@@ -93,7 +93,7 @@ class Pushing:
         self._source.close()
 
     def _ready(self) -> None:
-        """Flush soon; with a reader that does not keep up, `flush` is called when it does."""
+        """Schedule a flush; if the reader does not keep up, the connection calls `flush` once it does."""
         if self._due is not None or not self._writer.is_writable:
             return
         tokens = self._tokens_now()
@@ -108,17 +108,17 @@ class Pushing:
 
 
 class Pulling:
-    """A stream that has to be waited for."""
+    """Writes a stream that is an async iterator; a task waits for its chunks."""
 
     def __init__(self, writer: StreamWriter, stream: AsyncIterator[bytes], *, is_text: bool) -> None:
         self._writer, self._stream = writer, stream
         self.is_text = is_text
-        """Whether only all of it is of use."""
+        """Whether the stream is one finite body, which is sent to its end also when the server stops."""
         self.task: asyncio.Task[None] | None = None
-        """What runs `run`."""
+        """The task of `run`."""
 
     async def run(self) -> None:
-        """Write chunks as they come; a stream that breaks breaks the connection, so that its reader knows."""
+        """Write chunks as they come; if the stream raises, abort the connection, so that its reader notices."""
         try:
             async for chunk in self._stream:
                 self._writer.write(chunk)
@@ -138,7 +138,7 @@ class Pulling:
 
 
 async def close_stream(stream: AsyncIterator[bytes]) -> None:
-    """Free what is behind a stream; a generator can be closed, a plain iterator need not."""
+    """Free a stream's resources: close it if it is a generator; a plain iterator has none."""
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()
@@ -152,7 +152,7 @@ async def chunks_of(body: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 async def gzipped(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield a stream compressed; the work is done in threads."""
+    """Yield a stream compressed; threads do the compression."""
     compressor = zlib.compressobj(GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
     try:
         async for chunk in stream:

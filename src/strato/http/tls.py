@@ -12,12 +12,12 @@ from strato.errors import UsageError, one_line
 def server_context(
     certificate: Path | None = None, key: Path | None = None, *, client_ca: Path | None = None
 ) -> ssl.SSLContext:
-    """Return what a server shows and asks for; a certificate can also be loaded later, and again.
+    """Return a server's TLS settings; `load_pair` can load a certificate later, or another one.
 
     Args:
         certificate: PEM file of the chain.
         key: PEM file of its key.
-        client_ca: PEM file of the authority of client certificates, which are then asked for, not required.
+        client_ca: PEM file of the authority of client certificates; the server then asks for one but requires none.
 
     Raises:
         OSError: A file cannot be read, or holds no certificate or key; `ssl.SSLError` is one.
@@ -35,13 +35,13 @@ def server_context(
 def client_context(
     server: str = "", *, ca: bytes | None = None, insecure: bool = False, pair: tuple[bytes, bytes] | None = None
 ) -> ssl.SSLContext:
-    """Return how a client trusts a server and shows itself. Reads the system's authorities unless others are given.
+    """Return a client's TLS settings; reads the system's authorities from disk unless ``ca`` is given.
 
     Args:
-        server: Named in messages.
+        server: The server's name for error messages.
         ca: PEM certificates to trust; None trusts the system's.
         insecure: Trust any certificate.
-        pair: Certificate chain and key to show, PEM.
+        pair: Client certificate chain and key to present, PEM.
 
     Raises:
         UsageError: A certificate or key cannot be used; the message says which.
@@ -49,17 +49,17 @@ def client_context(
     try:
         given = ca.decode("ascii") if ca else None
         if insecure:
-            # without the system's authorities: OpenSSL would look for them, on disk, at every connection
+            # not `create_default_context`: OpenSSL would search the system's authorities on disk at every connection
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             if given:
-                context.load_verify_locations(cadata=given)  # mistakes in it are reported all the same
+                context.load_verify_locations(cadata=given)  # reports a malformed one
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         else:
             context = ssl.create_default_context(cadata=given)
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise UsageError(f"the certificate authority of {server} is not PEM: {one_line(error)}") from error
-    # Python ≥ 3.13 asks more of a CA than Go and OpenSSL do, and many clusters' CAs do not have it.
+    # Python ≥ 3.13 requires extensions of a CA that Go and OpenSSL do not, and that many clusters' CAs lack.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if pair is not None:
         try:
@@ -71,7 +71,7 @@ def client_context(
 
 
 def load_pair(context: ssl.SSLContext, chain: bytes, key: bytes) -> None:
-    """Have new connections show a certificate chain; both are PEM.
+    """Present a certificate chain on new connections; chain and key are PEM.
 
     Raises:
         OSError: They cannot be used; `ssl.SSLError` is one.

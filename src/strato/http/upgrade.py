@@ -1,4 +1,4 @@
-"""The client's end of a WebSocket: ask a server for it, and work with it until that is done."""
+"""The client's end of a WebSocket: ask a server to upgrade a connection, and run a coroutine on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEAD_BYTES = 1 << 20
 
 
 class Refused(Exception):
-    """The server answered with something else."""
+    """The server answered the upgrade request with something other than 101."""
 
     def __init__(self, status: int, content_type: str, body: bytes) -> None:
         super().__init__(f"status {status}")
@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 def websocket_headers(protocols: Sequence[str]) -> dict[str, str]:
-    """Return the headers that ask for a WebSocket."""
+    """Return the request headers that ask for a WebSocket."""
     return {
         "upgrade": "websocket",
         "connection": "Upgrade",
@@ -41,10 +41,10 @@ def websocket_headers(protocols: Sequence[str]) -> dict[str, str]:
 async def over_websocket(
     origin: Origin, request: bytes, headers: Mapping[str, str], work: Callable[[WebSocket, str], Awaitable[T]]
 ) -> T:
-    """Open a WebSocket and work with it; it is closed in the end.
+    """Open a WebSocket, run a coroutine on it, and close it.
 
     Raises:
-        Refused: The server answered with something else.
+        Refused: The server answered with something other than 101.
         OSError: There is no connection.
     """
     loop = asyncio.get_running_loop()
@@ -80,7 +80,7 @@ async def over_websocket(
 
 
 class _Opening(asyncio.Protocol):
-    """Asks, and hands the connection over when that was granted; httptools calls what begins with ``on_``."""
+    """Sends the upgrade request and hands the connection to the `WebSocket` on a 101; httptools calls ``on_…``."""
 
     def __init__(self, request: bytes, key: str) -> None:
         self._request, self._key = request, key
@@ -95,12 +95,12 @@ class _Opening(asyncio.Protocol):
         self._is_open = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask."""
+        """Send the request."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Pass received bytes to the parser, or to the WebSocket after the 101."""
         if self._is_open:
             self.session.received(data)
             return
@@ -134,28 +134,28 @@ class _Opening(asyncio.Protocol):
             self._transport.abort()
 
     def pause_writing(self) -> None:
-        """Take notice of a server that does not keep up."""
+        """Tell the WebSocket that the server does not keep up."""
         self.session.written(False)
 
     def resume_writing(self) -> None:
-        """Take notice that it does again."""
+        """Tell the WebSocket that the server keeps up again."""
         self.session.written(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """End the WebSocket, or fail the request."""
         self._fail(Disconnected(str(exc) if exc is not None else "it closed the connection"))
         self.session.lost()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Store a header of the answer."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of another answer's body."""
+        """Keep a piece of the body of an answer that is not a 101."""
         self._body += body
 
     def on_message_complete(self) -> None:
-        """End another answer."""
+        """Complete an answer that is not a 101."""
         status = self._parser.get_status_code()
         if status != 101 and status >= 200:
             self._fail(Refused(status, self._headers.get("content-type", ""), self._body))

@@ -1,7 +1,7 @@
-"""A WebSocket (RFC 6455) on a connection that HTTP has given up, either end of it; wsproto reads and writes the frames.
+"""Either end of a WebSocket (RFC 6455) on an upgraded HTTP connection; wsproto parses and encodes the frames.
 
-Messages are handed on in the parts in which they come, so that no length that a frame claims takes memory. Who reads
-too slowly stops the connection, and `WebSocket.send` waits for an other end that does not keep up.
+`WebSocket.receive` returns messages in the parts in which they arrive, so a frame that claims a huge length costs no
+memory. While the reader is slow, the connection is not read; `WebSocket.send` waits while the other end is slow.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _BUFFER_BYTES = 128 * 1024
-"""What has come and was not taken, from which on the connection is not read."""
+"""Bytes received and not taken by `WebSocket.receive` from which on the connection is not read."""
 _MOST_PARTS = 1024
-"""The same for parts, which may be empty."""
+"""The same limit for the number of parts, as parts may be empty."""
 FRAMES_AT_ONCE = 256
-"""Frames that are read before others have their turn of the loop: some 2 ms."""
+"""Frames parsed in one turn of the event loop, about 2 ms."""
 IDLE_SECONDS = 4 * 3600.0
-"""How long a connection may be silent in both directions, as a kubelet's streams."""
+"""How long a connection may be silent in both directions; the kubelet's limit for streams."""
 _HANG_UP_SECONDS = 1.0
-"""How often a connection that is not read is looked at for whether its other end is still there."""
+"""How often a connection that is not read is checked for whether its other end has closed it."""
 _log = logging.getLogger(__name__)
 _CLOSE_SECONDS = 5.0
-"""How long the other end has to answer the end of a connection, and work that nobody waits for to end."""
+"""How long `WebSocket.close` waits for the other end's close frame, and how long ``serve`` may still run after the
+connection has ended."""
 
 
 class Part(NamedTuple):
@@ -49,7 +50,7 @@ class Part(NamedTuple):
 
 
 class TransportWire:
-    """A transport as a `Wire`."""
+    """An asyncio transport as the `Wire` of a session."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -59,25 +60,25 @@ class TransportWire:
         self._poller.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
 
     def write(self, data: bytes) -> None:
-        """Send, unless the connection has ended, which its loop tells only a turn later and in the log."""
+        """Write, unless the transport is closing: asyncio would log a warning before it calls `connection_lost`."""
         if not self._transport.is_closing():
             self._transport.write(data)
 
     def has_hung_up(self) -> bool:
-        """Return whether the other end has closed the connection, behind what was not read yet."""
+        """Return whether the other end has closed the connection, even if received bytes are still unread."""
         return bool(self._poller.poll(0))
 
 
 class WebSocket:
-    """One end; a `Session` of a connection.
+    """One end of a WebSocket, as the `Session` that takes a connection over.
 
     Args:
-        serve: Works with it until it is done; then the connection is closed.
-        is_client: Which end it is.
+        serve: Coroutine that uses the WebSocket; when it returns, the connection is closed.
+        is_client: Whether this is the client's end.
     """
 
     def __init__(self, serve: Callable[[WebSocket], Coroutine[Any, Any, None]], *, is_client: bool = False) -> None:
-        from wsproto import frame_protocol  # 20 ms, which a start does without
+        from wsproto import frame_protocol  # imported late: it takes 20 ms of a start
 
         self._serve = serve
         self._protocol = frame_protocol
@@ -89,16 +90,16 @@ class WebSocket:
         self._ping: bytes | None = None
         self._in_message = False
         self._is_paused = False
-        """Whether the reader has to take something first."""
+        """Whether parsing waits until `receive` has taken enough of the parts."""
         self._is_reading = True
-        """Whether the connection is read."""
+        """Whether the transport is reading."""
         self._has_more = False
-        """Whether something has come that may hold frames and was not looked through."""
+        """Whether received bytes may hold frames that have not been parsed yet."""
         self._is_lost = False
         self._has_ended = False
-        """Whether nothing more comes."""
+        """Whether no further part will arrive."""
         self._has_closed = False
-        """Whether the end was sent."""
+        """Whether our close frame was sent."""
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.Future[None] | None = None
         self._writable = asyncio.Event()
@@ -107,19 +108,19 @@ class WebSocket:
         self._active_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self.close_code = 0
-        """Why the other end has closed; 0 as long as it has not."""
+        """The code of the other end's close frame; 0 before it has arrived."""
 
-    # -- of the connection ---------------------------------------------------------------------------------------------
+    # -- called by the connection --------------------------------------------------------------------------------------
 
     def begin(self, wire: Wire) -> None:
-        """Work on a connection from now on."""
+        """Start ``serve`` on a connection."""
         self._wire = wire
         self._task = self._loop.create_task(self._run())
         self._task.add_done_callback(lambda _: self._over())
         self._timer = self._loop.call_later(IDLE_SECONDS, self._look)
 
     def received(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Parse the frames in received bytes."""
         self._active_at = self._loop.time()
         if self._has_ended or self._is_lost:
             return
@@ -128,7 +129,7 @@ class WebSocket:
             self._read_frames()
 
     def written(self, is_writable: bool) -> None:
-        """Take notice of whether the other end keeps up."""
+        """Note whether the other end reads fast enough; `send` waits while it does not."""
         if is_writable:
             self._active_at = self._loop.time()
             self._writable.set()
@@ -136,7 +137,7 @@ class WebSocket:
             self._writable.clear()
 
     def lost(self) -> None:
-        """Stop: the connection has ended; what came before is still worked on, for a little while."""
+        """Note that the connection has ended; ``serve`` may still take the parts that arrived, for `_CLOSE_SECONDS`."""
         self._wire, self._is_lost = None, True
         if not self._has_more:
             self._end()
@@ -150,19 +151,19 @@ class WebSocket:
             self._over()
 
     def stop(self) -> None:
-        """End: the server stops."""
+        """Close, because the server stops."""
         self._send_close(self._protocol.CloseReason.GOING_AWAY)
         if self._wire is not None:
             self._wire.close()
 
     def when_ended(self, call: Callable[[], None]) -> None:
-        """Call something when it is over."""
+        """Register a callback for the end of ``serve``."""
         self._when_ended.append(call)
 
-    # -- of who works with it ------------------------------------------------------------------------------------------
+    # -- called by ``serve`` -------------------------------------------------------------------------------------------
 
     async def receive(self) -> Part | None:
-        """Return the next part of a message, None when nothing more comes."""
+        """Wait for the next part of a message and return it; None after the last."""
         while not self._parts:
             if self._has_ended:
                 return None
@@ -176,7 +177,7 @@ class WebSocket:
         return part
 
     async def send(self, message: bytes | str) -> None:
-        """Send a message, binary or text, once the other end keeps up; nothing happens when it is gone."""
+        """Send a binary or text message once the other end keeps up; does nothing if it is gone."""
         while not self._writable.is_set():
             await self._writable.wait()
         if self._is_gone():
@@ -186,7 +187,7 @@ class WebSocket:
             self._wire.write(bytes(self._frames.send_data(message)))
 
     async def close(self, reason: str = "") -> None:
-        """Send the end, and wait a little for the other end's."""
+        """Send a close frame, and wait up to `_CLOSE_SECONDS` for the other end's."""
         self._send_close(self._protocol.CloseReason.NORMAL_CLOSURE, reason)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
@@ -196,7 +197,7 @@ class WebSocket:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _read_frames(self) -> None:
-        """Take some of the frames that have come; those behind them wait for a turn of the loop."""
+        """Parse up to `_FRAMES_AT_ONCE` received frames; the rest waits for the loop's next turn."""
         taken = 0
         try:
             for frame in islice(self._frames.received_frames(), FRAMES_AT_ONCE):
@@ -214,7 +215,7 @@ class WebSocket:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Read on where there is room: frames that have come, then the connection."""
+        """Parse more frames if the reader has room, and let the transport read once all are parsed."""
         if self._has_more and not self._is_paused:
             self._loop.call_soon(self._read_frames)
         elif self._is_lost and not self._has_more:
@@ -229,7 +230,7 @@ class WebSocket:
         return self._size >= _BUFFER_BYTES or len(self._parts) >= _MOST_PARTS
 
     def _is_gone(self) -> bool:
-        """Return whether the other end has left while nothing was read; then the connection ends."""
+        """Return whether the other end has closed the connection while we were not reading it; if so, abort it."""
         if not self._is_paused or self._wire is None or not self._wire.has_hung_up():
             return False
         self._wire.abort()
@@ -278,7 +279,7 @@ class WebSocket:
             self._send_close(self._protocol.CloseReason.NORMAL_CLOSURE)
 
     def _answer_ping(self) -> None:
-        """Answer the last of the pings that came together; who does not read needs no answer."""
+        """Answer only the last of several pings that arrived together, and none while the other end does not read."""
         ping, self._ping = self._ping, None
         if ping is not None and self._wire is not None and self._writable.is_set() and not self._has_closed:
             self._wire.write(bytes(self._frames.pong(ping)))
@@ -305,14 +306,14 @@ class WebSocket:
 
 
 def accept(headers: Mapping[str, str], protocols: Sequence[str]) -> tuple[dict[str, str], str]:
-    """Return the headers that accept a WebSocket, and the protocol to speak on it: the client's first that is known.
+    """Return the headers that accept a WebSocket, and the subprotocol: the first of the client's that we know.
 
     Args:
-        headers: Of the request.
-        protocols: Those that are known; an empty one among them accepts a request without any.
+        headers: The request's.
+        protocols: Subprotocols that we know; with an empty one among them a request may name none.
 
     Raises:
-        BadRequest: The request is none, or names no protocol that is known.
+        BadRequest: The request is not for a WebSocket, or names no known subprotocol.
     """
     wanted = {word.strip().lower() for word in headers.get("connection", "").split(",")}
     if headers.get("upgrade", "").strip().lower() != "websocket" or "upgrade" not in wanted:
@@ -336,15 +337,15 @@ def accept(headers: Mapping[str, str], protocols: Sequence[str]) -> tuple[dict[s
 
 
 def accept_key(key: str) -> str:
-    """Return what a server answers to a client's key."""
+    """Return the Sec-WebSocket-Accept that answers a client's Sec-WebSocket-Key."""
     return base64.b64encode(hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()).decode()
 
 
 async def first_of(*works: Awaitable[None]) -> None:
-    """Work on several things until one has ended; the others are cancelled.
+    """Run several awaitables until one has ended, and cancel the others.
 
     Raises:
-        Exception: What the first one raised.
+        Exception: What the first one to end raised.
     """
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
