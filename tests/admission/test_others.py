@@ -36,6 +36,20 @@ def tree() -> FakeWorld:
     return reader.queue("busy", allocated={"pods": "3"})
 
 
+@pytest.mark.parametrize(
+    ("before", "sent", "after"),
+    [
+        pytest.param({"parent": "root"}, {}, "root", id="what the controller filled in stays"),
+        pytest.param({"parent": "root"}, {"parent": "top"}, "top", id="a queue moves"),
+        pytest.param({"parent": "top"}, {}, None, id="a queue moves back below root, as the controller says then"),
+        pytest.param({}, {}, None, id="root has no parent, and others none before their controller saw them"),
+    ],
+)
+def test_a_queue_that_is_sent_once_more_keeps_its_parent(before: Json, sent: Json, after: str | None) -> None:
+    made = admit(catalog.QUEUE, queue(**sent), tree(), old=queue(**before), operation="UPDATE")
+    assert made["spec"].get("parent") == after
+
+
 QUEUES: list[tuple[str, Json, str]] = [
     ("negative amount", queue(capability={"cpu": "-1"}), "must be greater than or equal to 0"),
     ("half a GPU", queue(capability={"nvidia.com/gpu": "500m"}), "must be an integer"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 
-from strato.cli.main import main
+from strato.cli.inputs import InputFile
+from strato.cli.main import cli, main
 from strato.cli.run import components, webhook  # noqa: F401 - first, before another test's client is in their place
+from tests.cli.test_exit_status import leaves
 
 _POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: "
 _JOB = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec: "
@@ -61,6 +64,36 @@ COMMANDS = [
     "install --dry-run -f FILE",
     "image import x FILE",
     "restore FILE",
+    "explain pod/x --log FILE",
+    "queue tree -f FILE",
+    "queue tree -f POD --config FILE",
+    "when job/x -f FILE",
+    "when pod/x -f POD --config FILE",
+    "what-if -f FILE",
+    "what-if -f POD --config FILE",
+    "what-if -f POD --policy FILE",
+    "what-if -f POD --submit FILE",
+    "what-if --log FILE",
+    "submit FILE",
+    "slurm sbatch FILE",
+    "report --store FILE",
+    "advise --store FILE",
+    "flow simulate FILE",
+    "sim run TRACE --policy FILE",
+    "sim sweep FILE --over nodes.count=1",
+    "sim traces FILE",
+    "sim load FILE",
+    "sim record -o LOG --config FILE",
+    "sim replay FILE",
+    "sim replay LOG --policy FILE",
+    "sim utilisation FILE",
+    "yarn check FILE",
+    "yarn import FILE",
+    "jobflow delete -f FILE",
+    "jobtemplate delete -f FILE",
+    "image push FILE x/y:z",
+    "run mesos --kubeconfig POD --credentials FILE",
+    "run node --kubeconfig POD --stages FILE",
     "--kubeconfig FILE job list",
     "--kubeconfig FILE status",
     "run apiserver --port 0 --encryption-key-file FILE",
@@ -70,13 +103,29 @@ COMMANDS = [
 ]
 
 
+def test_every_command_that_reads_a_file_is_in_the_table() -> None:
+    tried = [command.partition("FILE")[0].split() for command in COMMANDS]
+    for words, command in leaves(cli, (), click.Context(cli, info_name="strato")):
+        for parameter in command.params:
+            if isinstance(parameter.type, InputFile):
+                options = set(parameter.opts) if isinstance(parameter, click.Option) else {words[-1]}
+                assert any(tuple(given[: len(words)]) == words and options & set(given) for given in tried), (
+                    f"{' '.join(words)} {parameter.opts}"
+                )
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_hostile_file_is_refused_in_a_sentence(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("STRATO_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    places = {"POD": tmp_path / "pod.yaml", "TRACE": tmp_path / "trace.csv", "FILE": tmp_path / "file"}
+    places = {
+        "POD": tmp_path / "pod.yaml",
+        "TRACE": tmp_path / "trace.csv",
+        "LOG": tmp_path / "log",
+        "FILE": tmp_path / "file",
+    }
     places["POD"].write_text(POD)
     places["TRACE"].write_text("submit,run_time\n0,1\n")
     for what, text in FILES.items():

@@ -127,3 +127,13 @@ def test_what_is_no_plain_file_is_written_through(tmp_path: Path) -> None:
     assert target.read_bytes() == b"new"
     assert problem_with(tmp_path / "free") == ""
     assert os.listdir(tmp_path) == ["target", "link"] or sorted(os.listdir(tmp_path)) == ["link", "target"]
+
+
+@pytest.mark.parametrize(
+    "words", [("--help",), ("crds",), ("config", "arguments"), ("completion", "bash")], ids=" ".join
+)
+def test_a_full_device_is_a_failure_in_a_sentence(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "strato.cli.main", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (1, "error: what is printed: No space left on device\n")

@@ -30,6 +30,7 @@ MISTAKES: list[Any] = [
     pytest.param(["--hollow-nodes", "2", "--cpu", "0"], "'--cpu': '0' is not above zero", id="hollow nodes of no cpu"),
     pytest.param(["--memory", "-1Gi"], "'-1Gi' is not above zero", id="memory below zero"),
     pytest.param(["--no-sandbox"], "no nodes: with --no-sandbox give --hollow-nodes N", id="a cluster without nodes"),
+    pytest.param(["--data-dir", __file__], f"'--data-dir': Directory '{__file__}' is a file", id="a file as directory"),
     pytest.param(["--pod-network", "lan"], "'lan' is not one of 'nat', 'isolated', 'host'", id="an unknown network"),
 ]
 
@@ -57,11 +58,19 @@ def test_up_refuses_what_cannot_work_before_anything_starts(
     assert not (tmp_path / "home").exists()
 
 
-def test_up_with_a_bad_configuration_says_only_that(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "text", "words"),
+    [
+        pytest.param("--config", 'actions: "enqueue, alocate"\n', "alocate", id="the other process finds it"),
+        pytest.param("--encryption-key-file", "a: short\n", "the key must be 32 bytes", id="the server finds it"),
+    ],
+)
+def test_up_with_an_unusable_file_says_only_that(tmp_path: Path, option: str, text: str, words: str) -> None:
     """Paths are those of the directory where the command was typed, whose files are not modules of ours."""
-    (tmp_path / "scheduler.yaml").write_text('actions: "enqueue, alocate"\n')
+    (tmp_path / "given").write_text(text)
+    (tmp_path / "given").chmod(0o600)
     (tmp_path / "random.py").write_text("raise SystemExit('imported')\n")
-    options = ["--no-sandbox", "--hollow-nodes", "1", "--port", "0", "--config", "scheduler.yaml", "--data-dir", "data"]
+    options = ["--no-sandbox", "--hollow-nodes", "1", "--port", "0", option, "given", "--data-dir", "data"]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "strato", "--home", "home", "up", *options],
         cwd=tmp_path,
@@ -69,10 +78,10 @@ def test_up_with_a_bad_configuration_says_only_that(tmp_path: Path) -> None:
         capture_output=True,
         check=False,
     )
-    assert done.returncode == 1
-    assert "alocate" in done.stderr
-    assert "never awaited" not in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {tmp_path / 'given'} is invalid (1 problem)\n")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 2
 
 
 async def test_a_start_ends_when_the_journal_cannot_be_written_and_a_cluster_that_serves_does_not(

@@ -31,6 +31,9 @@ def mutate(request: AdmissionRequest, reader: AdmissionReader) -> None:
         spec["reclaimable"] = True
     if spec.get("weight") is None or (request.operation == Operation.CREATE and not spec["weight"]):
         spec["weight"] = 1
+    old = request.old_object if request.operation == Operation.UPDATE else None
+    if old is not None and not spec.get("parent") and (old.get("spec") or {}).get("parent") == ROOT:
+        spec["parent"] = ROOT  # as its controller filled in; to send the manifest once more takes nothing away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,7 +120,12 @@ _colocation_options = option_group(
     show_default=True,
     help="Whose control groups: those of our own node if there is one on this machine, or a kubelet's.",
 )
-@click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="Of our own node, if not HOME/node.")
+@click.option(
+    "--data-dir",
+    default=None,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Of our own node, if not HOME/node.",
+)
 @click.option("--cgroup-root", default=_CGROUPS, show_default=True, help="Where control groups are mounted.")
 @click.option("--kube-cgroup-root", default="", help="The kubelet's --cgroup-root.")
 @click.option("--proc", default="/proc", show_default=True, envvar="PROC_PATH", help="Where the host's /proc is.")

@@ -44,7 +44,8 @@ from strato.server.backups import Backups
 from strato.server.embedded import open_server
 from strato.server.encryption import load_encryption
 from strato.server.http import create_app
-from strato.server.journal import SqliteJournal
+from strato.server.journal import SqliteJournal, open_store
+from strato.server.opening import Opening
 from strato.server.readiness import Readiness
 from strato.server.services.kubernetes import Advertised, publish
 
@@ -118,6 +119,7 @@ async def open_api(
     storage: StorageOptions | None = None,
     audit: AuditOptions | None = None,
     off: Collection[Kind] = (),
+    opening: Opening | None = None,
 ) -> Api:
     """Open the server and write the kubeconfigs: the administrator's, a reader's, one for each component.
 
@@ -133,6 +135,7 @@ async def open_api(
         storage: How the journal is encrypted and backed up.
         audit: What is recorded of requests.
         off: Kinds of training jobs that are not served.
+        opening: Serves what is read of the journal while the rest is being read; the caller opens it.
 
     Raises:
         UsageError: The address is taken, or files in the home cannot be used.
@@ -148,10 +151,15 @@ async def open_api(
     network = service_network(home.pki / "service-network", str(home.path))
     accounts = AccountTokens(home.pki / "sa.key", clock)
     authenticator = Authenticator(tokens, authority, accounts)
+    path = None if data_dir is None else data_dir / JOURNAL
+    opened = await asyncio.to_thread(open_store, path, encryption, opening.take if opening is not None else None)
+    if opening is not None:
+        opening.finish(opened[0].published)
     server, journal = open_server(
         clock,
         random,
-        None if data_dir is None else data_dir / JOURNAL,
+        path,
+        opened=opened,
         rbac=True,
         bootstrap=[*bootstrap.objects(), bootstrap.default_storage_class()],
         metrics=metrics,

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--data-dir", default=None, type=click.Path(path_type=Path), help="The journal of a stopped cluster, if elsewhere."
+    "--data-dir",
+    default=None,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The journal of a stopped cluster, if elsewhere.",
 )
 @click.option("--force", is_flag=True, help="Write over FILE.")
 @click.pass_context

@@ -25,7 +25,10 @@ class Unsound(StratoError):
 @click.command()
 @click.option("--salvage", is_flag=True, help="Keep what is readable of a damaged journal and list what is not.")
 @click.option(
-    "--data-dir", default=None, type=click.Path(path_type=Path), help="Where the journal is, instead of HOME/data."
+    "--data-dir",
+    default=None,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the journal is, instead of HOME/data.",
 )
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Format."

@@ -69,11 +69,18 @@ def opened(ctx: click.Context, path: str | None) -> Iterator[HistoryStore]:
 
     Raises:
         HistoryError: There is none, or it cannot be read.
+        UsageError: So it is with the one that was named.
     """
-    from strato.history.store import HistoryStore
+    from strato.history.store import HistoryError, HistoryStore
 
     chosen = Path(path).expanduser() if path else home_of(ctx).history
-    with closing(HistoryStore(chosen, read_only=True)) as store:
+    try:
+        found = HistoryStore(chosen, read_only=True)
+    except HistoryError as error:
+        if path:
+            raise UsageError(str(error)) from error
+        raise
+    with closing(found) as store:
         yield store
 
 

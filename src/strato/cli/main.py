@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -71,6 +72,10 @@ _OF_KUBECTL: Final = frozenset(
 """Words that its users type first."""
 
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of writing; where no file is named it is the output."""
+
+
 def _load(command: str) -> object:
     module, attribute, _ = COMMANDS[command]
     return getattr(importlib.import_module(f"strato.cli.{module}"), attribute)
@@ -125,7 +130,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         code = 141
     except OSError as error:
         # a folder that cannot be written, a full disk: not our doing, and not worth a traceback
-        click.echo(f"error: {error.filename or 'the system'}: {error.strerror or error}", err=True)
+        what = error.filename or ("what is printed" if error.errno in _FULL else "the system")
+        click.echo(f"error: {what}: {error.strerror or error}", err=True)
         code = 1
     except RuntimeError as error:
         if "no locator available" not in str(error):  # numba's, as it decorates the first kernel

@@ -204,8 +204,9 @@ def read_credentials(path: str, prefix: str = "--") -> Mapping[str, str]:
     if text.lstrip().startswith("{"):
         try:
             found = msgspec.json.decode(text, type=_Credentials)
-        except msgspec.MsgspecError as error:
-            raise UsageError(f"{prefix}credentials {path!r}: {one_line(error)}") from error
+        except (msgspec.MsgspecError, RecursionError) as error:
+            why = "is nested too deeply" if isinstance(error, RecursionError) else one_line(error)
+            raise UsageError(f"{prefix}credentials {path!r}: {why}") from error
         return {each.principal: each.secret for each in found.credentials}
     lines = [line.split() for line in text.splitlines() if line.strip()]
     wrong = [number for number, line in enumerate(lines, start=1) if len(line) != 2]

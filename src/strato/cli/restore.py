@@ -16,7 +16,10 @@ from strato.errors import UsageError
 @click.command()
 @click.argument("file", type=INPUT_FILE)
 @click.option(
-    "--data-dir", default=None, type=click.Path(path_type=Path), help="Where the journal goes, instead of HOME/data."
+    "--data-dir",
+    default=None,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the journal goes, instead of HOME/data.",
 )
 @click.option("--force", is_flag=True, help="Replace the existing cluster; its journal is renamed and kept.")
 @click.pass_context

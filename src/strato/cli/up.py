@@ -42,7 +42,10 @@ from strato.errors import UsageError
     "--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 picks a free one."
 )
 @click.option(
-    "--data-dir", default=None, type=click.Path(path_type=Path), help="The API's journal, instead of HOME/data."
+    "--data-dir",
+    default=None,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The API's journal, instead of HOME/data.",
 )
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
 @storage_options

@@ -17,6 +17,7 @@ from strato.api.kinds import Kind
 from strato.api.wire import Request
 from strato.cli.diagnosis.cluster import OLDEST_MINOR, ClusterFacts, Json, LeaseFacts, WebhookFacts
 from strato.clock import Clock, parse_time
+from strato.decoding import UNDECODABLE
 from strato.errors import ApiError, Forbidden, NotFound, Unauthorized
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def _git_version(body: bytes) -> str:
     try:
         found = msgspec.json.decode(body)
         return str(found.get("gitVersion") or "") if isinstance(found, dict) else ""
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return ""
 
 
@@ -203,7 +204,7 @@ def _message(body: bytes) -> str:
     try:
         found = msgspec.json.decode(body)
         return str(found.get("message") or "") if isinstance(found, dict) else ""
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return ""
 
 

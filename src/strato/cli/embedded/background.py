@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -112,7 +113,7 @@ def start_in_background(
             click.echo("interrupted: the start was stopped, nothing of it runs", err=True)
             raise click.exceptions.Exit(interruption.exit_code)
         if process.poll() is not None:
-            raise StartFailed(_why(home, process.returncode, data_dir))
+            raise _failure(home, process.returncode, data_dir)
         has_announced |= compiling.report()
         if not has_announced and time.monotonic() - started > _ANNOUNCE_SECONDS:
             has_announced = True
@@ -156,15 +157,18 @@ def _end(home: Home, process: subprocess.Popen[bytes]) -> None:
     home.clear_run_files()
 
 
-def _why(home: Home, code: int, data_dir: Path) -> str:
+def _failure(home: Home, code: int, data_dir: Path) -> StratoError:
     """Return why the process that was to serve has ended."""
     if code == 0:
-        return "the cluster was stopped while it started, by 'strato down' or a signal"
+        return StartFailed("the cluster was stopped while it started, by 'strato down' or a signal")
     if code < 0:
         clear_machine(home, home.read_stop())
     home.clear_run_files()
+    unusable = re.search(r"^error: (.*)", home.log.read_text(errors="replace"), re.MULTILINE | re.DOTALL)
+    if code == UsageError.exit_code and unusable:  # what it was given is at fault, not what it met
+        return UsageError(unusable[1].strip())
     how = f" (ended by {signal.Signals(-code).name})" if code < 0 else ""
-    return f"the cluster did not start{how}:\n{_log_tail(home)}{full_disks(home.path, data_dir)}"
+    return StartFailed(f"the cluster did not start{how}:\n{_log_tail(home)}{full_disks(home.path, data_dir)}")
 
 
 def _log_tail(home: Home, lines: int = 15) -> str:

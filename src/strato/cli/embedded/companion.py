@@ -26,7 +26,7 @@ from strato.api.wire import Handler, Request, Response
 from strato.cli.embedded.options import EmbeddedOptions, Ending
 from strato.cli.home import Stop
 from strato.clock import Clock
-from strato.errors import ApiError, StratoError, Unavailable
+from strato.errors import ApiError, StratoError, Unavailable, UsageError
 
 _READY, _METRICS, _STOP, _END = "/ready", "/metrics", "/stop", "/end"
 _STOP_SECONDS = 20.0
@@ -37,6 +37,8 @@ _UP = b"""# HELP strato_parts_up Whether the process of controllers, scheduler a
 strato_parts_up %d
 """
 _EXIT_SECONDS = 5.0
+_UNUSABLE = 422
+"""Status of the answer when they ended because of what a person gave them."""
 _RESTARTS = 5
 """So often in `_RESTARTS_WITHIN_SECONDS` the process is started again; what fails more often ends the cluster."""
 _RESTARTS_WITHIN_SECONDS = 600.0
@@ -86,6 +88,10 @@ class Companion:
 
         self._link = await connect(self._end, server)
 
+    async def hang_up(self) -> None:
+        """Let the process end at once: there will be no server to answer it."""
+        await self._link.close()
+
     async def ready(self) -> dict[str, Any] | None:
         """Wait until the components are ready; return this machine's node summary."""
         try:
@@ -115,6 +121,7 @@ class Companion:
 
         Raises:
             ComponentsFailed: They ended by themselves: before they were ready, or again and again.
+            UsageError: They cannot use what they were given.
         """
         while True:
             try:
@@ -145,7 +152,7 @@ class Companion:
             raise
         finally:
             await self._link.close()
-        raise ComponentsFailed(response.body.decode())
+        raise (UsageError if response.status == _UNUSABLE else ComponentsFailed)(response.body.decode())
 
     async def _stop(self) -> None:
         stop = self.ending()
@@ -179,7 +186,7 @@ class _ComponentsHandler(Handler):
         self.stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """How many pods were ended."""
         self.ready: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
-        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[StratoError] = asyncio.get_running_loop().create_future()
 
     async def handle(self, request: Request) -> Response:
         """Answer."""
@@ -191,7 +198,8 @@ class _ComponentsHandler(Handler):
             self.how = msgspec.json.decode(request.body, type=Stop | None)
             self.stop.set()
             return Response(200, msgspec.json.encode(await asyncio.shield(self.stopped)))
-        return Response(200, (await asyncio.shield(self.ended)).encode())
+        why = await asyncio.shield(self.ended)
+        return Response(_UNUSABLE if isinstance(why, UsageError) else 200, str(why).encode())
 
 
 async def _main(end: socket.socket, options: EmbeddedOptions) -> None:
@@ -205,7 +213,7 @@ async def _main(end: socket.socket, options: EmbeddedOptions) -> None:
     try:
         await _run(options, link, components)
     except StratoError as error:
-        components.ended.set_result(str(error))
+        components.ended.set_result(error)
         await lost  # it is asked for, and then the server hangs up
     else:
         await asyncio.wait({lost}, timeout=_EXIT_SECONDS)  # likewise, once it knows how many pods have ended

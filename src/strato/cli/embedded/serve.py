@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from strato.api import catalog
 from strato.cli.apiserver import Api, open_api
 from strato.cli.embedded.background import print_ready
 from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
@@ -18,6 +19,8 @@ from strato.cli.logrotation import keep_short
 from strato.cli.serving import collect_hardly, make_random, run_together, settle, stop_on_signals
 from strato.clock import Clock, SystemClock
 from strato.metrics import Registry
+from strato.server import bootstrap
+from strato.server.opening import Opening
 
 if TYPE_CHECKING:
     from strato.cli.embedded.companion import Companion
@@ -68,19 +71,31 @@ async def _serve(
     background: bool,
 ) -> int:
     home, clock, random, metrics = options.home, SystemClock(), make_random(), Registry()
-    api = await open_api(
-        home,
-        clock,
-        random,
-        metrics,
-        host=options.host,
-        port=options.port,
-        data_dir=None if options.in_memory else Path(options.data_dir),
-        storage=options.storage,
-        audit=options.audit,
-        off=options.training.off,
-        other_metrics=companion.metrics if companion is not None else None,
-    )
+    # the audit log has every request: then none is answered before the server is there to record it
+    opening = Opening(None if options.audit.policy_file else catalog.POD, bootstrap.ADMIN)
+    if companion is not None:
+        await companion.attach(opening)
+    try:
+        api = await open_api(
+            home,
+            clock,
+            random,
+            metrics,
+            host=options.host,
+            port=options.port,
+            data_dir=None if options.in_memory else Path(options.data_dir),
+            storage=options.storage,
+            audit=options.audit,
+            off=options.training.off,
+            other_metrics=companion.metrics if companion is not None else None,
+            opening=opening if companion is not None else None,
+        )
+    except BaseException:
+        opening.close()
+        if companion is not None:
+            await companion.hang_up()
+        raise
+    opening.open(api.handler)
 
     def ending() -> Stop | None:
         if not interruption.signal:
@@ -96,7 +111,6 @@ async def _serve(
             reach_pods(api.server, home, node_names(options.sandbox_nodes), clock)
         if companion is not None:
             companion.ending = ending
-            await companion.attach(api.handler)
             members.append(("components", partial(companion.run, api.handler, clock)))
             ready: Ready = companion.ready
         else:

@@ -22,7 +22,12 @@ from strato.metrics import Registry
 @click.command(cls=GoCommand)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="0 picks a free one.")
-@click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="The journal, instead of HOME/data.")
+@click.option(
+    "--data-dir",
+    default=None,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The journal, instead of HOME/data.",
+)
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
 @storage_options
 @audit_options

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 @click.option("--sandbox", is_flag=True, help="This machine is a node: pods run here as sandboxed processes.")
 @click.option("--name", default="", help="Of this machine's node, instead of the host name.")
 @machine_options
-@click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="Pods, instead of HOME/node.")
+@click.option(
+    "--data-dir", default=None, type=click.Path(path_type=Path, file_okay=False), help="Pods, instead of HOME/node."
+)
 @click.option(
     "--kubelet-port",
     default=0,
