@@ -18,6 +18,7 @@ from strato.agent.decisions.traffic import FULL_PERCENT, ServingPod, choose_weig
 from strato.agent.events import ContainerEvent, HostEvent, Workload
 from strato.agent.policy import WebhookOptions
 from strato.clock import Clock, format_time
+from strato.decoding import UNDECODABLE
 from strato.errors import one_line
 from strato.http.client import Unsendable
 from strato.http.fetch import fetch
@@ -158,7 +159,7 @@ class TrafficCalls:
         """Note the weights that the balancer applied instead of those it was asked for."""
         try:
             applied = msgspec.json.decode(answer, type=_Answer).applied
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return
         for one in applied:
             if one.uid in self._weights:

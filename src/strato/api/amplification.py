@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from strato.api.quantity import INT64_MAX, Number, Quantity, milli, parse
+from strato.decoding import UNDECODABLE
 from strato.errors import UsageError
 
 if TYPE_CHECKING:  # command lines read the bounds of factors alone
@@ -107,7 +108,7 @@ def read_ratios(text: str | None) -> dict[str, float]:
     advice = 'must be a JSON object of numbers, for example {"cpu":1.50}'
     try:
         decoded = msgspec.json.decode(text[:_LONGEST], type=dict[str, float])
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         raise InvalidFactor(f"metadata.annotations[{RATIO}]", text, advice) from None
     if not all(math.isfinite(ratio) for ratio in decoded.values()):
         raise InvalidFactor(f"metadata.annotations[{RATIO}]", text, advice)
@@ -147,7 +148,7 @@ def read_raw(text: str | None) -> dict[str, Quantity]:
     """Read the annotation of raw amounts; what is no quantity of an amplified resource is left out."""
     try:
         decoded = msgspec.json.decode((text or "{}")[:_LONGEST], type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return {}
     found = {}
     for name in AMPLIFIED:

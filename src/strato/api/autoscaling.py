@@ -15,6 +15,7 @@ from strato.api.meta import Condition, Json, Object, View
 from strato.api.quantity import InvalidQuantity, parse
 from strato.api.shapes import LabelSelector
 from strato.api.status import invalid_value, not_supported, required
+from strato.decoding import UNDECODABLE
 from strato.errors import Cause
 
 
@@ -279,7 +280,7 @@ def read_v1(obj: Json) -> Json:
         text = notes.pop(f"{_NOTES}{name}", None)
         try:
             value = msgspec.json.decode(text) if isinstance(text, str) else None
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             continue
         if value:
             parts[part]["currentMetrics" if name == "current-metrics" else name] = value

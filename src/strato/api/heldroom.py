@@ -12,6 +12,7 @@ import msgspec
 
 from strato.api.core import Node
 from strato.api.quantity import InvalidQuantity, parse
+from strato.decoding import UNDECODABLE
 
 HELD_ROOM = "strato.dev/held-room"
 """Node annotation: a resource list as JSON, such as ``{"cpu": "2", "memory": "1Gi"}``."""
@@ -25,5 +26,5 @@ def held_room(node: Node) -> Mapping[str, str]:
         return {}
     try:
         return {name: amount for name, amount in _decoder.decode(text).items() if parse(amount).nanos > 0}
-    except (msgspec.DecodeError, RecursionError, InvalidQuantity):
+    except (*UNDECODABLE, InvalidQuantity):
         return {}

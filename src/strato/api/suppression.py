@@ -7,6 +7,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
+
 SUPPRESSED_CONTAINERS: Final = "strato.io/suppressed"
 """On a pod: a JSON object with an entry per such container."""
 _MOST_CHARACTERS: Final = 64 << 10
@@ -26,5 +28,5 @@ def suppression_entries(annotations: Mapping[str, str] | None, type_: type[Entry
         return {}
     try:
         return msgspec.json.decode(text, type=dict[str, type_])  # type: ignore[valid-type]  # a type made as it runs
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return {}

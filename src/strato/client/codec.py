@@ -1,4 +1,4 @@
-"""Between the `Cluster` calls and the wire: query parameters out, typed views in.
+"""Encode the requests of `Cluster` calls, and decode the answers into typed views.
 
 Both transports share this. A `Codec` belongs to one view class (or to a `Kind`, for plain JSON) and holds the
 msgspec decoders for an object, a list and watch frames; each decodes bytes straight into views in one pass, so
@@ -22,12 +22,13 @@ from strato.api.meta import Object
 from strato.api.status import from_status
 from strato.client.cluster import DeleteOptions, EventType, Json, ListPage, WatchEvent
 from strato.client.specs import SpecSharing
+from strato.decoding import UNDECODABLE
 from strato.errors import ApiError, InternalError
 
 _log = logging.getLogger(__name__)
 
 _SHARED_SPEC_KINDS = frozenset((catalog.POD, catalog.VCJOB, catalog.PODGROUP))
-"""Kinds of which there are thousands with the same spec."""
+"""Kinds that often have thousands of objects with the same spec."""
 
 T = TypeVar("T")
 Query = dict[str, list[str]]
@@ -76,7 +77,7 @@ class Codec(Generic[T]):
         """
         try:
             decoded: T = self._decode(body)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise InternalError(f"the server's answer is not a usable {self.kind.name}: {error}") from error
         return decoded
 
@@ -85,7 +86,7 @@ class Codec(Generic[T]):
         return decoded if self._shared is None else self._shared.whole(decoded)
 
     def written_spec(self, spec: object) -> bytes | None:
-        """Return the JSON that a spec was decoded from; None when it is not known (any more)."""
+        """Return the JSON that a spec was decoded from; None if it is not, or no longer, cached."""
         return self._shared.written(spec) if self._shared is not None else None
 
     def decode_list(self, body: bytes) -> ListPage[T]:
@@ -101,10 +102,10 @@ class Codec(Generic[T]):
                 items = [self._shared.whole(item) for item in items]
         except msgspec.ValidationError:
             page, items = self._decode_list_leniently(body)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise InternalError(f"the server's answer is not a list of {self.kind.plural}: {error}") from error
         if self._plain:
-            for item in items:  # items of a list do not repeat what the list says
+            for item in items:  # the API server leaves out apiVersion and kind in the items of a list
                 item.setdefault("apiVersion", self.kind.api_version)
                 item.setdefault("kind", self.kind.name)
         return ListPage(items, page.metadata.resource_version, page.metadata.continue_)
@@ -113,7 +114,7 @@ class Codec(Generic[T]):
         """Decode whole lines of a watch.
 
         Raises:
-            ApiError: What an ERROR frame says (`Gone` for a revision too old).
+            ApiError: The error of an ERROR frame (`Gone` for a revision that is too old).
         """
         try:
             events: list[WatchEvent[Any]] = self._events.decode_lines(lines)
@@ -121,13 +122,13 @@ class Codec(Generic[T]):
                 return events
             whole = self._shared.whole
             return [WatchEvent(event.type, whole(event.object)) for event in events]
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return self._decode_events_leniently(lines)
 
     def _decode_list_leniently(self, body: bytes) -> tuple[Any, list[Any]]:
         try:
             page = msgspec.json.decode(body, type=_ListBody[msgspec.Raw])
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise InternalError(f"the server's answer is not a list of {self.kind.plural}: {error}") from error
         decoded = (self._decode_or_skip(raw) for raw in page.items or ())
         return page, [item for item in decoded if item is not None]
@@ -139,7 +140,7 @@ class Codec(Generic[T]):
                 continue
             try:
                 frame = msgspec.json.decode(line, type=_RawFrame)
-            except msgspec.DecodeError as error:
+            except UNDECODABLE as error:
                 raise InternalError(f"a watch of {self.kind.plural} sent an unreadable frame: {error}") from error
             if frame.type == "ERROR":
                 raise decode_error(bytes(frame.object), 500)
@@ -152,14 +153,14 @@ class Codec(Generic[T]):
     def _decode_or_skip(self, raw: msgspec.Raw) -> T | None:
         try:
             decoded: T = self._decode(raw)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             name = _name_of(raw)
             _log.warning("object left out, it does not fit its kind: kind=%s name=%s: %s", self.kind.name, name, error)
             return None
         return decoded
 
 
-@lru_cache(1024)  # for every call; kinds of definitions come and go
+@lru_cache(1024)  # looked up in every call; bounded, because CustomResourceDefinitions come and go
 def codec_of(kind: type[Object] | Kind) -> Codec[Any]:
     """Return the codec of a view class, or of a `Kind` for plain JSON."""
     if isinstance(kind, Kind):
@@ -168,42 +169,42 @@ def codec_of(kind: type[Object] | Kind) -> Codec[Any]:
 
 
 def kind_of(kind: type[Object] | Kind) -> Kind:
-    """Return the `Kind` that a call names by itself or by a view class."""
+    """Return the `Kind` of a call's argument, which is a `Kind` or a view class."""
     return kind if isinstance(kind, Kind) else codec_of(kind).kind
 
 
 def next_token(body: bytes) -> str:
-    """Return where a list goes on, by what it says before its items: at once, however many there are.
+    """Return the continue token that a list has in front of its items, without scanning the items.
 
-    Servers say it there. Empty where this one does not, or where the list ends.
+    API servers write the list's metadata first. Empty if this one does not, or on the last page.
     """
     start = body.find(_ITEMS)
     if start < 0:
         return ""
     try:
         return _decode_head(body[:start] + _NO_ITEMS).metadata.continue_
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return ""
 
 
 _ITEMS = b'"items":'
-"""Where the items of a list begin: within a text its quotes would be escaped."""
+"""The start of a list's items; it cannot occur inside a JSON string, whose quotes are escaped."""
 _NO_ITEMS = b'"items":[]}'
 _decode_head = msgspec.json.Decoder(_ListHead).decode
 
 
 def encode(body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes) -> bytes:
-    """Write a JSON body; bytes are one already."""
+    """Encode a JSON body; bytes are returned as they are."""
     if isinstance(body, bytes):
         return body
     return _encode(body if isinstance(body, _PLAIN) else _plain(body))
 
 
 def decode_error(body: bytes, code: int) -> ApiError:
-    """Read the error of a failed call: a ``Status``, or whatever a proxy on the way answered."""
+    """Decode the error of a failed call: a ``Status``, or any other body, as a proxy in between may answer."""
     try:
         status = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         status = None
     if (
         isinstance(status, dict)
@@ -243,7 +244,7 @@ def query_of(**parameters: str | int | bool) -> Query:
 
 
 def delete_options(asked: DeleteOptions) -> bytes:
-    """Write the ``DeleteOptions`` body of a delete; empty when nothing is asked."""
+    """Encode the ``DeleteOptions`` body of a delete; empty without options."""
     options: Json = {}
     guards = (("uid", asked.get("uid")), ("resourceVersion", asked.get("resource_version")))
     preconditions = {name: value for name, value in guards if value}
@@ -265,7 +266,7 @@ def _plain(value: Any) -> Any:
 
 
 def _bare(raw: msgspec.Raw) -> msgspec.Raw:
-    """Return the metadata of a bookmark's object: the rest is empty, and in ways that do not fit the kind."""
+    """Return a bookmark's object with its metadata alone, as its other members are empty and do not fit the view."""
     metadata = msgspec.json.decode(raw, type=_Bare).metadata
     return msgspec.Raw(msgspec.json.encode({"metadata": metadata}))
 
@@ -279,5 +280,5 @@ def _name_of(raw: msgspec.Raw) -> str:
         document = msgspec.json.decode(raw)
         metadata = document["metadata"]
         return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}".lstrip("/")
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
+    except (*UNDECODABLE, KeyError, TypeError, AttributeError):
         return "?"

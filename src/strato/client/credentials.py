@@ -1,4 +1,4 @@
-"""Credentials at the time of a request: tokens that rotate, plugins whose answers expire."""
+"""The credential for each request: tokens whose files are rewritten, credential plugins whose answers expire."""
 
 from __future__ import annotations
 
@@ -13,36 +13,37 @@ import msgspec
 
 from strato.client.config import Auth, Certificate, ClusterConfig, ExecPlugin, Token, TokenFile
 from strato.clock import Clock, parse_time
+from strato.decoding import UNDECODABLE
 from strato.errors import Unauthorized
 
 _REREAD_SECONDS = 60.0
-"""How long a token file's content is trusted; the kubelet rewrites it well before the old token expires."""
+"""How long a token file's content is cached; the kubelet rewrites the file well before the old token expires."""
 
 _EXPIRY_MARGIN_SECONDS = 10.0
 _PLUGIN_SECONDS = 60.0
-"""How long a credential plugin that does not prompt may take; all requests wait for it."""
+"""How long a credential plugin may run unless it prompts the user; all requests wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What to present now."""
+    """The credential to send with a request."""
 
     token: str = ""
     certificate: Certificate | None = None
 
 
 class Credentials(Protocol):
-    """A source of the present credential."""
+    """Gives the credential that is valid now."""
 
     async def current(self) -> Credential:
-        """Return what to present.
+        """Return the credential for a request.
 
         Raises:
-            Unauthorized: There is nothing to present; the message says why.
+            Unauthorized: There is none; the message says why.
         """
 
     def invalidate(self) -> bool:
-        """Forget what the server has just refused; return whether asking again can help."""
+        """Drop the cached credential, which the server has just refused; return whether `current` may give another."""
 
 
 def credentials_of(config: ClusterConfig, clock: Clock) -> Credentials:
@@ -83,7 +84,7 @@ class _FromFile:
             except OSError as error:
                 if self._credential is None:
                     raise Unauthorized(f"the token file {self._path} cannot be read: {error.strerror}") from error
-                token = self._credential.token  # it is being replaced; the old token may still do
+                token = self._credential.token  # the file is being replaced; the old token may still be valid
             self._credential = Credential(token, self._certificate)
             self._read_at = now
         return self._credential
@@ -101,7 +102,7 @@ class _FromPlugin:
         self._clock = clock
         self._credential: Credential | None = None
         self._expires_at: float | None = None
-        self._running = asyncio.Lock()  # many requests, one call of the plugin
+        self._running = asyncio.Lock()  # concurrent requests share one call of the plugin
 
     async def current(self) -> Credential:
         async with self._running:
@@ -159,7 +160,7 @@ class _FromPlugin:
             answer: Any = msgspec.json.decode(output)
             status = answer.get("status") or {}
             version, kind = answer.get("apiVersion"), answer.get("kind")
-        except (msgspec.DecodeError, AttributeError, RecursionError) as error:
+        except (*UNDECODABLE, AttributeError) as error:
             raise Unauthorized(f"the credential plugin {name!r} did not print an ExecCredential") from error
         if kind != "ExecCredential" or version != self._plugin.api_version:
             raise Unauthorized(

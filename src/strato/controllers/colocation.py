@@ -1,4 +1,4 @@
-"""Co-located pods get the configuration that selects them, as an annotation that node agents read.
+"""Annotate co-located pods with the ColocationConfiguration that selects them; node agents read the annotation.
 
 Source: volcano-controllers Part J.
 """
@@ -20,6 +20,7 @@ from strato.api.volcano.config import ColocationConfiguration
 from strato.client.informer import Change
 from strato.controllers.context import ControllerContext
 from strato.controllers.reconcile import KeyedController
+from strato.decoding import UNDECODABLE
 from strato.errors import NotFound
 
 CONFIG_NAME: Final = "volcano.sh/colocation-config-name"
@@ -28,11 +29,11 @@ RESET: Final = "{}"
 """Tells agents that a configuration no longer applies."""
 
 DELAY_SECONDS: Final = 1.0
-"""Changes that come together are one look at a pod."""
+"""How long a pod waits to be reconciled, so that several changes within this time cause one reconcile."""
 
 
 def choose(pod: Pod, configurations: Iterable[ColocationConfiguration]) -> ColocationConfiguration | None:
-    """Return the newest configuration that selects a pod. One without a selector selects none."""
+    """Return the newest configuration that selects a pod. A configuration without a selector selects no pod."""
     newest = sorted(
         configurations, key=lambda one: (one.metadata.creation_timestamp or "", one.metadata.name), reverse=True
     )
@@ -40,7 +41,7 @@ def choose(pod: Pod, configurations: Iterable[ColocationConfiguration]) -> Coloc
 
 
 def wanted_annotations(pod: Pod, chosen: ColocationConfiguration | None) -> dict[str, str | None] | None:
-    """Return the annotations to change, None when the pod is as it should be."""
+    """Return the annotations to change, None when the pod has the right ones already."""
     name, text = pod.metadata.annotation(CONFIG_NAME), pod.metadata.annotation(CONFIG)
     if chosen is None:
         if not name and text in ("", RESET):
@@ -75,14 +76,15 @@ class ColocationController(KeyedController):
             known[name] = change.new
         if change.old is not None and change.new is not None and change.old.spec == change.new.spec:
             return
-        for pod in self._pods.list():  # configurations change rarely, pods all the time: no index by namespace
+        # an index of pods by namespace would cost every pod event, while configurations change rarely
+        for pod in self._pods.list():
             if pod.metadata.namespace == namespace and any(
                 one is not None and _selects(one, pod) for one in (change.old, change.new)
             ):
                 self.queue.add_after(pod.key, DELAY_SECONDS)
 
     def _selectable(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
-        """Return the changes of pods that a configuration may select, or did."""
+        """Return the changes of pods whose namespace has a configuration, or which still have one's annotation."""
         namespaces = self._in_namespace
         return [
             change
@@ -128,5 +130,5 @@ def _content(one: ColocationConfiguration) -> dict[str, Any]:
 def _decoded(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return None

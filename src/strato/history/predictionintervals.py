@@ -23,6 +23,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
+
 COVERAGE: Final = 0.8
 """Share of waits that an interval is to hold."""
 _SCALE_SECONDS: Final = 60.0
@@ -117,7 +119,7 @@ class Calibration:
         made = cls()
         try:
             rows = msgspec.json.decode(text, type=list[tuple[float, list[float], list[float], list[float]]])
-        except (msgspec.ValidationError, msgspec.DecodeError):
+        except UNDECODABLE:
             return made
         kept = (*made._classes, made._uncertain)
         if len(rows) != len(kept) or any(len({len(part) for part in parts}) != 1 for _, *parts in rows):

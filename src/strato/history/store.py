@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
 from strato.errors import StateError
 from strato.history.rows import Host, Replica, Run
 
@@ -161,7 +162,7 @@ class HistoryStore:
                 if "cpu_samples" in row:
                     row["cpu_samples"] = msgspec.json.decode(row["cpu_samples"], type=dict[int, int])
             return msgspec.convert(found, list[kind], strict=False)  # type: ignore[valid-type]  # of this very kind
-        except (sqlite3.Error, msgspec.DecodeError) as error:
+        except (*UNDECODABLE, sqlite3.Error) as error:
             raise HistoryError(f"{self._path}: table {table} cannot be read: {error}") from error
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from strato.api.wire import Request, Response
+from strato.decoding import UNDECODABLE
 from strato.errors import InternalError, TooLarge
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode, new_uid
@@ -108,7 +109,7 @@ def _read(answer: bytes, question: Json, version: str, objects: Sequence[Json]) 
     """Return the converted objects, checked; but for labels and annotations their metadata are the originals'."""
     try:
         review = msgspec.json.decode(answer)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise _Unusable(f"the answer is not JSON: {error}") from error
     found = (review.get("apiVersion"), review.get("kind")) if isinstance(review, dict) else (None, None)
     if found != (question["apiVersion"], "ConversionReview"):

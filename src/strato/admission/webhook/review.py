@@ -15,6 +15,7 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Json
 from strato.api.wire import User
+from strato.decoding import UNDECODABLE
 from strato.errors import ApiError, BadRequest
 
 API_VERSION = "admission.k8s.io/v1"
@@ -62,7 +63,7 @@ def read_review(body: bytes) -> ReviewRequest:
     """
     try:
         return _decoder.decode(body).request
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise BadRequest(f"the body is not an AdmissionReview: {error}") from error
 
 

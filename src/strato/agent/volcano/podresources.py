@@ -11,6 +11,7 @@ import msgspec
 from strato.agent.volcano.levels import ResourceNames, lent_amount, may_borrow, uses_lent
 from strato.api.core.container import Container
 from strato.api.quantity import InvalidQuantity, value
+from strato.decoding import UNDECODABLE
 from strato.errors import InvalidInput, Problem, one_line
 from strato.kernelstats import CFS_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS
 
@@ -137,7 +138,7 @@ def memory_ratios(text: str) -> MemoryRatios | None:
         raise InvalidInput(COLOCATION_CONFIG, [problem])
     try:
         found = msgspec.json.decode(text, type=_PodConfig).memory_qos or _MemoryQos()
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InvalidInput(COLOCATION_CONFIG, [Problem("", one_line(error))]) from error
     ratios = {"highRatio": found.high_ratio, "lowRatio": found.low_ratio, "minRatio": found.min_ratio}
     problems = [

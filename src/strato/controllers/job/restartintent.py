@@ -1,8 +1,8 @@
-"""A restart is noted on its job before the first pod is deleted.
+"""An annotation that records a restart on its job before the first pod is deleted.
 
-Pods are deleted one by one, and only then does the job's status count the retry. A controller that dies in between
-leaves a running job that lacks pods, which looks like one whose pods are to be created. By the note the next controller
-finishes the restart, so that the retry is counted.
+The controller deletes the pods one by one, and only then counts the retry in the job's status. A controller that dies
+in between leaves a running job that lacks pods; the next controller would just create them. The annotation tells it to
+finish the restart, so that the retry is counted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from strato.api.volcano.batch import Job
 from strato.controllers.job.requests import Target
 from strato.controllers.job.states import Operation, Procedure, restart
 from strato.controllers.job.terms import RESTARTING, Phase
+from strato.decoding import UNDECODABLE
 
 _ACTIVE = frozenset(("", Phase.PENDING, Phase.RUNNING))
 
@@ -23,9 +24,9 @@ class RestartIntent(msgspec.Struct, frozen=True):
     """A restart that has begun.
 
     Attributes:
-        retry: ``status.retryCount`` once it is done; a note with another number is an old one.
+        retry: ``status.retryCount`` after the restart; an annotation with another number belongs to an earlier restart.
         action: The action of the policy.
-        target: The part of the job it is about.
+        target: The part of the job that is restarted.
     """
 
     retry: int
@@ -34,12 +35,12 @@ class RestartIntent(msgspec.Struct, frozen=True):
 
 
 def is_restart(operation: Operation) -> bool:
-    """Whether an operation kills pods of an active job to start them again, which costs it a try."""
+    """Whether an operation kills pods of an active job to start them again, which uses one of its retries."""
     return operation.transition is restart and operation.procedure is not Procedure.KILL_UNFINISHED
 
 
 def note(job: Job, action: str, target: Target) -> dict[str, Any] | None:
-    """Return the patch that notes a restart on its job; None when it is noted already."""
+    """Return the patch that annotates a job with a restart; None when the annotation is there already."""
     intent = RestartIntent(job.status.retry_count + 1, action, target)
     text = msgspec.json.encode(intent).decode()
     if job.metadata.annotation(RESTARTING) == text:
@@ -48,12 +49,12 @@ def note(job: Job, action: str, target: Target) -> dict[str, Any] | None:
 
 
 def unfinished(job: Job) -> RestartIntent | None:
-    """Return the restart that was begun and not finished."""
+    """Return the restart that was begun and not finished, None if there is none."""
     text = job.metadata.annotation(RESTARTING)
     if not text or job.status.state.phase not in _ACTIVE:
         return None
     try:
         intent = msgspec.json.decode(text, type=RestartIntent)
-    except (msgspec.DecodeError, RecursionError):
-        return None  # users may write annotations
+    except UNDECODABLE:
+        return None  # users may write annotations too, with any content
     return intent if intent.retry == job.status.retry_count + 1 else None

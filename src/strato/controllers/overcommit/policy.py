@@ -32,6 +32,7 @@ from strato.api.core import Node, Pod
 from strato.api.pods import effective_requests
 from strato.api.selectors import Selector, from_label_selector
 from strato.api.shapes import LabelSelector
+from strato.decoding import UNDECODABLE
 from strato.errors import InvalidInput, Problem, called, nearest, one_line
 
 CONFIG_KEY: Final = "overcommit.yaml"
@@ -198,7 +199,7 @@ def _normalisation(node: Node, policy: Policy) -> float:
         return 1.0
     try:
         info = msgspec.json.decode(text[:4096], type=CpuInfo)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         advice = 'must be a JSON object such as {"cpuModel":"…","hyperThreadEnabled":true,"turboEnabled":false}'
         raise InvalidFactor(f"metadata.annotations[{CPU_INFO}]", text, advice) from None
     model = policy.models.get(" ".join(info.cpu_model.split()))

@@ -15,6 +15,7 @@ import msgspec
 from strato.api.core import Secret
 from strato.controllers.topology.desired import SOURCE_LABEL, WantedHyperNode
 from strato.controllers.topology.settings import BadDiscovery
+from strato.decoding import UNDECODABLE
 from strato.errors import one_line
 from strato.http.fetch import fetch
 from strato.http.tls import client_context
@@ -112,7 +113,7 @@ def parse_ports(body: bytes) -> list[FabricPort]:
     """
     try:
         return msgspec.json.decode(body, type=list[FabricPort], strict=False)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadDiscovery(f"the fabric manager's answer cannot be read: {error}") from error
 
 

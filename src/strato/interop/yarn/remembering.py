@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
 from strato.interop.yarn.reservations import Reserved
 from strato.scheduler.model.queues import Queue
 
@@ -75,7 +76,7 @@ def recalled(queues: Iterable[Queue], kept: Kept) -> None:
         if text:
             try:
                 kept.recall(queue.name, msgspec.json.decode(text, type=QueueMemory))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNDECODABLE as error:
                 log.warning("annotation is not read: queue=%s annotation=%s: %s", queue.name, REMEMBERED, error)
 
 

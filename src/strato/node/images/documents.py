@@ -15,6 +15,7 @@ from typing import Self
 import msgspec
 
 from strato.api.meta import Json as Json
+from strato.decoding import UNDECODABLE
 from strato.node.images.references import DIGEST
 from strato.node.images.rootwriter import BadImage
 
@@ -103,7 +104,7 @@ def parse(text: bytes, name: str) -> Json:
         raise BadImage(f"{name} is larger than {MAX_DOCUMENT_BYTES} bytes")
     try:
         found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
+    except UNDECODABLE as err:
         raise BadImage(f"{name} is not JSON") from err
     if not isinstance(found, dict):
         raise BadImage(f"{name} is no JSON object")

@@ -24,6 +24,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
 from strato.errors import StateError, UsageError, one_line
 from strato.node import beneath
 from strato.node.images.archives import ImageSource, source_of
@@ -268,7 +269,7 @@ class ImageStore:
 
     def find(self, name: str) -> Image | None:
         """Return an image by name, None when it is not in the store or the text is no name."""
-        with suppress(InvalidImageName, OSError, msgspec.DecodeError):
+        with suppress(*UNDECODABLE, InvalidImageName, OSError):
             if normal_name(name) == normal_name(HOST_IMAGE):
                 return Image(HOST_IMAGE, "")
             path = self._path(name) / _RECORD
@@ -341,7 +342,7 @@ class ImageStore:
         """Remove the root file systems that no image has and no container runs on."""
         kept = set(self.in_use())
         for path in self._directory.glob(f"*/{_RECORD}"):
-            with suppress(OSError, msgspec.DecodeError):
+            with suppress(*UNDECODABLE, OSError):
                 record = msgspec.json.decode(path.read_bytes(), type=_Record)
                 kept |= {str(self._root(digest)) for digest in record.chain}
         for place in self._roots.iterdir():

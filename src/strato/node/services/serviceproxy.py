@@ -16,6 +16,7 @@ from strato.api.discovery import EndpointSlice
 from strato.api.meta import Key
 from strato.client.informer import Change, Informer
 from strato.clock import Clock
+from strato.decoding import UNDECODABLE
 from strato.errors import one_line
 from strato.node.services.records import Report, ServiceRecord, Settings, Update, host_ports_of, record_of
 
@@ -86,7 +87,7 @@ class ServiceProxy:
             async with asyncio.timeout(_START_SECONDS):
                 line = await process.stdout.readline()
             report = msgspec.json.decode(line, type=Report)
-        except (TimeoutError, msgspec.DecodeError) as error:
+        except (*UNDECODABLE, TimeoutError) as error:
             await self.close()
             return Report(problem=f"the process of services does not start: {one_line(error)}")
         if report.problem:

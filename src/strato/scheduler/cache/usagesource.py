@@ -18,6 +18,7 @@ import msgspec
 from strato.api.quantity import milli
 from strato.client.cluster import Cluster
 from strato.clock import Clock
+from strato.decoding import UNDECODABLE
 from strato.errors import StratoError, one_line
 from strato.http.fetch import fetch
 from strato.http.tls import client_context
@@ -84,7 +85,7 @@ class UsageSource:
         try:
             async with asyncio.timeout(self._timeout):
                 cpu, memory = await ask(metrics)
-        except (StratoError, OSError, ValueError, KeyError, TypeError, TimeoutError, msgspec.MsgspecError) as error:
+        except (*UNDECODABLE, StratoError, OSError, ValueError, KeyError, TypeError, TimeoutError) as error:
             text = one_line(error)
             self._report(text if isinstance(error, OSError) else f"{type(error).__name__}: {text}")
             return
@@ -159,7 +160,7 @@ async def _post(metrics: Mapping[str, str], url: str, body: bytes, content_type:
     Raises:
         OSError: The source cannot be reached, refuses, or answers without end.
         ValueError: The URL is none.
-        msgspec.DecodeError: The answer is no JSON.
+        *UNDECODABLE: The answer is no JSON.
     """
     headers = [("Content-Type", content_type)]
     user = metrics.get("elasticsearch.username")

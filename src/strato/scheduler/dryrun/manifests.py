@@ -18,6 +18,7 @@ import msgspec
 
 from strato.api import yamltext
 from strato.api.meta import Json as Json
+from strato.decoding import UNDECODABLE
 from strato.errors import Problem, one_line
 
 Located = tuple[str, Json]
@@ -101,7 +102,7 @@ def _documents(text: str, name: str, problems: list[Problem]) -> Iterator[tuple[
     if text.lstrip()[:1] in ("{", "["):
         try:
             decoded = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
+        except (*UNDECODABLE, UnicodeError):
             several = _json_documents(text)  # or it is YAML in flow style
         else:
             several = [decoded]

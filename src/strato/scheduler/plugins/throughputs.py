@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
+
 _MOST_BYTES: Final = 64 << 20
 """Of a table, unpacked; the published one has 1.2 MB."""
 _MOST_PROBLEMS: Final = 20
@@ -65,7 +67,7 @@ def read_throughputs(path: Path) -> Throughputs:
         raise ValueError(f"{path} holds more than {_MOST_BYTES >> 20} MiB, too much for a table of throughputs")
     try:
         return parse_throughputs(msgspec.json.decode(data), str(path))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise ValueError(f"{path} is not JSON ({error})") from error
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from strato.api import catalog
 from strato.client.cluster import Cluster, Json
+from strato.decoding import UNDECODABLE
 from strato.errors import InvalidInput, NotFound, Problem
 from strato.scheduler.shadow.findings import Summary
 
@@ -39,7 +40,7 @@ def from_config_map(found: Json) -> Summary:
     """
     try:
         return msgspec.json.decode(str((found.get("data") or {}).get(_KEY, "")), type=Summary)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except UNDECODABLE as error:
         name = found.get("metadata", {}).get("name", "")
         raise InvalidInput(f"ConfigMap {NAMESPACE}/{name}", [Problem(f"data[{_KEY}]", str(error))]) from error
 

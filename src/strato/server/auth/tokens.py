@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from strato.api.wire import User
+from strato.decoding import UNDECODABLE
 from strato.errors import UsageError
 from strato.server.auth.files import write_secret
 
@@ -35,7 +36,7 @@ class Tokens:
         if path is not None and path.exists():
             try:
                 self._by_name = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-            except msgspec.DecodeError as error:
+            except UNDECODABLE as error:
                 raise UsageError(f"{path}: no token file ({error}); remove it to have new tokens made") from error
 
     def ensure(self, identities: Iterable[User]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
 from strato.errors import ApiError, BadRequest
 from strato.server.fieldmanager.entries import (
     APPLY,
@@ -178,7 +179,7 @@ class FieldManager:
             if kind is None or not isinstance(applied, dict) or applied.get("apiVersion") != self.api_version:
                 return {}
             check(kind, applied, with_duplicates=False)
-        except (msgspec.DecodeError, UnicodeError, RecursionError, Misfit):
+        except (*UNDECODABLE, UnicodeError, Misfit):
             return {}
         owned = field_set(kind, applied)
         for changed in compare(kind, applied, live):

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
+
 FieldSet = dict[str, Any]
 """Elements to the sets below them; `MEMBER` to an empty one."""
 Path = tuple[str, ...]
@@ -85,7 +87,7 @@ def _read_element(text: str) -> str | None:
         return None
     try:
         value = _decode(rest)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except (*UNDECODABLE, UnicodeError) as error:
         raise InvalidFields(f"{text}: {error}") from error
     if letter == "v":
         return value_element(value)

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from strato import __version__
+from strato.decoding import UNDECODABLE
 from strato.errors import StratoError, one_line
 from strato.server.journal.errors import JournalError
 from strato.server.journal.file import JournalFile
@@ -206,7 +207,7 @@ def _read_manifest(path: Path, content: bytes) -> Manifest:
     try:
         manifest = msgspec.json.decode(content, type=Manifest)
         Marked(bytes.fromhex(manifest.identity).hex(), 0, manifest.revision, bytes.fromhex(manifest.chain))
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*UNDECODABLE, ValueError) as error:
         raise BackupError(f"{path} is damaged: its {_MANIFEST} cannot be read ({error}); take an older one") from error
     if manifest.format > FORMAT:
         raise BackupError(

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
 from strato.server.journal import records
 from strato.server.journal.errors import JournalDamaged, JournalError, ends_early, from_sqlite
 from strato.server.journal.files import drop_kept_wal, keep_wal, look_at_files, restore_kept_wal, take_lock
@@ -131,7 +132,7 @@ class JournalFile:
         except sqlite3.Error as error:
             self.close()
             raise from_sqlite(self.path, error) from error
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             self.close()
             raise JournalDamaged(self.path, f"its log cannot be decoded ({error})") from error
         except JournalDamaged:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
+from strato.decoding import UNDECODABLE
 from strato.server.journal import records
 from strato.server.journal.errors import JournalDamaged
 from strato.server.journal.files import wal_path
@@ -137,7 +136,7 @@ def _apply_log(found: _Found, result: Salvaged) -> int:
             result.lost.append(f"the writes after revision {last}, before those of {revision}")
         try:
             batch = records.decode(changes)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             result.lost.append(f"the writes up to revision {revision}: they cannot be decoded")
             continue
         for resource, key, at, body in batch:

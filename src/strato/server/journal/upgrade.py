@@ -11,8 +11,7 @@ import sqlite3
 import uuid
 from pathlib import Path
 
-import msgspec
-
+from strato.decoding import UNDECODABLE
 from strato.server.journal import records
 from strato.server.journal.errors import JournalDamaged, ends_early
 from strato.server.journal.layout import add_tables
@@ -54,7 +53,7 @@ def _read_log(path: Path, db: sqlite3.Connection) -> tuple[int, dict[tuple[str, 
     for revision, changes in db.execute("SELECT revision, changes FROM log ORDER BY revision"):
         try:
             newest.update({(record[0], record[1]): record for record in records.decode(changes)})
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise JournalDamaged(path, f"the writes up to revision {revision} cannot be decoded ({error})") from error
         last = revision
     return last, newest

@@ -12,6 +12,7 @@ from strato.api import catalog
 from strato.api.status import conflict, invalid, not_found, not_supported, required
 from strato.api.wire import Request, Response
 from strato.clock import format_time
+from strato.decoding import UNDECODABLE
 from strato.errors import BadRequest, Conflict
 from strato.http.parser import MAX_BODY_BYTES
 from strato.server import preparation
@@ -127,7 +128,7 @@ def _binding(request: Request) -> _Binding:
     if request.headers.get("content-type") == "application/json" and len(request.body) <= UNCOUNTED_BYTES:
         try:
             return _read(request.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             pass  # unknown fields are dropped, wrong ones reported
     binding = preparation.read_typed(catalog.BINDING, request)
     aim, metadata = binding.get("target") or {}, binding.get("metadata") or {}

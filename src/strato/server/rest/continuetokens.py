@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
 from strato.errors import BadRequest, Gone
 from strato.server.preparation import encode
 
@@ -51,7 +52,7 @@ def read_token(text: str, prefix: str) -> Page:
     try:
         read = _decode(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
         version, revision, start, begun = read["v"], read["rv"], read["start"], read.get("at", 0)
-    except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (*UNDECODABLE, binascii.Error, KeyError, TypeError, ValueError, AttributeError) as error:
         raise _wrong("continue key is not valid: take it unchanged from the previous page") from error
     if version != _VERSION:
         raise _wrong(f"continue key is not valid: server does not recognize this encoded version {version!r}")

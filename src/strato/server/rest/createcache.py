@@ -21,6 +21,7 @@ import msgspec
 from strato.admission import Dependencies
 from strato.api import catalog
 from strato.api.wire import Request
+from strato.decoding import UNDECODABLE
 from strato.lru import LruCache
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
@@ -173,7 +174,7 @@ class CreateCache:
             return miss
         try:
             metadata = read_object(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             return None
         if not _metadata_is_clean(metadata):
             return None
@@ -233,7 +234,7 @@ class CreateCache:
         """Return an object's key and its metadata; None when its members are not in the usual order."""
         try:
             members = read_members(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             return None
         if tuple(members) not in _SENT:
             return None

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
 from strato.server.preparation import encode
 
 _GENERATION = 8192
@@ -129,7 +130,7 @@ def split(body: bytes) -> Stored | None:
         members = read_members(body)
         metadata = _read_metadata(members["metadata"])
         version: str = msgspec.json.decode(members["apiVersion"])
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+    except (*UNDECODABLE, KeyError):
         return None
     names = list(members)
     place = names.index("metadata")

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from strato.api import quantity
+from strato.decoding import UNDECODABLE
 from strato.lru import memoised
 from strato.server.schema import shapes
 
@@ -56,7 +57,7 @@ def fits_text(shape: str, key: str = "") -> Callable[[bytes], bool]:
             at = text.find(b"z", at + 1)
         try:
             decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             return False
         return True
 

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 import msgspec
 
 from strato import __version__
+from strato.decoding import UNDECODABLE
 from strato.errors import StateError
 from strato.sim.results.storing import replace_file
 
@@ -89,5 +90,5 @@ def _read(path: Path, key: bytes, kind: type[R]) -> R | None:
         if data[:_DIGEST_BYTES] != key:
             return None
         return msgspec.msgpack.decode(zlib.decompress(data[_DIGEST_BYTES:]), type=kind)
-    except (OSError, zlib.error, msgspec.DecodeError):
+    except (*UNDECODABLE, OSError, zlib.error):
         return None

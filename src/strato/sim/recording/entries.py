@@ -240,7 +240,7 @@ def unpack(body: bytes) -> list[AnyEntry]:
     """Read what `pack` wrote.
 
     Raises:
-        msgspec.DecodeError: It holds something else.
+        *UNDECODABLE: It holds something else.
     """
     found: list[AnyEntry] = _DECODER.decode(body)
     return found

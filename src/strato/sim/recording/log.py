@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
+from strato.decoding import UNDECODABLE
 from strato.errors import UsageError
 from strato.sim.recording import entries as e
 from strato.sim.recording import frames
@@ -129,5 +128,5 @@ def entries_of(frame: Frame) -> list[e.AnyEntry]:
     """
     try:
         return e.unpack(frames.read(frame))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadLog(f"{frame.path}: byte {frame.offset}: the frame holds no entries: {error}") from error

@@ -11,6 +11,7 @@ import msgspec
 from strato.api import catalog
 from strato.api.meta import Json, Object
 from strato.clock import format_time
+from strato.decoding import UNDECODABLE
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.kinds import WorldKind
 from strato.scheduler.dryrun.manifests import Located
@@ -46,7 +47,7 @@ def view_of(entry: e.Took | e.SnapshotPart) -> Object:
     known = known_kind(entry.kind)
     try:
         view: Object = _VIEWS[entry.kind].decode(entry.body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadLog(f"the log holds a {known.kind.name} that is none: {error}") from error
     return view
 
@@ -192,7 +193,7 @@ def _read(entry: e.Took | e.SnapshotPart) -> _Body:
         if entry.kind == _POD:
             return _BODY.decode(entry.body)
         return _Body(_NAMED.decode(entry.body).metadata)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadLog(f"the log holds an object without a name: {error}") from error
 
 

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from strato.decoding import UNDECODABLE
 from strato.errors import StateError
 from strato.sim.results.record import NodeColumns, RunRecord
 from strato.sim.traces import TraceJob
@@ -122,7 +123,7 @@ def decode_run(data: bytes, jobs: Sequence[TraceJob], inputs: str) -> RunRecord 
             name: np.frombuffer(stored.columns[name], kind).copy() for name, kind in _COLUMNS.items()
         }
         capacity = {name: np.frombuffer(amounts, "<i8").astype(np.int64) for name, amounts in stored.capacity.items()}
-    except (zlib.error, msgspec.DecodeError, ValueError, KeyError, MemoryError):
+    except (*UNDECODABLE, zlib.error, ValueError, KeyError, MemoryError):
         return None
     nodes = NodeColumns(names=tuple(stored.names), capacity=capacity, labels=tuple(stored.labels))
     if not _is_whole(columns, nodes, len(jobs)):

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from strato.clock import work_timer
+from strato.decoding import UNDECODABLE
 from strato.errors import InvalidInput, one_line
 from strato.scheduler.config import parse_config
 from strato.testing.chaos.campaign import Result, be_quiet, read_results, run_seeds, try_seed
@@ -98,7 +99,7 @@ def _read_config(path: Path | None) -> str:
 def _read_plan(path: Path) -> Plan:
     try:
         return from_json(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+    except (*UNDECODABLE, OSError) as error:
         raise click.ClickException(f"{path} holds no plan: {one_line(error)}") from error
 
 

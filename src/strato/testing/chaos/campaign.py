@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
 from strato.node.sandbox.linux import die_with_parent
 from strato.testing.chaos.minimise import minimise
 from strato.testing.chaos.plan import Plan
@@ -131,7 +132,7 @@ def read_results(path: Path) -> dict[int, Result]:
     for line in path.read_bytes().splitlines():
         try:
             result = msgspec.json.decode(line, type=Result)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             continue
         results[result.seed] = result
     return results

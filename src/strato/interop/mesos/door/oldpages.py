@@ -10,6 +10,7 @@ import msgspec
 
 from strato.api.meta import Json
 from strato.api.wire import Request, Response
+from strato.decoding import UNDECODABLE
 from strato.interop.mesos.door.negotiation import refused
 from strato.interop.mesos.door.serving import Serving
 from strato.interop.mesos.master import pages, views
@@ -120,7 +121,7 @@ def _checked(call: Json) -> Json:
 def _json(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise refused(400, f"Failed to parse the request as JSON: {error}") from error
 
 

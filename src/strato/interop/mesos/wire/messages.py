@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from strato.api.meta import Json
+from strato.decoding import UNDECODABLE
 from strato.errors import BadRequest, StratoError
 from strato.server.protobuf.wire import BYTES, FIXED64, VARINT, delimited, payload, varint, varint_bytes
 
@@ -93,7 +94,7 @@ class Message:
         """
         try:
             value = _decode_json(body)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise NotJson(str(error) or "nested too deeply") from error
         return self.from_value(value)
 

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
 from strato.errors import InvalidInput, Problem, UsageError
 from strato.node.shapes import GPU, NodeShape
 from strato.sim.traces.cells import MOST_SECONDS, Line
@@ -111,7 +112,7 @@ def rates_of(document: object, label: str) -> Mapping[str, float]:
 def _json(file: InputFile) -> object:
     try:
         document: object = msgspec.json.decode(file.document())
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(f"{file.label} is no JSON: {why(error)}") from error
     return document
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
 from strato.sim.traces.cells import Line
 from strato.sim.traces.formats.borg import Event, Machines, Tasks
 from strato.sim.traces.formats.tables import cells_by_title
@@ -49,7 +50,7 @@ def _keys(head: Head) -> set[str]:
         return set(head.header)
     try:
         entry = msgspec.json.decode(first)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return set()
     return set(entry) if isinstance(entry, dict) else set()
 
@@ -86,7 +87,7 @@ def _entries(file: InputFile, reading: Reading) -> Iterator[tuple[Line, Mapping[
             continue
         try:
             entry = decoder.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             line.at(number).note("", f"is no object in JSON: {why(error)}")
             line.reject()
             continue

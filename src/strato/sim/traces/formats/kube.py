@@ -23,6 +23,7 @@ from strato.api.core import Node, Pod, PodSpec
 from strato.api.pods import effective_requests
 from strato.api.volcano.batch import Job as VolcanoJob
 from strato.api.volcano.scheduling import POD_GROUP_ANNOTATIONS, PodGroup
+from strato.decoding import UNDECODABLE
 from strato.errors import UsageError
 from strato.node.shapes import NodeShape
 from strato.sim.traces.cells import MOST_REPLICAS, Line, instant_seconds
@@ -89,14 +90,14 @@ def _objects(file: InputFile) -> Iterator[Any]:
                 yield from document["items"]
             elif document is not None:
                 yield document
-    except (msgspec.DecodeError, RecursionError, yamltext.InvalidYaml, UnicodeDecodeError) as error:
+    except (*UNDECODABLE, yamltext.InvalidYaml) as error:
         raise UsageError(f"the trace {file.label} cannot be read: {why(error)}") from error
 
 
 def _json(data: bytes) -> list[Any]:
     try:
         return [msgspec.json.decode(data)]
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         found: list[Any] = msgspec.json.Decoder().decode_lines(data)
         return found
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from strato.decoding import UNDECODABLE
 from strato.errors import UsageError
 from strato.sim.traces.cells import Line
 from strato.sim.traces.formats.tables import fixed, gpu_requests
@@ -68,14 +69,14 @@ def _read_jobs(file: InputFile, reading: Reading) -> None:
     line = reading.line(file)
     try:
         entries = msgspec.json.decode(file.document(), type=list[msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UsageError(f"{file.label} is no list of jobs in JSON: {why(error)}") from error
     decoder = msgspec.json.Decoder(_Job)
     for number, entry in enumerate(entries, start=1):
         line.at(number)
         try:
             job = decoder.decode(entry)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             line.note("", f"job {number} of the file: {why(error)}")
             line.reject()
             continue
