@@ -1,7 +1,8 @@
-"""Commands, as users give them to jobs and queues: each is carried out once.
+"""Commands that users give to jobs and queues: each is carried out at most once.
 
-A command is deleted first, and only whoever has deleted it carries it out. Where the answer was lost and the command is
-gone when it is asked again, that was this process: one alone leads. A process that dies in between loses the command.
+A controller deletes a command first and carries it out only if that delete succeeded. If the answer to the delete was
+lost and a retry finds the command gone, this process has deleted it, because only the leader works on commands: it
+carries the command out. A process that dies between the two steps loses the command.
 
 Source: volcano-controllers A3.
 """
@@ -34,7 +35,7 @@ class Commands:
         self._carry_out = carry_out
         self._queue: WorkQueue[Key] = WorkQueue(context.clock)
         self._unanswered: dict[Key, Command] = {}
-        """Commands that may have been deleted."""
+        """Commands whose delete was sent but not answered: the server may have deleted them."""
         self._commands = context.informers.informer(Command)
         self._commands.add_handler(self._on_command)
 
@@ -52,7 +53,7 @@ class Commands:
     async def _consume(self, key: Key) -> float | None:
         """Delete a command, and only then carry it out.
 
-        A conflict is tried again: it is another command of that name, which the informer has not shown yet.
+        A Conflict means that a newer command has this name and the informer has not shown it yet; it is retried.
         """
         unanswered = self._unanswered.pop(key, None)
         command = self._commands.get(key) or unanswered
@@ -62,7 +63,7 @@ class Commands:
             await self._cluster.delete(Command, key.name, key.namespace, uid=command.metadata.uid)
         except NotFound:
             if unanswered is None or unanswered.metadata.uid != command.metadata.uid:
-                return None  # another process has it
+                return None  # another process has deleted it and carries it out
         except ApiError as error:
             if is_outcome_unknown(error):
                 self._unanswered[key] = command

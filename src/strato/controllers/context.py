@@ -48,7 +48,7 @@ class ControllerSettings:
     inherit_owner_annotations: bool = True
     """Whether PodGroups of plain pods take over annotations of what owns the pods."""
     local_volumes: LocalVolumes | None = None
-    """Where claims get volumes on this machine; None where nobody mounts them."""
+    """Where claims get volumes on this machine; None when no node here mounts such volumes."""
     signing_folder: Path | None = None
     """Holds ``ca.crt`` and ``ca.key`` of the authority that signs certificate requests; None signs none."""
     smtp_server: str = ""
@@ -56,12 +56,12 @@ class ControllerSettings:
     mail_from: str = ""
     """Who that mail is from; empty is ``strato@`` and this machine's name."""
     recommender_names: tuple[str, ...] = ("strato",)
-    """Names of recommenders that vertical autoscalers ask for and ours answers to; ``default`` is of those that name
-    none."""
+    """Names in ``spec.recommenders`` of vertical autoscalers that our recommender serves; an autoscaler that names none
+    asks for ``default``."""
     flow_probe_image: str = "busybox:stable"
-    """Image of the pods that look into claims for steps of JobFlows; it needs a shell."""
+    """Image of the pods that look for paths in claims for steps of JobFlows; it must have a shell."""
     training: PodOptions = field(default_factory=PodOptions)
-    """Of the pods of training jobs."""
+    """Options of the pods of training jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

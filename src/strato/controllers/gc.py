@@ -27,10 +27,10 @@ class MissingTransitionTime(StratoError):
 
 
 def expires_at(job: Job) -> float | None:
-    """Return the instant at which a job is to go, None when it is not to go by itself.
+    """Return when a job is to be deleted, in seconds since the epoch; None when it has no TTL or is not finished.
 
     Raises:
-        MissingTransitionTime: It finished at an unknown time.
+        MissingTransitionTime: The job has finished, but its status does not say when.
     """
     ttl = job.spec.ttl_seconds_after_finished
     if ttl is None or job.status.state.phase not in FINISHED_PHASES or job.metadata.deletion_timestamp is not None:
@@ -55,7 +55,7 @@ class JobGarbageCollector(KeyedController):
         self.queue.add(change.key)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Delete the job when it has expired, by a fresh read of it."""
+        """Delete the job if a fresh read of it shows that it has expired."""
         cached = self._jobs.get(key)
         expiry = expires_at(cached) if cached is not None else None
         if expiry is None:
@@ -76,7 +76,7 @@ class JobGarbageCollector(KeyedController):
 
 
 def _ended(changes: Sequence[Change[Job]]) -> Sequence[Change[Job]]:
-    """Return the changes of jobs that are finished and do not stay for ever."""
+    """Return the changes of jobs that have finished and have a TTL."""
     return [
         change
         for change in changes

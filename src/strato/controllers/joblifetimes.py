@@ -1,7 +1,7 @@
-"""End Volcano Jobs whose lifetime is over: what they ask for, or what their queue gives or allows them.
+"""End Volcano Jobs whose lifetime is over: the one they ask for, bounded by their queues, or their queue's default.
 
-Lifetimes are counted from a job's submission, as YARN counts them (spec yarn B9). A job is ended by a Command, as a
-person would end it, so that its pods go and its status says why.
+A lifetime begins with the job's submission, as in YARN (spec yarn B9). The controller ends a job with a Command, as a
+user would, so that the job controller kills its pods and records the reason in its status.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from strato.errors import AlreadyExists
 
 _OVER: Final = FINISHED_PHASES | {Phase.TERMINATING, Phase.COMPLETING}
 _AGAIN_SECONDS: Final = 10.0
-"""When a job that was told to end is looked at again."""
+"""How long after its Command a job is checked again, and gets another one if it has not ended."""
 _MOST_LEVELS: Final = 64
 _ROOT: Final = "root"
 
@@ -37,7 +37,7 @@ class JobLifetimes(KeyedController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._limiting: set[str] = set()
-        """Queues that say something about lifetimes."""
+        """Names of the queues that set a default or a maximum lifetime."""
         self._queues = context.informers.informer(Queue)
         self._jobs = context.informers.informer(Job)
         self._queues.add_handler(self._on_queue)
@@ -78,14 +78,14 @@ class JobLifetimes(KeyedController):
         left = parse_time(job.metadata.creation_timestamp or "") + seconds - self.clock.now()
         if left > 0:
             return left
-        with suppress(AlreadyExists):  # it was told, and has not heard yet
+        with suppress(AlreadyExists):  # the job controller has not yet handled the Command of the previous attempt
             await self._cluster.create(catalog.COMMAND, _command(job, seconds), key.namespace)
             text = f"its lifetime of {seconds} s, counted from its submission, is over; it is ended"
             self._recorder.event(job, "Warning", "LifetimeExceeded", text)
         return _AGAIN_SECONDS
 
     def _above(self, name: str) -> Iterator[Mapping[str, str]]:
-        """Yield the annotations of a queue and of those above it."""
+        """Yield the annotations of a queue and of its ancestors."""
         for _ in range(_MOST_LEVELS):
             queue = self._queues.get(Key("", name))
             if queue is None:
@@ -102,12 +102,12 @@ def _limits(queue: Queue | None) -> tuple[str, str]:
 
 
 def _facts(job: Job) -> tuple[str, str, str]:
-    """Return what a job's end depends on."""
+    """Return what the end of a job's lifetime depends on, to see whether a change matters."""
     return job.metadata.annotation(joblifetimes.REQUESTED), job.spec.queue, job.status.state.phase
 
 
 def _command(job: Job, seconds: int) -> dict[str, object]:
-    """Return the command that ends a job; its name is the job's own, so that there is one at a time."""
+    """Return the Command that ends a job; its name follows from the job's, so that there is one at a time."""
     reference = controller_reference(catalog.VCJOB.api_version, catalog.VCJOB.name, job.metadata)
     return {
         "apiVersion": catalog.COMMAND.api_version,

@@ -1,4 +1,4 @@
-"""Cron jobs: Volcano's and Kubernetes', which differ in the jobs they make and in their messages, not in when they run.
+"""Cron jobs, Volcano's and Kubernetes'. The two make different jobs and different messages, but run at the same times.
 
 `schedule` parses schedules, `plan` decides without reading or writing anything, `variants` holds what differs between
 the two kinds, `controller` reads and writes.

@@ -1,4 +1,4 @@
-"""The job of one time of a cron job. Pure.
+"""Build the job that a cron job makes for one scheduled time. Pure.
 
 Source: volcano-controllers Part G.
 """

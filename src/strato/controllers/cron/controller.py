@@ -1,8 +1,8 @@
-"""The cron controller: one pass serves at most one time of one cron job and names the next.
+"""The cron controller: a pass serves at most one scheduled time of one cron job, and computes when the next is due.
 
-A job's name follows from its time, and the status is written with the revision it was read at, so that two passes
-that overlap (a restart, a stale cache) make one job. The time of the next look is not kept anywhere but the queue:
-any pass finds it again.
+A job's name follows from its scheduled time, and the status is written with the resource version it was read at, so
+that two passes that overlap (after a restart, or with a stale cache) make one job. Only the work queue holds when the
+next pass is due; after a restart the first pass computes it again.
 
 Source: volcano-controllers Part G.
 """
@@ -62,7 +62,7 @@ class CronController(KeyedController):
             self.queue.add(change.key)
 
     def _on_new_schedule(self, cron: Any) -> None:
-        """Wait for the new schedule's next time: those it would have had are not made up for."""
+        """Queue the new schedule's next time; times that it would have had before now are not caught up."""
         now = self.clock.now()
         try:
             due = Schedule(cron.spec.schedule, find_zone(cron.spec.time_zone)).next_after(now)
@@ -82,7 +82,7 @@ class CronController(KeyedController):
     # Work
 
     async def reconcile(self, key: Key) -> float | None:
-        """Serve the time that has come, if any; returns the seconds until the next."""
+        """Serve the scheduled time that has come, if any; returns the seconds until the next one."""
         cron = self._written.newest(key, self._crons.get(key))
         if cron is None or cron.metadata.deletion_timestamp is not None:
             return None
@@ -188,7 +188,7 @@ class CronController(KeyedController):
         except NotFound:
             pass
         except Conflict as error:
-            if await self._is_there(name, namespace, uid):  # else another job has its name by now
+            if await self._is_there(name, namespace, uid):  # False also when a newer job has taken its name
                 raise error
         except ApiError as error:
             self._warn(cron, "FailedDelete", f"Deleted job: {error}")
@@ -273,7 +273,7 @@ class CronController(KeyedController):
         status.last_schedule_time = format_time(at)
 
     async def _adoptable(self, cron: Any, name: str) -> Object | None:
-        """Return the job that has the name of ours when it is ours and runs."""
+        """Return the existing job of that name if this cron job owns it and it still runs."""
         job = await self._cluster.get(self._variant.job, name, cron.metadata.namespace)
         owner = job.metadata.controller
         if owner is None or owner.uid != cron.metadata.uid:

@@ -19,7 +19,7 @@ MANY_MISSED: Final = 100
 """More missed times than this are reported by an event."""
 
 RUN_DELAY_SECONDS: Final = 0.1
-"""How long after a time we look, so that clocks that differ a little agree that it has come."""
+"""How long after a scheduled time the pass runs, so that it has come by a clock that is a little slow, too."""
 
 
 class Outcome(Enum):
@@ -33,7 +33,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """That a job ended, how, and when (RFC 3339, empty when unknown)."""
+    """How a job ended, and when (RFC 3339, empty when unknown)."""
 
     outcome: Outcome
     at: str
@@ -41,7 +41,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class OwnedJob:
-    """A job of the cron job."""
+    """A job that the cron job owns, and how it ended (None while it runs)."""
 
     object: Object
     end: End | None
@@ -59,28 +59,28 @@ class OwnedJob:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The time that has come and was not served, if any; and how many times that are not served there are."""
+    """The latest scheduled time that has come and has no job yet (None: there is none), and how many such there are."""
 
     at: float | None
     missed: int
     next_at: float
-    """The time after; absolute."""
+    """The first scheduled time after `at`, in seconds since the epoch."""
 
 
 def find_due(
     schedule: Schedule, *, created: str | None, last: str | None, deadline_seconds: int | None, now: float
 ) -> Due:
-    """Find the latest time up to now that has not been served.
+    """Find the latest scheduled time up to now for which no job was made.
 
     Args:
-        schedule: When it fires.
-        created: When the cron job was made.
-        last: The time that was served last.
-        deadline_seconds: Times that are older are not made up for.
-        now: The present.
+        schedule: The cron job's schedule.
+        created: The cron job's creation time.
+        last: The scheduled time of its last job.
+        deadline_seconds: Scheduled times that are longer ago than this are skipped; None skips none.
+        now: The present, in seconds since the epoch.
 
     Raises:
-        InvalidSchedule: It never fires.
+        InvalidSchedule: The schedule never fires.
     """
     begin = last or created
     since = parse_time(begin) if begin else now
@@ -109,7 +109,7 @@ def _age(job: OwnedJob) -> tuple[str, str]:
 
 
 def job_name(cron: str, at: float) -> str:
-    """Return the name of the job of one time: the same in every attempt, so that none is made twice."""
+    """Return the name of the job of one scheduled time; every attempt gives the same, so that no job is made twice."""
     return f"{cron}-{int(at) // 60}"
 
 
@@ -148,7 +148,7 @@ class CronStatus:
         return any(one["uid"] == uid for one in self.active)
 
     def drop(self, uid: str) -> None:
-        """Take a job off the list."""
+        """Remove a job from the list of active jobs."""
         self.active = [one for one in self.active if one["uid"] != uid]
 
     def to_json(self) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""When a cron schedule fires: the latest time up to now, the next one after, and how many lie between two instants.
+"""When a cron schedule fires: the latest time up to an instant, the next one after it, and how many lie between two.
 
 Five fields, the usual descriptors (``@hourly``), ``@every 90m`` and a ``TZ=`` prefix are understood. Fields are read
 by cronsim, which also knows what happens to a fixed hour when clocks change.
@@ -40,7 +40,7 @@ class InvalidTimeZone(StratoError):
 
 
 def names_its_zone(text: str) -> bool:
-    """Return whether a schedule carries its own time zone, which then counts instead of ``timeZone``."""
+    """Return whether a schedule has a time zone in its text, which takes precedence over ``timeZone``."""
     return "TZ" in text
 
 
@@ -98,7 +98,7 @@ class Schedule:
         ticks = CronSim(self._fields, datetime.fromtimestamp(int(instant), self._zone))
         while True:
             found = self._take(ticks)
-            if found > instant:  # when clocks go back, an hour of the wall clock comes twice
+            if found > instant:  # cronsim may yield an earlier instant when clocks go back and an hour occurs twice
                 return found
 
     def latest(self, after: float, until: float) -> float | None:

@@ -40,9 +40,9 @@ class CronVariant:
     job: type[Object]
     job_kind: Kind
     end_of: Callable[[Any], End | None]
-    """Says whether and how a job ended."""
+    """Returns how a job ended, None while it has not."""
     scheduled_annotation: str
-    """Key under which a job says which time it is of."""
+    """Key of the annotation that holds a job's scheduled time."""
     reasons: Reasons
 
 

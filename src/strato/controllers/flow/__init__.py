@@ -1,7 +1,8 @@
 """JobFlows: graphs of Volcano Jobs made from JobTemplates.
 
-`build` makes a step's job, `status` counts and decides the phase, `probes` asks running jobs whether they are ready
-for others to start; `controller` reads and writes. `templates` keeps the list of jobs made from a template.
+`build` makes a step's job, `status` counts the flow's jobs and decides its phase, and `probes` finds out whether a
+running job is ready for the steps after it; `controller` reads and writes. `templates` is the controller of
+JobTemplates, which lists the jobs made from each.
 """
 
 from strato.controllers.flow.controller import JobFlowController

@@ -27,7 +27,7 @@ def step_job_name(flow: str, step: str) -> str:
 def step_job(
     flow: JobFlow, step: str, template_spec: Mapping[str, Any], patch: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the job of a step: the template's spec with the step's changes."""
+    """Return the job of a step: the JobTemplate's spec with the step's ``patch`` merged in."""
     meta = flow.metadata
     origin = {CREATED_BY_TEMPLATE: f"{meta.namespace}.{step}", CREATED_BY_FLOW: f"{meta.namespace}.{meta.name}"}
     return {

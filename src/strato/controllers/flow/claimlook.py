@@ -1,8 +1,8 @@
-"""Pods that look into a claim for a step that waits for a path in it. Pure: what pod, and what its state says.
+"""Pods that check a claim for the path a step waits for. Pure: builds the pod and interprets how it ended.
 
-Only a pod sees what is in a claim. One looks once and ends, so that it holds neither room nor a claim that one node
-alone may mount: 0 says that the path is there, 1 that it is not. The pod that found it stays until the step's job is
-made; it is the memory of the answer.
+The controller cannot read a claim's content; a pod that mounts the claim can. Such a pod checks once and ends, so that
+it does not keep resources, nor a claim that only one node may mount. Its exit code is 0 when the path exists and 1 when
+it does not. A pod that found the path is kept until the step's job is made: its phase is the only record of the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from strato.controllers.flow.build import FLOW_API_VERSION, FLOW_KIND
 from strato.controllers.owners import controller_reference
 
 LOOK_DEADLINE_SECONDS: Final = 300
-"""After this long on its node a pod that looks is ended; another one looks later."""
+"""``activeDeadlineSeconds`` of such a pod. The controller starts another one when the step's next attempt is due."""
 
 _MOUNT: Final = "/claim"
 _SCRIPT: Final = '[ -e "$0" ] || [ -L "$0" ]'
@@ -25,14 +25,14 @@ _MOST_OF_NAME: Final = 40
 
 
 def look_name(flow: JobFlow, step: str, probe: ClaimPathProbe) -> str:
-    """Return the name of the pod that looks; it differs for each flow, step and path."""
+    """Return the name of the pod that checks a path; it differs for each flow, step, claim, path and image."""
     identity = "\0".join((flow.metadata.uid, step, probe.claim_name, probe.path, probe.image))
     digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
     return f"{flow.metadata.name[:_MOST_OF_NAME].rstrip('.-')}-look-{digest}"
 
 
 def look_pod(flow: JobFlow, step: str, probe: ClaimPathProbe, image: str) -> dict[str, Any]:
-    """Return the pod that looks for a path; the path is an argument, never a part of its script."""
+    """Return the pod that checks a path. The path is an argument of the script, so that it cannot inject commands."""
     path = f"{_MOUNT}/{probe.path.strip('/')}".rstrip("/")
     return {
         "apiVersion": "v1",
@@ -69,7 +69,7 @@ def look_pod(flow: JobFlow, step: str, probe: ClaimPathProbe, image: str) -> dic
 
 
 def look_verdict(probe: ClaimPathProbe, pod: Pod) -> str:
-    """Return why the path is not known to be there; empty when it is."""
+    """Return why the path is not known to exist; empty when the pod found it."""
     where = f"{probe.path!r} in the claim {probe.claim_name}"
     phase, name = pod.status.phase, pod.metadata.name
     if phase == "Succeeded":

@@ -1,9 +1,9 @@
-"""What a step waits for besides its targets: objects, services that answer, and paths in claims.
+"""What a step waits for besides its targets: states of objects, services that answer, and paths in claims.
 
-Objects are read, services are asked through the addresses of their pods (never through a name or an address that a
-user may choose), claims are looked into by a pod. All is of the flow's namespace. What does not hold is a text for
-the flow's status; what cannot be asked is one too, so that an answer from outside never ends a flow or holds its
-controller up.
+The controller reads objects, sends requests to a service's pods by their addresses (never to a name or address that a
+user may choose), and starts a pod to check a claim (`claimlook`); all of these are in the flow's namespace. A condition
+that does not hold becomes a text in the flow's status. So does one that cannot be checked, so that a failing or silent
+service neither fails the flow nor blocks the controller.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ from strato.controllers.kube.endpoints import ports_of
 from strato.errors import AlreadyExists, ApiError, Forbidden, NotFound, one_line
 
 ASK_SECONDS: Final = 5.0
-"""How long all conditions of a step may take to answer; what does not is asked again."""
+"""How long checking all conditions of a step may take; on a timeout they are checked again in the next attempt."""
 
 FIRST_DELAY_SECONDS: Final = 2.0
 MOST_DELAY_SECONDS: Final = 60.0
-"""Conditions are asked again after the first, then after half as long again each time, up to the second."""
+"""Delay before the first repeated check, and the longest one; each delay is `_GROWTH` times the one before."""
 
 _GROWTH: Final = 1.5
 _MOST_ASKED: Final = 8
-"""Pods of a service that are asked at once; one that answers is enough."""
+"""Most pods of a service that get a request at once; the condition holds if one answers with success."""
 
 
 def delay_seconds(attempts: int) -> float:
-    """Return how long to wait after conditions did not hold ``attempts`` times."""
+    """Return the delay before the next check, after ``attempts`` delays before it."""
     return min(FIRST_DELAY_SECONDS * _GROWTH ** min(attempts, 20), MOST_DELAY_SECONDS)
 
 
 def services_of(probe: FlowProbe) -> list[HttpGetProbe]:
-    """Return the entries that ask a service, not the targets."""
+    """Return the HTTP entries about a Service; the others are about the targets' pods."""
     return [entry for entry in probe.http_get_list if entry.service_name]
 
 
 def has_conditions(probe: FlowProbe) -> bool:
-    """Return whether something must hold besides what the targets show."""
+    """Return whether a probe has conditions that are not about the targets."""
     return bool(probe.object_list or probe.claim_path_list or services_of(probe))
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Asks for one flow; all that is acted on is the pods that look into claims."""
+    """Checks the conditions of steps. Its only writes create and delete the pods that check claims."""
 
     cluster: Cluster
     prober: NetworkProber
     pod: Callable[[Key], Pod | None]
-    """A pod as the controller's informer knows it."""
+    """Returns a pod from the controller's informer."""
     image: str
-    """Of pods that look into claims."""
+    """Image of the pods that check claims."""
 
     async def unmet(self, flow: JobFlow, step: str, probe: FlowProbe, *, look_again: bool) -> list[str]:
-        """Return why conditions of a step do not hold; none when all hold.
+        """Return a text for each condition of a step that does not hold; empty when all hold.
 
         Args:
             flow: The flow.
             step: Name of the step.
-            probe: What it waits for.
-            look_again: Whether it is time for another pod where one did not find its path.
+            probe: The step's probe.
+            look_again: Whether to delete a pod that did not find its path, so that the next check starts another.
         """
         namespace = flow.metadata.namespace
         asks = [
@@ -86,7 +86,7 @@ class Conditions:
             return [f"not all of its conditions could be asked within {ASK_SECONDS:g} s"]
 
     async def clear(self, flow: JobFlow, step: str, probe: FlowProbe) -> None:
-        """Remove the pods that found what the step waited for."""
+        """Delete the pods that checked claims for a step, whose job is made now."""
         for entry in probe.claim_path_list:
             await self._remove(Key(flow.metadata.namespace, look_name(flow, step, entry)))
 
@@ -95,7 +95,7 @@ class Conditions:
         try:
             wanted = parse_expectation(entry.condition or "create")
             obj = await self.cluster.get(kind_of_object(entry), entry.name, namespace)
-        except ValueError as error:  # stored before admission looked
+        except ValueError as error:  # the flow was stored before admission validated conditions
             return f"{what}: {error}"
         except Forbidden:
             return f"{what}: the controllers may not read it; grant them 'get' on {kind_of_object(entry).resource}"
@@ -155,7 +155,7 @@ class Conditions:
             await self.cluster.get(PersistentVolumeClaim, entry.claim_name, namespace)
         except NotFound:
             return f"the claim {entry.claim_name} does not exist"
-        with suppress(AlreadyExists):  # the informer does not know it yet, or it is on its way out
+        with suppress(AlreadyExists):  # the informer has not shown the pod yet, or the old one is terminating
             await self.cluster.create(catalog.POD, look_pod(flow, step, entry, self.image), namespace)
         return f"a pod looks for {entry.path} in the claim {entry.claim_name}"
 
@@ -165,7 +165,7 @@ class Conditions:
 
 
 def kind_of_object(entry: ObjectProbe) -> Kind:
-    """Return the kind of what is waited for; the plural of one that is not known here is the usual one."""
+    """Return the kind of the object in a condition; an unknown kind without ``resource`` gets a regular plural."""
     version = entry.api_version or "v1"
     known = catalog.find_named(version, entry.kind)
     if known is not None and not entry.resource:

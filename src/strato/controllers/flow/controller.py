@@ -30,7 +30,7 @@ STEP_WAITING: Final = "StepWaiting"
 _DELETE: Final = "delete"
 
 DEBOUNCE_SECONDS: Final = 0.02
-"""A pass reads and writes all jobs of a flow: jobs that change together are one."""
+"""Delay before a pass, so that jobs of a flow that change together cause one; a pass reads all jobs of the flow."""
 
 
 class FlowError(StratoError):
@@ -86,7 +86,7 @@ class JobFlowController(KeyedController):
     # Events
 
     def _on_pod(self, change: Change[Pod]) -> None:
-        """Look at the flow again when a pod of it has ended: it looked into a claim."""
+        """Queue the flow that owns a pod which has ended: such a pod has checked a claim."""
         owner = change.object.metadata.controller
         if owner is not None and (change.new is None or change.new.is_finished):
             self.queue.add(Key(change.key.namespace, owner.name))
@@ -118,7 +118,7 @@ class JobFlowController(KeyedController):
     # Work
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make what can be made, count, and write; returns when probes are to be asked again."""
+        """Create the jobs whose conditions hold, write the status; returns the seconds until the next check, if any."""
         flow = self._written.newest(key, self._flows.get(key))
         if flow is None or flow.metadata.deletion_timestamp is not None or flow.status.state.phase in statuses.TERMINAL:
             return None
@@ -150,13 +150,13 @@ class JobFlowController(KeyedController):
         return min([*delays, *((probes.PROBE_PERIOD_SECONDS,) if waits_for_probe else ())], default=None)
 
     def _report(self, flow: JobFlow, waiting: Sequence[WaitingStep]) -> None:
-        """Write an event for each step that begins to wait, or waits for something else."""
+        """Record an event for each step that begins to wait, or whose message has changed."""
         for step in waiting:
             if step not in flow.status.waiting_steps:
                 self._recorder.event(flow, "Normal", STEP_WAITING, f"step {step.name} waits: {step.message}")
 
     def _jobs_of(self, flow: JobFlow) -> list[Job]:
-        """Return the flow's jobs, not those of a flow of that name before it."""
+        """Return the flow's jobs, without those of a deleted flow that had the same name."""
         origin = f"{flow.metadata.namespace}.{flow.metadata.name}"
         return [
             job
@@ -174,7 +174,7 @@ class JobFlowController(KeyedController):
                 )
 
     async def _deploy(self, flow: JobFlow, jobs: Sequence[Job], waiting: list[WaitingStep]) -> bool:
-        """Make the jobs whose dependencies are met; returns whether some wait for the answer of a pod.
+        """Create the jobs whose dependencies are met; returns whether some step waits for a network probe of pods.
 
         Steps whose targets are ready and whose other conditions do not hold are added to ``waiting``.
         """
@@ -197,7 +197,7 @@ class JobFlowController(KeyedController):
         return waits_for_probe
 
     async def _unmet(self, flow: JobFlow, step: Flow) -> str:
-        """Return what a step still waits for besides its targets."""
+        """Return which conditions besides the targets a step still waits for; empty when all hold."""
         probe = step.depends_on.probe if step.depends_on is not None else None
         if probe is None or not conditions.has_conditions(probe):
             return ""
@@ -282,7 +282,7 @@ class JobFlowController(KeyedController):
 
 
 def _asks_pods(step: Flow) -> bool:
-    """Return whether a step's targets are asked by network: nothing else tells when their answer changes."""
+    """Return whether a step has network probes of its targets' pods: no watch event shows when these would succeed."""
     probe = step.depends_on.probe if step.depends_on is not None else None
     if probe is None:
         return False

@@ -1,4 +1,4 @@
-"""When steps that wait for conditions are looked at again: sooner at first, then less and less often."""
+"""When the conditions of waiting steps are checked again: the delay grows with each attempt."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from strato.controllers.flow.conditions import delay_seconds
 class _Attempts:
     count: int
     due: float
-    """The instant of the next one."""
+    """When the next attempt is due, by the controller's clock."""
 
 
 @dataclass(slots=True)
 class HeldSteps:
-    """The attempts for each step of each flow; after a restart they begin again."""
+    """The attempts of each waiting step of each flow, in memory only: after a restart the delays start anew."""
 
     _flows: dict[Key, dict[str, _Attempts]] = field(default_factory=dict)
 
     def is_due(self, flow: Key, step: str, now: float) -> bool:
-        """Return whether an attempt at ``now`` counts as the next one, and not as one that an event caused."""
+        """Return whether the next attempt is due; else an event has caused the check, and it is not counted."""
         known = self._flows.get(flow, {}).get(step)
         return known is None or now >= known.due
 
@@ -38,7 +38,7 @@ class HeldSteps:
         return max(known.due - now, 0.1) if known is not None else delay_seconds(0)
 
     def forget(self, flow: Key, step: str | None = None) -> None:
-        """Forget a step, or a flow that is gone."""
+        """Forget a step, or all steps of a flow that was deleted."""
         if step is None:
             self._flows.pop(flow, None)
         elif flow in self._flows:

@@ -1,8 +1,9 @@
-"""Whether a job that has not completed is ready for the steps after it: its probes.
+"""Probes: whether a job that has not completed is ready for the steps after it.
 
 Volcano accepts probes and ignores them. Here a target with a probe need not be completed: it suffices that enough
-pods of the named task (``minAvailable``, else all) are in a phase, take a connection or answer a request. An entry is
-asked of the targets that have its task (of all, when it names none); a target that no entry is about must complete.
+pods of the named task (``minAvailable``, else all) are in a phase, accept a connection or answer a request. An entry
+applies to the targets that have its task, and to all targets when it names no task. A target to which no entry applies
+must complete.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ PROBE_TIMEOUT_SECONDS = 1.0
 """How long a pod may take to answer."""
 
 PROBE_PERIOD_SECONDS = 2.0
-"""How often pods are asked again."""
+"""Seconds between two checks of a network probe."""
 
 _PASSED: dict[str, tuple[str, ...]] = {
     "Running": ("Running", "Succeeded"),
     "Pending": ("Pending", "Running", "Succeeded"),
 }
-"""Phases that count for a phase: a pod that has gone on was there too."""
+"""Phases that satisfy a wanted phase: a pod in a later phase has been in the wanted one."""
 
 
 Entry = TaskStatusProbe | TcpSocketProbe | HttpGetProbe
 
 
 class NetworkProber:
-    """Asks a pod over the network."""
+    """Checks a pod over the network."""
 
     async def connects(self, host: str, port: int) -> bool:
-        """Return whether a TCP connection is taken."""
+        """Return whether the pod accepts a TCP connection."""
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
                 _, writer = await asyncio.open_connection(host, port)
@@ -46,7 +47,7 @@ class NetworkProber:
         return True
 
     async def answers(self, host: str, port: int, path: str, header: tuple[str, str] | None) -> bool:
-        """Return whether a GET is answered with a status from 200 to 399."""
+        """Return whether the pod answers a GET with a status from 200 to 399."""
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/{path.removeprefix('/')}"
         headers = [("User-Agent", "strato-probe"), *((header,) if header is not None else ())]
         try:
@@ -58,14 +59,14 @@ class NetworkProber:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A job that others wait for, and how to find its pods."""
+    """A job that a later step waits for, and how to find its pods."""
 
     job: Job
     pods_of: Callable[[TaskSpec], Sequence[Pod]]
 
 
 async def is_ready(target: Target, probe: FlowProbe, prober: NetworkProber) -> bool:
-    """Return whether all entries about the target hold, and there is one."""
+    """Return whether at least one entry applies to the target and all that do hold."""
     asked = False
     of_pods = [entry for entry in probe.http_get_list if not entry.service_name]
     entries: list[Entry] = [*probe.task_status_list, *probe.tcp_socket_list, *of_pods]
@@ -102,6 +103,6 @@ def _ask(entry: TcpSocketProbe | HttpGetProbe, prober: NetworkProber) -> Callabl
 
 
 def header_of(entry: HttpGetProbe) -> tuple[str, str] | None:
-    """Return the header that a request is to have."""
+    """Return the header that an entry adds to its request, None without one."""
     header = entry.http_header
     return (header.name, header.value) if header is not None and header.name else None

@@ -18,7 +18,7 @@ from strato.units import duration_seconds
 
 PENDING, RUNNING, SUCCEED, FAILED, TERMINATING = "Pending", "Running", "Succeed", "Failed", "Terminating"
 TERMINAL: Final = frozenset({FAILED, TERMINATING})
-"""Phases in which a flow is left alone."""
+"""Phases in which the controller does nothing more for a flow."""
 
 _COMPLETED = "Completed"
 _LISTS: Final = {
@@ -34,7 +34,7 @@ _WAITING_LIST: Final = "waitingSteps"
 
 
 def remembered_completed(status: JobFlowStatus) -> frozenset[str]:
-    """Return the names of jobs that the status knows as completed."""
+    """Return the names of the jobs that the flow's status lists as completed."""
     return frozenset(entry.name for entry in status.job_status_list if entry.state == _COMPLETED)
 
 
@@ -83,7 +83,8 @@ def flow_status(
     listed = {_WAITING_LIST: [msgspec.to_builtins(step) for step in waiting]} if waiting else {}
     numbers = {name: len(lists.get(name, ())) for name in _LISTS.values()}
     phase = flow.status.state.phase
-    for _ in range(2):  # of a job that ran and completed between two passes only the end is seen
+    # twice: a job may start and complete between two passes, and then the phase has to pass through Running
+    for _ in range(2):
         phase = next_phase(
             phase,
             flows=len(set(names)),
@@ -113,7 +114,7 @@ def _condition(job: Job) -> dict[str, Any]:
 
 
 def _histories(known: Sequence[FlowJobStatus], jobs: Sequence[Job], now: float) -> list[dict[str, Any]]:
-    """Return ``jobStatusList``: entries keep their places, also those of jobs that are gone."""
+    """Return ``jobStatusList``: entries keep their positions, and entries of deleted jobs stay."""
     entries: dict[str, dict[str, Any]] = {entry.name: msgspec.to_builtins(entry) for entry in known}
     for job in jobs:
         name = job.metadata.name
@@ -151,12 +152,12 @@ def _end(job: Job) -> str | None:
 
 
 def same_status(old: JobFlowStatus, new: Mapping[str, Any]) -> bool:
-    """Return whether a status that was read says what ``new`` says."""
+    """Return whether a status that was read equals ``new``."""
     return msgspec.convert(new, JobFlowStatus) == old
 
 
 def as_changes(old: JobFlowStatus, new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a status as a merge patch of the old one: what is no longer there is removed."""
+    """Return a status as a merge patch of the old one; lists and conditions that it lacks are removed."""
     emptied = dict.fromkeys((*_LISTS.values(), _UNKNOWN_LIST, _WAITING_LIST))
     conditions = {**dict.fromkeys(old.conditions), **new["conditions"]}
     return {**emptied, **new, "conditions": conditions}

@@ -17,7 +17,7 @@ from strato.controllers.flow.controller import index_created_by
 from strato.controllers.reconcile import KeyedController
 
 DEBOUNCE_SECONDS: Final = 0.5
-"""Every write is the whole list: jobs that come together are one."""
+"""Delay before a pass, so that jobs created together cause one write; each write sends the whole list."""
 
 
 class JobTemplateController(KeyedController):

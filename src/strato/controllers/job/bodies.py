@@ -1,7 +1,8 @@
-"""Bodies of PodGroups and pods: for jobs with equal specs they differ in a few values, so templates are filled in.
+"""Bodies of PodGroups and pods of jobs with equal specs: they differ in a few values, so a template is filled in.
 
-A template replaces the plain build (`groups.build_group`, `PodBuilder`), against which it is checked when it is made;
-what it depends on is its key. Pods of jobs with plugins, claims or partitions differ more, and are built.
+A template replaces the plain build (`groups.build_group`, `PodBuilder`), against which `template_of` checks it when it
+makes it; its key holds everything else that the body depends on. Pods of jobs with plugins, claims or partitions differ
+in more values, so `built_pods` builds each of them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from strato.lru import LruCache
 
 _KEPT_BYTES: Final = 4 << 20
 _KEY_BYTES: Final = 2_000
-"""About what a key holds: a job's spec, mostly."""
+"""About how many bytes a template's key takes; most of them are the job's spec."""
 _encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
 
 
@@ -35,7 +36,7 @@ class PodBody(NamedTuple):
 
 
 class Bodies:
-    """The templates used lately."""
+    """The most recently used templates."""
 
     def __init__(self) -> None:
         self._templates: LruCache[Hashable, Template] = LruCache(_KEPT_BYTES, _size)
@@ -48,20 +49,20 @@ class Bodies:
 
         meta = job.metadata
         values = meta.name, meta.uid
-        if meta.annotations:  # seldom the same
+        if meta.annotations:  # rarely equal between jobs, so a template would not be used again
             return build(values)
         key = wanted, meta.namespace, tuple(meta.labels.items()) if meta.labels else ()
         template = self._template(key, ("name", "uid"), build)
         return template.fill([value.encode() for value in values]) if template is not None else build(values)
 
     def pods(self, job: Job, position: int, spec: bytes, indexes: Sequence[int]) -> Iterator[PodBody]:
-        """Yield pods of one task of a job without plugins, claims and partitions, in its group and queue.
+        """Yield pods of one task; only for jobs whose pods have no plugins, claims or partitions (`has_common_pods`).
 
         Args:
             job: The job.
-            position: Of the task.
-            spec: The bytes the job's spec came in.
-            indexes: Which replicas.
+            position: Index of the task in ``spec.tasks``.
+            spec: The job's spec as JSON, as it was read.
+            indexes: Indexes of the replicas.
         """
         task, meta, status = job.spec.tasks[position], job.metadata, job.status
 

@@ -1,8 +1,8 @@
 """The API calls that a plan yields; a plan decides and writes nothing itself.
 
 A plan is a generator. It yields calls that may be sent together, in any order, and receives their answers in the order
-of the calls, errors among them; calls that depend on an answer come with a later yield. A plan knows no client, so that
-one executor (`executor`) serves the plans of many jobs, in this process and over a network.
+of the calls; a failed call's answer is its exception. A call that depends on an answer is yielded later. A plan uses no
+client itself, so that one `Executor` can carry out the plans of many jobs, in the server's process and over a network.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Create(NamedTuple):
     namespace: str
     body: Mapping[str, Any] | bytes
     on_answer: Callable[[Any], None] | None = None
-    """Called with the answer at once: the watch may show the object before the rest of its batch is created."""
+    """Called as soon as the batch is answered, before the plan resumes: the watch may show the object meanwhile."""
 
 
 class Change(NamedTuple):
-    """Patch an object; answered with the object, as the view reads it."""
+    """Patch an object; answered with the patched object, decoded as ``view``."""
 
     view: type[Object] | Kind
     namespace: str
@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Patch an object idempotently; answered with None, which costs less."""
+    """Patch an object idempotently; answered with None, which saves returning and decoding the object."""
 
     kind: Kind
     namespace: str
@@ -67,7 +67,7 @@ class Get(NamedTuple):
 
 
 class Compute(NamedTuple):
-    """Compute what takes tens of milliseconds, off the event loop."""
+    """Run a function in a thread; for work of tens of milliseconds, which would block the event loop."""
 
     work: Callable[[], Any]
 
@@ -77,10 +77,10 @@ Plan = Generator[Sequence[Call], Sequence[Any], T]
 
 
 def ask(call: Call) -> Plan[Any]:
-    """Ask for one thing and return the answer.
+    """Yield one call and return its answer.
 
     Raises:
-        Exception: The answer.
+        Exception: The call failed.
     """
     (answer,) = yield (call,)
     if isinstance(answer, Exception):

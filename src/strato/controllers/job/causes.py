@@ -9,7 +9,7 @@ from strato.controllers.job.requests import Request
 from strato.controllers.job.terms import JobEvent, Phase
 
 _ACTED: Final = frozenset({Phase.ABORTING, Phase.TERMINATING, Phase.COMPLETING, Phase.RESTARTING})
-"""Phases that an action leads to."""
+"""Phases that an action leads to, so that the action's cause explains them."""
 
 
 class Cause(NamedTuple):
@@ -19,7 +19,7 @@ class Cause(NamedTuple):
     message: str
 
     def explains(self, phase: str) -> bool:
-        """Whether it is why a job has come into a phase."""
+        """Whether this cause explains why a job has entered a phase."""
         return bool(self.reason) and phase in _ACTED
 
 
@@ -27,7 +27,7 @@ UNCAUSED: Final = Cause("", "")
 
 
 def of_command(command: Command) -> Cause:
-    """Return the cause of an action that a command asked for; who issued it may have written why."""
+    """Return the cause of an action that a command asked for, with the message that its issuer may have given."""
     return Cause("CommandIssued", f"command {command.action}" + (f", {command.message}" if command.message else ""))
 
 

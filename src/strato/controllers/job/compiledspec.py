@@ -1,7 +1,7 @@
-"""What follows from a job's spec alone: computed once and shared by all jobs with an equal spec.
+"""What depends on a job's spec alone: computed once and shared by all jobs with an equal spec.
 
-Jobs created by the thousand mostly differ in their names only. What is computed from one spec holds for all equal ones:
-facts for the state machine, policies, plugins, the spec of the PodGroup.
+Jobs created by the thousand mostly differ in their names only. Facts for the state machine, policies, plugins and the
+PodGroup's spec are therefore computed once for each different spec.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CACHED_SPECS: Final = 256
 
 
 _SMALL: Final = 16
-"""Pods at most of a job whose plan is carried out in a batch with those of others."""
+"""Most pods of a job whose plan the executor may carry out together with those of other jobs."""
 
 
 class DesiredGroup:
@@ -35,17 +35,17 @@ class DesiredGroup:
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
-        """As JSON. Read only."""
+        """As builtin types; shared, so read only."""
         self.raw = msgspec.Raw(msgspec.json.encode(spec))
-        """The same as it is sent."""
+        """The same as encoded JSON, to be sent."""
         self.view = msgspec.json.decode(self.raw, type=PodGroupSpec)
-        """The same as it is read."""
+        """The same as the typed view that informers decode."""
         self.fits: PodGroupSpec | None = None
-        """The last spec of a PodGroup that was found to be as it should be."""
+        """The last PodGroup's spec that was compared and matched: compared by identity first."""
 
 
 class CompiledSpec:
-    """See the module. What it holds is shared and read only.
+    """See the module. Its values are shared between jobs and read only.
 
     Args:
         job: Any job that has the spec, as it was read.
@@ -80,9 +80,9 @@ class CompiledSpec:
         self.policies = JobPolicies(spec.policies, ((t.name or DEFAULT_TASK, t.policies) for t in spec.tasks))
         self.plugins = JobPlugins(spec.plugins)
         self.element_limit = self.plugins.element_limit
-        """Elements of a job array that may be active at once; 0 is all."""
+        """Most elements of a job array that may be active at once; 0 is no limit."""
         self.has_dependencies = self.element_limit > 0 or any(t.depends_on is not None for t in spec.tasks)
-        """Whether some pods are created only after others have changed."""
+        """Whether some pods are created only once others have started or ended."""
         self.replicas = {t.name or DEFAULT_TASK: t.replicas for t in spec.tasks}
         """Wanted pods by task."""
         self.has_common_pods = (
@@ -91,18 +91,18 @@ class CompiledSpec:
             and len(self.replicas) == len(spec.tasks)
             and all(task.partition_policy is None for task in spec.tasks)
         )
-        """Whether pods differ in the names and uids of jobs, and in their indexes, only."""
+        """Whether pods of jobs with this spec differ only in their job's name and uid and in their index."""
         self.is_small = self.facts.replicas <= _SMALL and not any(p.computes_long for p in self.plugins.active)
-        """Whether the plan of such a job is short enough to be carried out in a batch with others."""
+        """Whether the plan of such a job is short enough to be carried out together with other jobs' plans."""
         self._names_priorities = any(t.template.spec.priority_class_name for t in spec.tasks)
         self._groups: tuple[tuple[int, ...], DesiredGroup] | None = None
 
     def group(self, job: Job, priority_of: PriorityOf) -> DesiredGroup:
-        """Return what the PodGroup should be, by the priorities that hold now.
+        """Return the desired PodGroup spec, computed with the present values of PriorityClasses.
 
         Args:
             job: Any job with this spec.
-            priority_of: Value of a PriorityClass.
+            priority_of: Returns the value of a PriorityClass.
         """
         if self._groups is not None and not self._names_priorities:
             return self._groups[1]
@@ -113,7 +113,7 @@ class CompiledSpec:
 
 
 class CompiledSpecs:
-    """The compiled specs used lately."""
+    """The most recently used compiled specs."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[object, ...], CompiledSpec] = OrderedDict()
@@ -122,7 +122,7 @@ class CompiledSpecs:
     def of(self, job: Job) -> CompiledSpec:
         """Return the compiled spec of a job that was just read."""
         spec = job.spec
-        if self._last.written is spec:  # specs that came in the same bytes are one
+        if self._last.written is spec:  # the decoder shares one spec between jobs whose specs have equal bytes
             return self._last
         first = spec.tasks[0] if spec.tasks else None
         key = (

@@ -1,6 +1,7 @@
-"""What admission fills into a job, for clusters whose admission does not: the controller reads jobs completed.
+"""Fill in the defaults of a job's spec that admission sets, for clusters where our admission does not run.
 
-Nothing is written back, and a job that admission has been at is returned as it is. Source: volcano-api 16.1.
+The controller reads jobs with these defaults and writes none of them back. A job that admission has defaulted is
+returned unchanged. Source: volcano-api 16.1.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from strato.api.volcano.batch import Job, TaskSpec
 
 
 def completed(job: Job) -> Job:
-    """Return the job with what its spec leaves out."""
+    """Return the job with the defaults of the members that its spec leaves out."""
     spec = job.spec
     tasks = tuple(_completed_task(task, index) for index, task in enumerate(spec.tasks))
     changes: dict[str, object] = {}
     if any(new is not old for new, old in zip(tasks, spec.tasks, strict=True)):
         changes["tasks"] = tasks
-    # Admission sets it for every task: where it has been, a job's own 0 came later and is meant.
+    # Admission sets minAvailable of every task, so a task without one shows that admission has not run. Where it has
+    # run, the job's own 0 was set afterwards, on purpose.
     if not spec.min_available and any(task.min_available is None for task in spec.tasks):
         changes["min_available"] = sum(task.min_available or 0 for task in tasks)
     if not spec.scheduler_name:

@@ -1,7 +1,7 @@
-"""The job controller: informer events in, procedures out.
+"""The job controller: carries out what watch events, policies and commands ask of Volcano Jobs.
 
-Watch events are turned into requests when they arrive (`jobevents`), so that a burst of pod events ends in one sync. A
-job is handled by one worker at a time; failures are retried, and past the limit the job is terminated.
+`JobEvents` turns watch events into requests and due syncs as they arrive, so that a burst of pod events causes one
+sync. One worker at a time handles a job; it retries failures, and after `max_requeue` of them it terminates the job.
 
 Source: volcano-controllers A1 to A3.
 """
@@ -43,16 +43,16 @@ from strato.units import format_duration
 _log = logging.getLogger(__name__)
 
 ASSUMED_CHECK_SECONDS = 5.0
-"""How long after a create it is checked whether the watch has shown the pod."""
+"""How long after creating pods the controller checks whether the watch has shown them."""
 
 _WORKERS = 32
 """Jobs worked on at the same time."""
 
 _SYNCS = 2
-"""Syncs in one plan at most: after one that changed the phase, the next is mostly the last."""
+"""Most syncs in one plan: a sync that changes the phase requires a second one, which rarely requires a third."""
 
 NAME_TAKEN_RETRY_SECONDS = 10.0
-"""How often it is checked whether a pod of another owner still has the name of one of ours."""
+"""How often the controller tries again to create a pod whose name a pod of another owner has."""
 
 
 class JobController:
@@ -116,7 +116,7 @@ class JobController:
     # Work
 
     async def _work(self, key: Key) -> float | None:
-        """Carry out the plan of a job, and with it those of the small jobs that are next in the queue."""
+        """Carry out the plan of a job, together with the plans of the small jobs that are next in the work queue."""
         keys, pods = [key], 0
 
         def matches(key: Key) -> bool:
@@ -125,7 +125,7 @@ class JobController:
             if record is None:
                 return True
             if not any(task.pods for task in record.tasks.values()):
-                pods += record.compiled.facts.replicas  # which are about to be created
+                pods += record.compiled.facts.replicas  # the plan of a job without pods is about to create them
             return pods <= self._executor.batch and record.compiled.is_small
 
         if matches(key):
@@ -147,8 +147,8 @@ class JobController:
     def _plan(self, key: Key) -> Plan[float | None]:
         """Plan what is due for a job; returns the seconds until it is to be handled again.
 
-        When the job is deleted, or deleted and created again, the plan ends without the answers under way: the watch
-        shows what they would have said of pods and group.
+        When the job is deleted (and perhaps created again) while calls are in flight, the plan ends without using their
+        answers: the watch will show the pods and the group that they have written.
         """
         record = self._records.get(key)
         if record is None or record.job is None:
@@ -216,9 +216,10 @@ class JobController:
         return _again_in(record, now)
 
     def _recover(self, record: JobRecord, job: Job) -> Plan[None]:
-        """Finish what a previous controller began: delete marked pods, and complete a restart that was not counted.
+        """Finish what a previous controller process began: delete marked pods, and complete a restart not yet counted.
 
-        A request that led to the restart may be repeated; it is dropped then.
+        The pod events that this process reads first may lead to the request that caused the restart once more; such a
+        request is dropped.
         """
         yield from self._planner.delete_marked(record)
         intent = unfinished(job)
@@ -318,9 +319,10 @@ def _again_in(record: JobRecord, now: float) -> float | None:
 
 
 def _is_done(record: JobRecord) -> bool:
-    """Whether an earlier try of the first request has been carried out, though the answer to its last write was lost.
+    """Whether an earlier attempt has carried out the first request, although the answer to its last write was lost.
 
-    Every action counts up the job's version or retries, and no other writer does in between.
+    Every action increments the job's version or retry count, and nobody else writes these between the attempts; so a
+    number that has grown since the first attempt shows that the action was completed.
     """
     assert record.job is not None
     status = record.job.status

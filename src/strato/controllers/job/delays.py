@@ -1,7 +1,7 @@
-"""Actions that wait for their policy's timeout, and what cancels them.
+"""Actions that wait for their policy's timeout, and the events and actions that cancel them.
 
-Per job there is at most one entry per pod name (the empty name stands for events about no pod). The entries only
-hold plans; the controller runs the timers and asks `due` when one rings.
+Each job has at most one entry per pod name (the empty name is for events that are not about a pod). Entries are data
+only: the job controller runs a timer for each, and when it expires calls `due` to learn whether the action still holds.
 
 Source: volcano-controllers A2, "Delayed actions".
 """
@@ -17,7 +17,7 @@ from strato.controllers.job.terms import INTERNAL_ACTIONS, Action, JobEvent
 
 @dataclass(eq=False, slots=True)
 class Delayed:
-    """One action that waits."""
+    """An action that waits for its policy's timeout."""
 
     action: str
     request: Request
@@ -31,11 +31,11 @@ class Delayed:
 
 _NO_ENTRIES: Final[dict[str, Delayed]] = {}
 _NONE_WAITING: Final[dict[Delayed, None]] = {}
-"""What nearly all jobs have; never changed."""
+"""Shared by all jobs that have no delayed actions, to save memory; never changed."""
 
 
 class DelayedActions:
-    """What waits for one job."""
+    """The delayed actions of one job."""
 
     __slots__ = ("_entries", "_waiting")
 
@@ -47,9 +47,9 @@ class DelayedActions:
         return bool(self._waiting)
 
     def add(self, action: str, request: Request) -> Delayed | None:
-        """Remember an action; None when the same one waits for that pod already (its timer goes on).
+        """Add an action and return its entry; None when the same action waits for that pod already.
 
-        A different action takes the pod's entry, but the timer of the one before rings all the same.
+        A different action takes the pod's entry, but does not cancel the previous action, whose timer goes on.
         """
         known = self._entries.get(request.pod)
         if known is not None and known.action == action:
@@ -61,12 +61,12 @@ class DelayedActions:
         return entry
 
     def due(self, entry: Delayed) -> bool:
-        """Return whether an entry whose timer rang is still wanted, and forget it."""
+        """Remove an entry whose timer has expired; returns whether nothing has cancelled it."""
         self._forget(entry)
         return not entry.cancelled
 
     def observe(self, request: Request) -> None:
-        """Cancel what a pod's event makes pointless. Call before handling every request."""
+        """Cancel the pod's delayed action if this event makes it pointless. Call before handling every request."""
         event = request.event
         entry = self._entries.get(request.pod) if request.pod else None
         if entry is None:
@@ -80,7 +80,7 @@ class DelayedActions:
             self._cancel(entry)
 
     def done(self, action: str, target: Target) -> None:
-        """Cancel what an action that was just carried out makes pointless: all that waits at its level."""
+        """Cancel the delayed actions that an action just carried out makes pointless: those at its level."""
         if action in INTERNAL_ACTIONS:
             return
         for entry in list(self._waiting):

@@ -1,4 +1,4 @@
-"""Which jobs wait for which others: who is to be looked at again when a job starts, ends or goes."""
+"""Which jobs wait for which other jobs, and are therefore synced when one of these starts, ends or is deleted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from strato.api.meta import Key
 
 
 class Dependents:
-    """Jobs by what they wait for. A job that is looked at again and still waits is added again."""
+    """Waiting jobs by the job they wait for. `take` removes them; the sync of a job that still waits adds it again."""
 
     def __init__(self) -> None:
         self._by_job: dict[Key, dict[Key, None]] = {}
@@ -22,5 +22,5 @@ class Dependents:
             self._by_job.setdefault(Key(key.namespace, name), {})[key] = None
 
     def take(self, key: Key) -> Iterable[Key]:
-        """Return who waits for a job, and forget them."""
+        """Return the jobs that wait for a job, and remove them."""
         return self._by_job.pop(key, {})

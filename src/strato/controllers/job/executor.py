@@ -1,7 +1,7 @@
-"""Carries out plans: the calls of several jobs are sent together, and each plan gets its answers.
+"""Carries out plans: sends the calls of several jobs together, and gives each plan the answers to its calls.
 
-Without a network between, a batch of similar calls costs much less than single ones (`Cluster.at_once`); over a network
-each call is a request of its own, and no job waits for another's.
+In the API server's process a batch of similar calls costs much less than single calls (`Cluster.at_once` is the size of
+a batch). Over a network `at_once` is 1: each call is a request of its own.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ class Executor:
         self._cluster = cluster
         self._clock = clock
         self.batch = cluster.at_once
-        """Similar calls at most in a batch."""
+        """Most similar calls in a batch."""
 
     async def run(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
-        """Carry out plans side by side, one round of calls after the other; return what they return or raise."""
+        """Carry out plans side by side, in rounds: each sends the calls that the plans have yielded.
+
+        Returns what each plan returned, or the exception that it raised.
+        """
         results: list[Any] = [None] * len(plans)
         answers: dict[int, Sequence[Any] | None] = dict.fromkeys(range(len(plans)))
         try:

@@ -1,4 +1,4 @@
-"""The PodGroup of a job: how it is built, and what is kept up to date.
+"""The PodGroup of a job: build it, and compute the patch that brings it up to date.
 
 Source: volcano-controllers A10.
 """
@@ -19,7 +19,7 @@ from strato.controllers.job import terms
 from strato.controllers.owners import controller_reference
 
 PriorityOf = Callable[[str], int]
-"""Value of the PriorityClass of that name, 0 when there is none."""
+"""Returns the value of the PriorityClass of that name, 0 when there is none."""
 
 _UPDATED = ("priorityClassName", "minMember", "minResources", "minTaskMember", "subGroupPolicy")
 """Members of the spec that follow the job; queue, topology, labels and annotations stay as created."""
@@ -36,7 +36,7 @@ def group_key(job: Job) -> Key:
 
 
 def build_group(job: Job, spec: dict[str, Any] | msgspec.Raw) -> dict[str, Any]:
-    """Return the PodGroup to create; its status starts Pending, which a create may set (there is no subresource)."""
+    """Return the PodGroup to create, with phase Pending: PodGroups have no status subresource, so a create sets it."""
     metadata: dict[str, Any] = {
         "name": group_name(job),
         "namespace": job.metadata.namespace,
@@ -99,7 +99,7 @@ def group_patch(group: PodGroup, wanted: dict[str, Any]) -> dict[str, Any] | Non
 
 
 def min_resources(job: Job, priority_of: PriorityOf) -> Mapping[str, str]:
-    """Return what the smallest gang needs: pods of important tasks first, until ``minAvailable`` is reached."""
+    """Return the requests of the smallest gang: pods of the tasks of highest priority, up to ``minAvailable`` pods."""
     return usage.total_json(_smallest_gang(job, priority_of))
 
 
@@ -120,7 +120,7 @@ def _smallest_gang(job: Job, priority_of: PriorityOf) -> list[tuple[PodSpec, int
 
 
 def job_of_group(group: PodGroup) -> Key:
-    """Return the job a PodGroup stands for: its owner of kind Job, else the one of its own name."""
+    """Return the key of a PodGroup's job: its owner of kind Job, else the job with the group's name."""
     for owner in group.metadata.owner_references or ():
         if owner.kind == terms.JOB_KIND:
             return Key(group.metadata.namespace, owner.name)
@@ -128,7 +128,7 @@ def job_of_group(group: PodGroup) -> Key:
 
 
 def is_admitted(group: PodGroup | None) -> bool:
-    """Return whether the scheduler lets the group's pods be made."""
+    """Return whether the scheduler has admitted the group, so that its pods may be created."""
     return group is not None and group.status.phase not in ("", terms.Phase.PENDING)
 
 
@@ -176,7 +176,7 @@ def _topology(view: NetworkTopologySpec) -> dict[str, Any]:
 
 
 def _normal(policies: Iterable[dict[str, Any]] | None) -> list[SubGroupPolicySpec]:
-    """Bring sub-group policies to one form: written ones lack what decoded ones take as defaults."""
+    """Decode sub-group policies, which fills in defaults, so that written and decoded ones can be compared."""
     if not policies:
         return []
     return msgspec.convert(list(policies), list[SubGroupPolicySpec])

@@ -1,4 +1,4 @@
-"""The plans about a job's PodGroup: there is one as the job wants it, and none when it ends."""
+"""The plans about a job's PodGroup: create it, keep its spec up to date, and delete it when the job ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GroupPlanner:
         if group is None:
             return
         meta = group.metadata
-        record.drop_group(meta.uid, ours=True)  # the watch may show it before the answer comes
+        record.drop_group(meta.uid, ours=True)  # before the delete: its watch event may come before its answer
         try:
             yield from ask(Delete(PodGroup, meta.namespace, meta.name, meta.uid))
         except NotFound:
@@ -45,7 +45,7 @@ class GroupPlanner:
             raise
 
     def fitting(self, record: JobRecord) -> PodGroup | None:
-        """Return the PodGroup if it is there and known to be as it should be."""
+        """Return the PodGroup if it exists and is known to have the desired spec; None means that `ensure` must run."""
         wanted = record.desired_group
         if wanted is None or wanted.fits is None:
             return None
@@ -54,10 +54,10 @@ class GroupPlanner:
         return group if same else None
 
     def ensure(self, record: JobRecord) -> Plan[None]:
-        """Create the group, or bring it up to date.
+        """Create the group, or bring its spec up to date.
 
         Raises:
-            JobError: One of that name is still being deleted.
+            JobError: The previous group of that name is still being deleted.
         """
         job = record.require_job()
         wanted = record.desired_group
@@ -72,7 +72,8 @@ class GroupPlanner:
                 group = PodGroup(metadata=meta, spec=wanted.view, status=_INITIAL_STATUS)
             except AlreadyExists:
                 group = yield from ask(Get(PodGroup, namespace, name))
-            if not record.put_group(group) and record.group is None:  # else the watch has shown a newer state
+            # False is fine while the record has a group: then the watch has shown a newer state already
+            if not record.put_group(group) and record.group is None:
                 raise JobError(f"the PodGroup of job {record.key} is still being deleted")
             return
         patch = groups.group_patch(group, wanted.spec)
@@ -83,7 +84,7 @@ class GroupPlanner:
         wanted.fits = group.spec
 
     def current(self, record: JobRecord) -> PodGroup | None:
-        """Return the job's PodGroup; one of the job's own name (of old versions) is honoured."""
+        """Return the job's PodGroup, also one with the job's own name, as old versions called it."""
         job = record.require_job()
         known = record.group
         if known is not None:
@@ -100,7 +101,7 @@ class GroupPlanner:
         return None
 
     def report(self, record: JobRecord, group: PodGroup | None) -> None:
-        """Warn of what keeps the group from being scheduled, once."""
+        """Record a warning event of the condition that keeps the group from being scheduled, once per message."""
         newest = groups.newest_condition(group) if group is not None and group.status.conditions else None
         if newest is None or newest[0] == "Scheduled":
             record.group_warning = ""

@@ -1,7 +1,7 @@
-"""Watch events of jobs, their pods and groups, as they change the records of jobs and what is queued for them.
+"""Handlers of watch events: they bring the records of jobs up to date and queue the jobs that have work.
 
-A few microseconds each. Only those that a policy may match become requests; all others just mark the job for a sync,
-unless a sync would find nothing to do (`syncschedule` says when it is due).
+A handler takes a few microseconds. An event that a policy may match becomes a request. Any other event marks its job
+for a sync (`syncschedule` decides when it is due), unless that sync would find nothing to do.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class JobEvents:
         self.records: dict[Key, JobRecord] = {}
 
     def subscribe(self, jobs: Informer[Job], pods: Informer[Pod], groups: Informer[PodGroup]) -> None:
-        """Take the events of informers."""
+        """Add the handlers to the informers."""
         jobs.add_handler(self._on_job)
         pods.add_owned_handler(catalog.VCJOB, self._on_pod)
         groups.add_handler(self._on_group)
@@ -79,11 +79,11 @@ class JobEvents:
         if record.set_job(change.new):
             self.sync_soon(record)
         if is_new and not record.policies.is_empty:
-            for pod in list(record.pods()):  # cached before the job was: its policies see them now
+            for pod in list(record.pods()):  # informers showed these pods before the job: match its policies now
                 self._on_pod_change(record, None, pod)
 
     def _wake_dependents(self, change: Change[Job]) -> None:
-        """Sync the jobs that wait for one that has started or ended, or is new or gone."""
+        """Sync the jobs that wait for this one, when its phase has changed or it was created or deleted."""
         old, new = change
         if old is not None and new is not None and old.status.state.phase == new.status.state.phase:
             return
@@ -118,11 +118,15 @@ class JobEvents:
         assumed = (state.task, state.name) in record.assumed
         if not record.put_pod(state) or (same and not assumed):
             return
-        # the first watch event of a pod we created may match a policy, but the sync that created it has counted it
+        # the first watch event of a pod that we created may match a policy; the counters need no further sync, because
+        # the sync that created the pod has counted it
         self._on_pod_change(record, None if assumed else known, state, counted=same)
 
     def _is_just_made(self, pod: Pod) -> bool:
-        """Take the first watch event of a pod whose create answered with the same; cheaper than reading it again."""
+        """Confirm an assumed pod whose first watch event has the revision of its create's answer.
+
+        Returns False for any other pod, which must then be decoded; this check is much cheaper.
+        """
         record = self._record_of(pod)
         if record is None or not record.assumed or not record.policies.is_empty:
             return False
@@ -131,7 +135,8 @@ class JobEvents:
     def _record_of(self, pod: Pod) -> JobRecord | None:
         meta = pod.metadata
         annotations = meta.annotations
-        key: Any = meta.namespace, annotations.get(JOB_NAME, "") if annotations else ""  # finds what a `Key` does
+        # a plain tuple equals a `Key` and is cheaper to make
+        key: Any = meta.namespace, annotations.get(JOB_NAME, "") if annotations else ""
         return self.records.get(key)
 
     def _pod_gone(self, record: JobRecord, state: PodState) -> None:
@@ -150,21 +155,21 @@ class JobEvents:
         known: bool = True,
         counted: bool = False,
     ) -> None:
-        """Queue a request when some policy may answer it; otherwise a sync is due unless the pod is counted."""
+        """Queue a request when some policy may match it; otherwise schedule a sync, unless the change is counted."""
         policies = record.policies
         state = new if new is not None else old
         assert state is not None
         if not policies.is_empty:
             task = record.task(state.task)
             request = pod_request(old, new, task, max_retry=self._max_retry(record, state.task), known=known)
-            # delayed actions, present or to come, must see every event that may cancel them
+            # an event that cancels a delayed action, also one that a queued request is about to add, becomes a request
             is_awaited = bool(request.event) and (policies.delayed or bool(record.delays))
             if is_awaited or policies.may_match(request.event, request.exit_code):
                 record.requests.append(request)
                 self._queue.add(record.key)
                 return
         if not counted:
-            # a change of an existing pod creates no other, unless a task depends on it: of low priority
+            # unless tasks depend on each other, a change of an existing pod creates no pods: its sync has low priority
             self._sync_later(record, low_priority=new is not None and not record.compiled.has_dependencies)
 
     def _max_retry(self, record: JobRecord, task: str) -> int:
@@ -195,12 +200,12 @@ class JobEvents:
             self.sync_soon(record)
 
     def sync_soon(self, record: JobRecord) -> None:
-        """Have a job synced at once."""
+        """Mark a job dirty and queue it at once."""
         record.schedule.dirty = True
         self._queue.add(record.key)
 
     def _sync_later(self, record: JobRecord, *, low_priority: bool) -> None:
-        """Schedule a sync that also covers what else changes within the coalescing time."""
+        """Schedule one sync for all changes of the job's pods within the coalescing time."""
         delay = record.schedule.mark_pods_dirty(self._clock.monotonic())
         if delay is not None:
             self._queue.add_after(record.key, delay, low_priority=low_priority)
@@ -211,7 +216,7 @@ class JobEvents:
 
 
 def _is_irrelevant(old: Pod, new: Pod) -> bool:
-    """Return whether a pod's change (a binding, a condition) cannot matter to its job; cheaper than reading it."""
+    """Return whether a pod's change (a binding, a condition) cannot matter to its job; cheaper than a `PodState`."""
     return (
         old.status.phase == new.status.phase
         and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp

@@ -1,4 +1,4 @@
-"""Which pods a kill takes. Pure.
+"""Which pods a kill deletes. Pure.
 
 Source: volcano-controllers A6.2.
 """
@@ -18,7 +18,7 @@ _FINISHED = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True)
 class KillPlan:
-    """Pods to mark and delete, and how many are on their way already."""
+    """Pods to mark and delete, and how many pods are terminating already."""
 
     delete: tuple[PodState, ...]
     terminating: int
@@ -40,7 +40,7 @@ def plan_full_kill(pods: Iterable[PodState], procedure: Procedure, *, retry_coun
 
 
 def plan_target_kill(tasks: Mapping[str, TaskPods], action: str, target: Target) -> KillPlan | None:
-    """Choose the pods of a kill of one task, pod or partition; None when the partition is empty: nothing is done."""
+    """Choose the pods to kill of one task, pod or partition; None when a partition has no pods, and no kill is done."""
     pods = tasks.get(target.task)
     chosen: list[PodState] = []
     if pods is not None:

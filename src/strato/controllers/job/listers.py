@@ -1,4 +1,4 @@
-"""What the job controller reads."""
+"""The listers of the job controller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from strato.client.informer import Informer
 
 @dataclass(frozen=True, slots=True)
 class Listers:
-    """The informers of the kinds that decide about jobs."""
+    """The informers whose caches the job controller reads."""
 
     jobs: Informer[Job]
     pods: Informer[Pod]

@@ -1,6 +1,6 @@
-"""What a job needs beside its pods: plans for the objects of plugins and for claims.
+"""Plans for the objects that a job needs beside its pods: those of plugins, and claims.
 
-Everything here is idempotent: objects that exist are taken over, deletes of absent objects succeed.
+Every plan is idempotent: an object that exists is used as it is, and deleting an absent object succeeds.
 
 Source: volcano-controllers A9, Part B.
 """
@@ -23,11 +23,11 @@ from strato.errors import AlreadyExists, NotFound, StratoError
 
 
 class JobError(StratoError):
-    """A step of a job's procedure failed; it is tried again."""
+    """A step of a job's procedure failed; the controller retries it."""
 
 
 def ensure(wanted: Wanted, namespace: str) -> Plan[None]:
-    """Create an object unless it is there, and bring its data up to date if it asks for that."""
+    """Create an object unless it exists; then bring its ``data_member`` up to date, if it names one."""
     kind, member = catalog.kind_of(wanted.view), wanted.data_member
     try:
         yield from ask(Create(kind, namespace, wanted.body))
@@ -41,7 +41,7 @@ def ensure(wanted: Wanted, namespace: str) -> Plan[None]:
 
 
 def remove(view: type[Object], name: str, job: Job) -> Plan[None]:
-    """Delete an object that the job owns, unless it is gone; others' of that name were there first and stay."""
+    """Delete an object if it exists and the job owns it; an object of that name that somebody else made stays."""
     namespace = job.metadata.namespace
     with suppress(NotFound):
         metadata = (yield from ask(Get(catalog.kind_of(view), namespace, name)))["metadata"]
@@ -50,9 +50,9 @@ def remove(view: type[Object], name: str, job: Job) -> Plan[None]:
 
 
 def name_claims(job: Job, random: Random) -> Plan[Job]:
-    """Give every volume without a claim name one, in one update of the spec; returns the job as it is then.
+    """Give a name to the claim of every volume that names none, in one update of the spec; returns the updated job.
 
-    The name is stored before the claim is made, so that a restart in between makes no second claim.
+    The names are stored before the claims are made, so that a restart in between makes no second claim.
     """
     operations: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": job.metadata.uid}]
     for position, volume in enumerate(job.spec.volumes):
@@ -68,10 +68,10 @@ def name_claims(job: Job, random: Random) -> Plan[Job]:
 
 
 def ensure_claims(job: Job) -> Plan[dict[str, str]]:
-    """Make the claims the job describes; returns its entries of ``controlledResources``.
+    """Create the claims that the job specifies; returns their entries of ``controlledResources``.
 
     Raises:
-        JobError: A claim that the job only names does not exist.
+        JobError: A claim that the job names without specifying it does not exist.
     """
     meta, controlled = job.metadata, {}
     whole: dict[str, Any] | None = None

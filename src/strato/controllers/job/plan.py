@@ -1,4 +1,4 @@
-"""The plans of a job, kill and sync: from its record to the API calls that follow, step by step.
+"""The plans of a job, kill and sync: they read its record and yield the API calls, step by step.
 
 Source: volcano-controllers A6, A7.
 """
@@ -55,7 +55,7 @@ from strato.errors import StratoError
 
 
 class Planner:
-    """See the module. One instance serves all jobs; results are put into the record it is given."""
+    """See the module. One instance serves all jobs; its methods put the results into the record they are given."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class Planner:
     def plan(
         self, record: JobRecord, operation: Operation, action: str, target: Target, cause: Cause = UNCAUSED
     ) -> Plan[None]:
-        """Plan what an action means in the job's phase.
+        """Plan the procedure that an action starts in the job's phase.
 
         Raises:
-            StratoError: A step failed; all of it may be done again.
+            StratoError: A step failed; the whole procedure can be repeated.
         """
         job = record.job
         if operation.procedure is not Procedure.SYNC:
-            record.schedule.counters_due = None  # a kill writes its own counters
+            record.schedule.counters_due = None  # a kill writes all counters, those held back too
         if job is None or job.metadata.deletion_timestamp is not None:
             record.schedule.counters_due = None
             return
@@ -98,7 +98,7 @@ class Planner:
         elif operation.procedure is Procedure.KILL_TARGET:
             plan = plan_target_kill(record.tasks, action, target)
             if plan is None and unfinished(job) is not None:
-                plan = KillPlan((), 0)  # its pods were deleted, but the retry was not counted
+                plan = KillPlan((), 0)  # a restart has deleted the pods, and its retry remains to be counted
             if plan is not None:
                 yield from self._note_restart(record, operation, action, target)
                 yield from self._kill(record, plan, operation.transition, cause, full=False)
@@ -112,7 +112,7 @@ class Planner:
         """Delete pods that were marked out-of-sync and still exist.
 
         Raises:
-            StratoError: One could not be deleted.
+            StratoError: A pod could not be deleted.
         """
         marked = [pod for pod in record.pods() if pod.out_of_sync and not pod.terminating]
         if not marked:
@@ -149,7 +149,7 @@ class Planner:
         terminating = plan.terminating + len(plan.delete) - gone
         job = record.require_job()
         controlled = dict(job.status.controlled_resources)
-        if full:  # pods that go on still need their host names and keys
+        if full:  # after a partial kill the remaining pods still need the objects, such as host files and keys
             controlled = yield from remove_plugin_objects(record, job)
         old = statuses.to_json(job.status)
         version = job.status.version + 1 if full else job.status.version
@@ -169,7 +169,7 @@ class Planner:
             new = statuses.with_ended(new, job.status.succeeded, job.status.failed)
         if full:
             yield from self._groups.delete(record)
-        # last: a controller that finds it written need not do any of this again
+        # The status comes last: while it is not written, a controller that starts anew repeats the kill.
         yield from self._statuses.write(record, statuses.written(new))
 
     # Sync
@@ -207,7 +207,10 @@ class Planner:
         yield from self._write_synced(record, transition, controlled)
 
     def _waits_for_jobs(self, record: JobRecord) -> Plan[bool]:
-        """Return whether the job waits for others, or has waited in vain; then it has no group and no pods yet."""
+        """Return whether the job waits for other jobs, or is terminated because they ended otherwise.
+
+        True ends the sync: such a job gets no PodGroup and no pods.
+        """
         job = record.require_job()
         meta, status = job.metadata, job.status
         text = meta.annotation(afterjobs.AFTER)
@@ -239,7 +242,7 @@ class Planner:
         return verdict.waits
 
     def _prepare(self, record: JobRecord) -> Plan[Mapping[str, str]]:
-        """Bring the objects of plugins and the claims up to date; returns ``controlledResources`` as it should be."""
+        """Bring the objects of plugins and the claims up to date; returns the new ``controlledResources``."""
         job = record.require_job()
         held = job.status.controlled_resources
         if record.plugins.are_none:
@@ -270,7 +273,7 @@ class Planner:
     def _wait_for_admission(
         self, record: JobRecord, transition: Transition, controlled: Mapping[str, str]
     ) -> Plan[None]:
-        """No pods before the scheduler admits the group; the phase rule sees the stored counters."""
+        """Create no pods before the scheduler admits the group; apply the phase rule to the counters of the status."""
         job = record.require_job()
         status = job.status
         counts = Counts(
@@ -318,7 +321,7 @@ class Planner:
                 raise failures[0]
 
     def check_assumed(self, record: JobRecord) -> None:
-        """Drop created pods that the watch did not show up to their revision: they were deleted."""
+        """Drop assumed pods that were deleted: the watch has passed their revision and does not have them."""
         if not record.assumed:
             return
         observed = revision_of(self._listers.pods.resource_version)
@@ -332,7 +335,7 @@ class Planner:
     def _write_synced(self, record: JobRecord, transition: Transition, controlled: Mapping[str, str]) -> Plan[None]:
         job, schedule = record.require_job(), record.schedule
         if schedule.pods_dirty and plan_pods(job, record.tasks, record.compiled.element_limit).is_empty:
-            schedule.pods_dirty = False  # what changed while we wrote is counted here
+            schedule.pods_dirty = False  # the counters below include what changed while this sync sent its calls
         counts, tasks = record.counts(), record.task_status_count()
         outcome = transition(record.facts, counts, job.status.retry_count)
         if outcome is not None and outcome.phase == Phase.FAILED:
@@ -371,10 +374,10 @@ class Planner:
         return not plan.delete and not plan.terminating
 
     def _finish(self, record: JobRecord, outcome: Outcome, counts: Counts) -> Plan[None]:
-        """End a job whose pods have all ended: write the last phase and what its kill would write at once.
+        """End a job whose pods have all ended: write its final phase and the status of its kill in one write.
 
-        With pods to kill the phase must be written first: a controller that starts between the two would create the
-        missing pods again.
+        While pods remain to be killed, the phase must be written before the kill: else a controller that starts in
+        between would find a running job that lacks pods, and would create them again.
         """
         job = record.require_job()
         controlled = yield from remove_plugin_objects(record, job)
@@ -395,7 +398,7 @@ class Planner:
     # Shared
 
     def _step(self, record: JobRecord, reason: str, message: str, step: Any) -> Plan[Any]:
-        """Run a step of the initiation; a failure is reported by an event on the job."""
+        """Run a step of a sync; a failure is recorded as an event on the job and raised again."""
         try:
             return (yield from step)
         except (StratoError, UnknownPlugin) as error:
@@ -411,7 +414,7 @@ def _sorted_items(controlled: Mapping[str, str]) -> Hashable:
 
 
 def _with_cause(record: JobRecord, outcome: Outcome) -> Outcome:
-    """Return how a job failed with why, where its pods say it in one word."""
+    """Return a failed outcome with its reason, when pods exceeded their deadline; else the outcome as it is."""
     late = sum(pod.timed_out for pod in record.pods())
     if not late:
         return outcome
@@ -427,7 +430,8 @@ def _pods_of(record: JobRecord, task: str) -> Mapping[str, object]:
 def _is_noop(record: JobRecord, plan: KillPlan) -> bool:
     """Return whether a kill in a final phase would change nothing but the version.
 
-    Volcano counts the version up on every event of a finished job, and on each start of the controller.
+    Such a kill is skipped. Volcano increments the version on every event of a finished job and on each start of its
+    controller.
     """
     job = record.require_job()
     status = job.status

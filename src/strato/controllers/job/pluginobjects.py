@@ -1,4 +1,4 @@
-"""The objects that a job's plugins want: made when it begins, removed when it ends."""
+"""The objects of a job's plugins: created when the job begins, removed when it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from strato.controllers.job.record import JobRecord
 
 
 def add_plugin_objects(record: JobRecord) -> Plan[None]:
-    """Make what plugins want for a new job, or bring it up to date."""
+    """Create the objects of the plugins of a new job, or bring them up to date."""
     job = record.require_job()
     record.plugins.check()
     for plugin in record.plugins.active:
@@ -28,7 +28,7 @@ def add_plugin_objects(record: JobRecord) -> Plan[None]:
 
 
 def remove_plugin_objects(record: JobRecord, job: Job) -> Plan[dict[str, str]]:
-    """Remove what plugins made; returns what remains controlled."""
+    """Remove the objects of the plugins; returns the remaining ``controlledResources``."""
     controlled = dict(job.status.controlled_resources)
     for plugin in record.plugins.active:
         key = controlled_key(plugin)

@@ -1,8 +1,8 @@
-"""Pods of one task: everything equal is built once, and each replica costs a few shallow copies.
+"""Pods of one task: what all replicas share is built once, and each replica costs a few shallow copies.
 
-A gang of thousands differs in names, indexes and what plugins add per pod, so a `PodBuilder` keeps the finished
-body of the task and `pod` copies only the members it changes. The bodies it returns are safe to send, not to edit
-in place below those members.
+The pods of a task differ in their names, indexes and what plugins add to each. A `PodBuilder` keeps the task's finished
+body, and `pod` copies only the members that it changes. The bodies that it returns share the rest: send them, but do
+not edit them in place.
 
 Source: volcano-controllers A8, volcano-api 14.1.
 """
@@ -91,7 +91,7 @@ class PodBuilder:
         return pod
 
     def common_pod(self, text: str, version: int, retry_count: int) -> dict[str, Any]:
-        """Return the body of the replica with an index, given as text, before partitions and plugins have their say."""
+        """Return the body of a replica, its index given as text, before partitions and plugins change it."""
         labels = {**self._labels, terms.TASK_INDEX: text}
         annotations = {
             **self._annotations,
@@ -151,7 +151,7 @@ class PodBuilder:
         mounted: set[str] = set()
         for volume in job.volumes:
             claim = volume.volume_claim_name
-            if not claim or claim in mounted:  # a second entry of one claim is ignored, its mount path too
+            if not claim or claim in mounted:  # a further volume with the same claim is ignored, with its mount path
                 continue
             mounted.add(claim)
             assert random is not None, "a job has volumes"
@@ -173,7 +173,7 @@ def templates_of(job: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def templates_in(spec: bytes) -> list[dict[str, Any]]:
-    """Return what `templates_of` does of the spec of a job that is still JSON; nothing else of it is built."""
+    """Return the same as `templates_of` from a job's spec as JSON text; decodes nothing but the templates."""
     return [task.template or {} for task in _read_spec(spec).tasks or ()]
 
 

@@ -1,8 +1,8 @@
-"""From pod changes to requests.
+"""Turn changes of pods into requests.
 
-Source: volcano-controllers A1. One departure: a pod first seen running or ended (after the controller was away) is
-reported as what it is instead of pending, so that a restart of the controller neither loses a policy nor starts the
-timer of one for pods that wait.
+Source: volcano-controllers A1. One departure: when the first event of a pod shows it running or ended (after a restart
+of the controller), its request says so; Volcano's says pending. So a restart of the controller neither misses a policy
+about running or ended pods nor starts the timeout of a policy about pending ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from strato.controllers.job.terms import JobEvent
 def pod_request(
     old: PodState | None, new: PodState | None, task: TaskPods, *, max_retry: int, known: bool = True
 ) -> Request:
-    """Return what a pod's change asks of its job.
+    """Return the request that a change of a pod makes.
 
     Args:
         old: The state before, None when added.
@@ -42,7 +42,7 @@ def pod_request(
 def _event(old: PodState | None, new: PodState | None, task: TaskPods, max_retry: int, known: bool) -> tuple[str, int]:
     if new is None:
         assert old is not None
-        # One beyond the wanted number was deleted by a scale down, not evicted.
+        # A pod whose index is beyond the task's replicas was deleted by a scale down, not evicted.
         expected = old.out_of_sync or not known or old.index >= task.replicas
         return (JobEvent.OUT_OF_SYNC if expected else JobEvent.POD_EVICTED), 0
     if new.out_of_sync:

@@ -1,7 +1,7 @@
-"""What the controller remembers of a job's pods: a few plain values each, and counters that are never recounted.
+"""What the controller keeps of a job's pods: a few values of each pod, and counters.
 
-`TaskPods` holds one task's pods and keeps every number a decision needs up to date as pods come, change and go,
-so that a pod event costs the same in a job of ten pods and of ten thousand.
+`TaskPods` holds one task's pods. It updates its counters with each pod that is added, changed or removed, instead of
+recounting, so that a pod event costs the same in a job of ten pods and of ten thousand.
 
 Source: volcano-controllers A1 (cache), A7.6 (counting), A11 (readiness).
 """
@@ -20,7 +20,7 @@ COUNTED_PHASES = ("Pending", "Running", "Succeeded", "Failed")
 UNKNOWN_PHASE = "Unknown"
 
 _NO_NAMES: Final[dict[str, None]] = {}
-"""What most tasks have of pods that are too many or must go; never changed."""
+"""Shared by all tasks without surplus or stale pods, to save memory; never changed."""
 
 _NO_PODS = dict.fromkeys((*COUNTED_PHASES, UNKNOWN_PHASE), 0)
 
@@ -53,7 +53,7 @@ class PodState:
         """Its replica index; -1 when the name has none."""
         self.uid = ""
         self.revision = 0
-        """Resource version it was read at; older news is refused."""
+        """Resource version of this state; a record refuses states with an older one."""
         self.phase = "Pending"
         self.terminating = False
         self.out_of_sync = False
@@ -124,7 +124,7 @@ class PodState:
             self.ready, self.restarts = ready, restarts
 
     def looks_like(self, other: PodState) -> bool:
-        """Return whether a job sees the same of both; other changes do not matter."""
+        """Return whether two states are equal in everything that matters to the job."""
         return (
             self.phase == other.phase
             and self.terminating == other.terminating
@@ -145,7 +145,7 @@ def revision_of(resource_version: str) -> int:
     """Return a resource version as a number that orders reads of one object."""
     try:
         return int(resource_version)
-    except ValueError:  # an opaque version orders nothing
+    except ValueError:  # a version that is no number cannot be compared with others
         return 0
 
 
@@ -180,14 +180,14 @@ class TaskPods:
         self.terminating = 0
         self.present = 0
         self.surplus = _NO_NAMES
-        """Pods outside the wanted range."""
+        """Names of pods whose index is outside of 0 <= index < ``replicas``."""
         self.stale = _NO_NAMES
-        """Live wanted pods marked out-of-sync: a kill was begun and they must go."""
+        """Names of live pods inside that range that a kill has marked out-of-sync and not yet deleted."""
         self.restarts = 0
         self.ready = 0
 
     def put(self, pod: PodState) -> None:
-        """Add a pod or replace what is known of it."""
+        """Add a pod, or replace its previous state."""
         known = self.pods.get(pod.name)
         if known is not None:
             self._count(known, -1)
@@ -195,14 +195,14 @@ class TaskPods:
         self._count(pod, 1)
 
     def remove(self, name: str) -> PodState | None:
-        """Forget a pod and return it."""
+        """Remove a pod and return it."""
         pod = self.pods.pop(name, None)
         if pod is not None:
             self._count(pod, -1)
         return pod
 
     def resize(self, replicas: int) -> None:
-        """Change the wanted number; recounts when it differs."""
+        """Change the number of replicas; recounts all pods when it differs."""
         if replicas == self.replicas:
             return
         self.replicas = replicas
@@ -211,7 +211,7 @@ class TaskPods:
             self._count(pod, 1)
 
     def missing(self, job: str) -> Iterator[int]:
-        """Yield the wanted indexes that have no pod; costs nothing when none is missing."""
+        """Yield the indexes below ``replicas`` that have no pod; returns at once when none is missing."""
         if self.present >= self.replicas:
             return
         prefix = f"{job}-{self.name}-"

@@ -1,7 +1,7 @@
-"""From a request to an action: the lifecycle policies of tasks and jobs.
+"""Choose the action that answers a request: the lifecycle policies of tasks and jobs.
 
-Order, first hit wins: a command's own action; events that always sync; requests from another life of the job
-(other uid, older version); the policies of the task; those of the job; sync.
+The first of these that applies decides: the action of a command; a sync, for events that always cause one and for
+requests from another incarnation or an older version of the job; the policies of the task; those of the job; a sync.
 
 Source: volcano-controllers A2.
 """
@@ -24,28 +24,28 @@ class PolicyLike(Protocol):
 
     @property
     def action(self) -> str:
-        """What to do."""
+        """The action."""
 
     @property
     def event(self) -> str:
-        """A single event it answers."""
+        """The event that the policy matches, if it names a single one."""
 
     @property
     def events(self) -> Sequence[str]:
-        """Further events it answers."""
+        """Further events that the policy matches."""
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code it answers."""
+        """The exit code that the policy matches, None if it matches events."""
 
     @property
     def timeout(self) -> str | None:
-        """A Go duration to wait, or None."""
+        """How long to wait before the action, as a Go duration; None for no delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One policy, made ready for matching."""
+    """One lifecycle policy, prepared for matching."""
 
     action: str
     events: frozenset[str]
@@ -69,7 +69,7 @@ class Policy:
         )
 
     def applies_to(self, request: Request) -> bool:
-        """Return whether this policy answers the request, by event or by exit code."""
+        """Return whether the policy matches a request, by event or by exit code."""
         event = request.event
         if event and (event in self.events or JobEvent.ANY in self.events):  # noqa: SIM102 - the two questions differ
             if event != JobEvent.POD_PENDING or self.has_timeout:
@@ -88,7 +88,7 @@ def _timeout_seconds(text: str | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An action and when to do it."""
+    """An action, and how long to wait before it."""
 
     action: str
     delay_seconds: float = 0.0
@@ -100,8 +100,8 @@ SYNC = Decision(Action.SYNC_JOB)
 class JobPolicies:
     """All policies of one job, prepared once per spec.
 
-    `may_match` answers in a set lookup whether a request could lead to anything but a sync; a job without
-    policies (the common one) therefore pays nothing per pod event.
+    `may_match` tells by a set lookup whether a request could lead to anything but a sync, so that a pod event of a job
+    without policies, the common case, needs no matching.
     """
 
     __slots__ = ("_exit_codes", "_job", "_listened", "_tasks", "delayed")
@@ -113,7 +113,7 @@ class JobPolicies:
         self._listened = frozenset(event for p in every for event in p.events)
         self._exit_codes = frozenset(p.exit_code for p in every if p.exit_code is not None)
         self.delayed = any(p.delay_seconds > 0 for p in every)
-        """Whether some policy waits; then pod events must be seen to cancel what waits."""
+        """Whether some policy has a timeout; then pod events have to become requests, as they may cancel its action."""
 
     @property
     def is_empty(self) -> bool:
@@ -129,7 +129,7 @@ class JobPolicies:
         return event in self._listened or JobEvent.ANY in self._listened
 
     def match(self, request: Request, *, job_uid: str, job_version: int) -> Decision:
-        """Decide what a request leads to, at the job's present uid and version."""
+        """Return the action that answers a request, given the job's present uid and version."""
         if request.action:
             return Decision(request.action)
         if request.event in _ALWAYS_SYNC:

@@ -1,7 +1,7 @@
-"""One job as the controller knows it: the object, its pods, its group, and what still has to be handled.
+"""What the job controller knows of one job: the object, its pods, its group, and its pending requests and syncs.
 
-A record is changed by informer handlers and by the answers to our own writes; both refuse states older than the one
-held, so a stale cache can neither create a pod twice nor bring a deleted one back.
+Informer handlers and the answers to the controller's own writes change a record. It refuses states that are older than
+those it holds, so that a stale watch event neither leads to a second create of a pod nor brings back a deleted one.
 
 Source: volcano-controllers A1.
 """
@@ -32,8 +32,8 @@ _NO_SPEC = CompiledSpec(Job())
 class JobRecord:
     """See the module. Owned by the job controller; touched on the loop's thread only.
 
-    There is one per job, so members that are mostly empty are dicts or lists, of 64 and 56 bytes; a set has 216 and a
-    deque 760.
+    There is one per job, so members that are mostly empty are dicts or lists: an empty one takes 64 or 56 bytes, an
+    empty set 216 and an empty deque 760.
 
     Args:
         compiled_specs: Compiled specs, shared by jobs with equal specs.
@@ -70,31 +70,31 @@ class JobRecord:
         self.job: Job | None = None
         self.revision = 0
         self.is_unwritten = False
-        """Whether the job's status began here and the server has none yet."""
+        """Whether `job.status` was made by `begin_status` and is not yet written to the server."""
         self.moving_to: str | None = None
-        """The phase that a write of ours under way changes to; its plan decides what follows."""
+        """The phase of a status write in flight. Its plan decides whether to sync again, not the watch event of it."""
         self.compiled = _NO_SPEC
-        """What follows from the spec."""
+        """What depends on the job's spec alone."""
         self.plugins_fresh = False
-        """Whether the plugins' objects are known to fit this generation of the spec."""
+        """Whether the plugins' objects are known to be up to date with this generation of the spec."""
         self.tasks: dict[str, TaskPods] = {}
         self.builders: dict[str, PodBuilder] | None = None
-        """Builders of pods, by task; made when pods must be created, dropped when the spec changes."""
+        """Builders of pods by task; exist only while pods are being created, and are dropped when the spec changes."""
         self.group: PodGroup | None = None
         self.desired_group: DesiredGroup | None = None
-        """What the PodGroup should be, for this generation of the job."""
+        """The desired spec of the PodGroup for this generation of the job."""
         self.group_warning = ""
         """The last group condition that was reported as an event."""
         self._gone_groups: frozenset[str] = frozenset()
         self.assumed: dict[tuple[str, str], None] = {}
-        """(task, pod) pairs of pods that we created and the watch has not shown."""
+        """(task, pod) names of pods that the controller has created and the watch has not shown yet."""
         self.delays = DelayedActions()
         self.requests: list[Request] = []
         """Events that some policy may match, oldest first."""
         self.tried: tuple[int, int] | None = None
         """Version and retries of the job at the first try of the first request; None before that."""
         self.recovered = False
-        """Whether what a previous controller left unfinished has been finished."""
+        """Whether this process has finished what a previous controller process left unfinished."""
         self.schedule = SyncSchedule(coalescing_seconds)
         """When to sync the job again."""
         self.failures = 0
@@ -103,16 +103,16 @@ class JobRecord:
     # The job
 
     def set_job(self, job: Job) -> bool:
-        """Take a newer state of the job; returns whether spec or phase differ from what was known.
+        """Take a newer state of the job; returns whether its spec or phase has changed, so that a sync is needed.
 
-        A phase that we are just writing is no news.
+        A change to the phase that a status write in flight sets (`moving_to`) does not count.
         """
         known = self.job
         revision = revision_of(job.metadata.resource_version)
         same_incarnation = known is not None and known.metadata.uid == job.metadata.uid
         is_own_write = same_incarnation and revision == self.revision and revision
         if known is not None and (revision < self.revision or is_own_write):
-            return False  # also older: the answer to a write on the job that this one replaced
+            return False  # an older state of this job, or of a deleted job that had its name
         self.revision = revision
         if not same_incarnation:
             self._reset()
@@ -130,19 +130,19 @@ class JobRecord:
         return known.status.state.phase != phase and phase != self.moving_to
 
     def begin_status(self, status: JobStatus) -> None:
-        """Take a status to be written on a job that has none."""
+        """Set the first status of a job that has none; it is written later."""
         assert self.job is not None
         self.job = msgspec.structs.replace(self.job, status=status)
         self.is_unwritten = True
 
     def take_status(self, job: Job, status: JobStatus) -> None:
-        """Take a status that we wrote, unless the watch has shown it, a newer one, or another job of that name."""
-        known = self.job  # jobs without a status share an empty one
+        """Set a status that was written to ``job``, unless the watch has shown a newer job or status meanwhile."""
+        known = self.job  # its status is compared by uid and identity: jobs without a status share one empty object
         if known is not None and known.metadata.uid == job.metadata.uid and known.status is job.status:
             self.job = msgspec.structs.replace(known, status=status)
 
     def drop_job(self) -> None:
-        """Forget the job; its pods stay known until they are gone."""
+        """Forget the job; the record keeps its pods until they are deleted."""
         self.job = None
         self._reset()
 
@@ -182,7 +182,7 @@ class JobRecord:
         """Return the job.
 
         Raises:
-            JobError: It was deleted while we worked on it.
+            JobError: The job was deleted while its plan was carried out.
         """
         if self.job is None:
             raise JobError(f"job {self.key} was deleted")
@@ -190,7 +190,7 @@ class JobRecord:
 
     @property
     def facts(self) -> JobFacts:
-        """What the rules must know of the spec."""
+        """What the state machine reads of the spec."""
         return self.compiled.facts
 
     @property
@@ -206,20 +206,20 @@ class JobRecord:
     # Pods
 
     def task(self, name: str) -> TaskPods:
-        """Return a task's pods, an empty set when none are known."""
+        """Return the pods of a task; adds an empty `TaskPods` when none are known."""
         found = self.tasks.get(name)
         if found is None:
             found = self.tasks[name] = TaskPods(name)
         return found
 
     def put_pod(self, pod: PodState) -> bool:
-        """Take a state of a pod; False when it is older than what is known."""
+        """Take a state of a pod; returns False, and ignores it, when the known state is newer."""
         task = self.task(pod.task)
         known = task.pods.get(pod.name)
         if known is not None and known.uid == pod.uid:
             if pod.revision < known.revision:
                 return False
-            # What we did ourselves is not undone by an older state.
+            # The answers of our deletes and marks bring no revision, so a state from before them may come later.
             pod.terminating = pod.terminating or known.terminating
             pod.out_of_sync = pod.out_of_sync or known.out_of_sync
         task.put(pod)
@@ -234,12 +234,12 @@ class JobRecord:
         return known is not None and known.uid == uid
 
     def assume_pod(self, pod: PodState) -> None:
-        """Take the answer to our own create before the watch shows the pod."""
+        """Add a pod from the answer to its create, before the watch shows it."""
         self.put_pod(pod)
         self.assumed[pod.task, pod.name] = None
 
     def confirm_pod(self, task: str, meta: ObjectMeta) -> bool:
-        """Confirm an assumed pod that the watch shows; False when its state is newer than our create's answer."""
+        """Confirm an assumed pod that the watch shows; False when its revision is not that of the create's answer."""
         if (task, meta.name) not in self.assumed:
             return False
         known = self.tasks[task].pods.get(meta.name)
@@ -249,7 +249,7 @@ class JobRecord:
         return True
 
     def drop_pod(self, task: str, name: str, uid: str) -> PodState | None:
-        """Forget a pod that is gone; None when it was not known (or another one has its name)."""
+        """Remove a deleted pod and return it; None when it is unknown or the name is another pod's by now."""
         pods = self.tasks.get(task)
         known = pods.pods.get(name) if pods is not None else None
         if pods is None or known is None or (uid and known.uid != uid):
@@ -258,7 +258,7 @@ class JobRecord:
         return pods.remove(name)
 
     def mark_pod(self, pod: PodState, *, out_of_sync: bool = False, terminating: bool = False) -> None:
-        """Note what we did to a pod."""
+        """Record that the controller has marked a pod out-of-sync or has deleted it."""
         pods = self.tasks.get(pod.task)
         known = pods.pods.get(pod.name) if pods is not None else None
         if pods is None or known is None or known.uid != pod.uid:
@@ -275,11 +275,11 @@ class JobRecord:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to remember."""
+        """Whether the record holds neither a job nor pods, and can be dropped."""
         return self.job is None and not any(task.pods for task in self.tasks.values())
 
     def counts(self) -> Counts:
-        """Return the present counters; costs per task, not per pod."""
+        """Return the present counters; takes time by the number of tasks, not of pods."""
         pending = running = ended_well = failed = unknown = terminating = 0
         succeeded: dict[str, int] = {}
         for name, task in self.tasks.items():
@@ -314,7 +314,7 @@ class JobRecord:
     # The group
 
     def put_group(self, group: PodGroup) -> bool:
-        """Take a state of the job's PodGroup; False when it is stale."""
+        """Take a state of the job's PodGroup; returns False, and ignores it, when it is stale."""
         uid = group.metadata.uid
         known = self.group
         if uid in self._gone_groups:
@@ -329,9 +329,9 @@ class JobRecord:
         return True
 
     def drop_group(self, uid: str, *, ours: bool = False) -> bool:
-        """Forget the group; ``ours`` when we deleted it and the watch has not shown it yet.
+        """Forget the group: the watch has shown its deletion or, with ``ours``, the controller is about to delete it.
 
-        Returns whether it was known that we had deleted it.
+        Returns whether the controller had begun to delete it before.
         """
         was_ours = uid in self._gone_groups
         if ours:

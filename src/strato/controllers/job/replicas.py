@@ -1,6 +1,6 @@
-"""Plans that create and delete the pods of a job; their results are put into the record at once.
+"""Plans that create and delete the pods of a job; they put the answers into its record at once.
 
-Everything here is idempotent: pods that exist are taken over, deletes of absent pods succeed.
+Every plan is idempotent: a pod of the job that exists already is used, and deleting an absent pod succeeds.
 
 Source: volcano-controllers A6.3, A6.4, A7.7, A7.8.
 """
@@ -30,11 +30,11 @@ from strato.controllers.job.record import JobRecord
 from strato.errors import AlreadyExists, Conflict, NotFound
 
 _BATCH_SIZE = 512
-"""Pods created in one round; a built body is kilobytes."""
+"""Most pods created in one round; bounds memory, as each body takes some kilobytes."""
 
 
 class NameTaken(JobError):
-    """A pod that is not ours has the name of one of our pods."""
+    """A pod that does not belong to the job has the name of one of its pods."""
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace, self.name = namespace, name
@@ -45,8 +45,8 @@ class Replicas:
     """See the module.
 
     Args:
-        random: Names volumes.
-        jobs: As they were read; the bytes of their specs are mostly still known.
+        random: Generates the names of volumes.
+        jobs: The informer of jobs; its codec mostly still has the bytes from which a job's spec was decoded.
         bodies: Templates of pods.
     """
 
@@ -59,10 +59,10 @@ class Replicas:
     def create(
         self, record: JobRecord, missing: Sequence[tuple[TaskSpec, list[int]]], group: str, *, forwarded: bool
     ) -> Plan[list[Exception]]:
-        """Create replicas; returns what failed. A pod of ours that exists is taken over.
+        """Create replicas; returns the failures. A pod of the job that exists already is used.
 
         Raises:
-            JobError: The job changed; its new state is under way.
+            JobError: The job has changed meanwhile; the watch will show its new state.
         """
         job = record.job
         assert job is not None
@@ -94,7 +94,7 @@ class Replicas:
                 assert spec is not None
                 bodies = self._bodies.pods(job, job.spec.tasks.index(task), spec, indexes)
             failures += yield from _create(record, job, name, iter(bodies))
-        record.builders = None  # a restart reads the templates again
+        record.builders = None  # frees the templates; the next creates make new builders
         return failures
 
     def _written_spec(self, job: Job) -> bytes | None:
@@ -142,7 +142,7 @@ def _create(record: JobRecord, job: Job, task: str, bodies: Any) -> Plan[list[Ex
 
 
 def delete_pods(record: JobRecord, pods: Sequence[PodState]) -> Plan[list[Exception]]:
-    """Delete pods; returns what failed."""
+    """Delete pods; returns the failures."""
     namespace = record.key.namespace
     answers = yield [Delete(Pod, namespace, pod.name, pod.uid) for pod in pods]
     done, failures = yield from _sort_results(record, pods, answers)
@@ -152,7 +152,7 @@ def delete_pods(record: JobRecord, pods: Sequence[PodState]) -> Plan[list[Except
 
 
 def kill_pods(record: JobRecord, pods: Sequence[PodState]) -> Plan[list[Exception]]:
-    """Mark pods out-of-sync, so that their end triggers no policy, then delete those that could be marked."""
+    """Mark pods out-of-sync, so that no policy answers their end, then delete those that could be marked."""
     namespace = record.key.namespace
     unmarked = [pod for pod in pods if not pod.out_of_sync]
     rest = [pod for pod in pods if pod.out_of_sync]
@@ -169,9 +169,10 @@ def kill_pods(record: JobRecord, pods: Sequence[PodState]) -> Plan[list[Exceptio
 def _sort_results(
     record: JobRecord, pods: Sequence[PodState], answers: Sequence[Any]
 ) -> Plan[tuple[list[PodState], list[Exception]]]:
-    """Return which pods were written and the failures, and drop those that are gone.
+    """Return the pods that were written, and the failures; drops pods that no longer exist from the record.
 
-    A conflict may mean that the pod is another one by now, or that it was written at the same time: then it failed.
+    A Conflict has two causes, told apart by reading the pod: another pod has the name by now, and ours is gone; or
+    somebody else wrote the pod at the same time, and the write has failed.
     """
     done, failures, unsure = [], [], []
     for pod, answer in zip(pods, answers, strict=True):

@@ -1,7 +1,7 @@
-"""Requests: what an event asks of a job.
+"""Requests: events of a job that its policies may answer with an action.
 
-A request names the part of the job it is about, the event, and the version of the job at that time. Policies turn it
-into an action (`policies.match`).
+A request names the event, the part of the job that it concerns, and the version of the job at that time. The job's
+policies choose the action (`JobPolicies.match`).
 
 Source: volcano-controllers A1.
 """
@@ -15,7 +15,7 @@ from strato.controllers.job.terms import JobEvent
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The part of a job an action is about; empty names mean the whole job."""
+    """The part of a job that an action concerns; with empty names the whole job."""
 
     task: str = ""
     pod: str = ""
@@ -23,7 +23,7 @@ class Target:
 
 
 WHOLE_JOB = Target()
-"""All of it."""
+"""The target of actions on the whole job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,20 @@ class Request:
 
     event: str = JobEvent.NONE
     action: str = ""
-    """Set by a command, or by a policy that has waited: then policies are not asked."""
+    """The action of a command, or of a policy whose timeout has passed; policies do not apply to such a request."""
     cause: tuple[str, str] = ("", "")
-    """With an action: why, in a word and as a message."""
+    """Reason and message of ``action``, when there is one."""
     task: str = ""
     pod: str = ""
     pod_uid: str = ""
     partition: str = ""
     exit_code: int = 0
     job_uid: str = ""
-    """Empty when the source does not know it (pod groups)."""
+    """Empty for events of PodGroups, which do not hold it."""
     job_version: int = 0
-    """Version of the job that the source belongs to; pod groups know none and say 0."""
+    """Version of the job for which the pod was made; 0 for events of PodGroups, which do not hold it."""
 
     @property
     def target(self) -> Target:
-        """What it is about."""
+        """The part of the job that the request concerns."""
         return Target(self.task, self.pod, self.partition)

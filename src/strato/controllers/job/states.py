@@ -1,7 +1,7 @@
 """The state machine of a job: which procedure an action starts in which phase, and which phase follows.
 
-`operation` is the table of phase × action; the ``after_…`` functions decide the phase once the procedure has
-fresh counters. Everything is pure.
+`operation` is the table of phase × action. After the procedure an ``after_…`` function decides the phase from the new
+counters. Everything is pure.
 
 Source: volcano-controllers A4, A5.
 """
@@ -32,7 +32,7 @@ class Procedure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """What the completion rule must know of a task."""
+    """What the completion rule reads of a task."""
 
     name: str
     replicas: int
@@ -41,7 +41,7 @@ class TaskFacts:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What the rules must know of a job's spec."""
+    """What the rules of the state machine read of a job's spec."""
 
     tasks: tuple[TaskFacts, ...]
     min_available: int
@@ -50,7 +50,7 @@ class JobFacts:
     replicas: int = field(init=False)
     """Pods of all tasks."""
     task_min_available: int = field(init=False)
-    """Sum of the tasks' own minima; a task without one needs all its replicas."""
+    """Sum of the tasks' ``minAvailable``; a task without one counts with all its replicas."""
 
     def __post_init__(self) -> None:
         minima = [t.replicas if t.min_available is None else t.min_available for t in self.tasks]
@@ -70,7 +70,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     task_succeeded: Mapping[str, int] | None = None
     """Succeeded pods of each task that has an entry in ``taskStatusCount``."""
     status_min_available: int = 0
-    """``status.minAvailable``, which the restart rule looks at (not the spec's)."""
+    """``status.minAvailable``; the restart rule uses this one, not the spec's."""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -79,7 +79,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     phase: str
     retry_count: int
     reason: str = ""
-    """Why, in one word, where users are told."""
+    """Reason in one word for ``status.state``; empty where users get none."""
     message: str = ""
 
 
@@ -97,7 +97,7 @@ class Operation:
 
 @lru_cache(256)
 def operation(phase: str, action: str) -> Operation:
-    """Return what an action means in a phase. An unknown action is a sync, an unknown phase is Pending."""
+    """Return the operation of an action in a phase. An unknown action is a sync, an unknown phase is Pending."""
     match phase:
         case Phase.RUNNING:
             return _active(action, after_sync_running)
@@ -143,7 +143,7 @@ def _restarting(action: str) -> Operation:
         return Operation(Procedure.SYNC, after_restart)
     if action in TARGET_ACTIONS:
         return Operation(Procedure.KILL_TARGET, after_restart)
-    # Also AbortJob, TerminateJob, CompleteJob and ResumeJob: while restarting, everything is a full kill.
+    # AbortJob, TerminateJob, CompleteJob and ResumeJob too: while a job is restarting, every action is a full kill.
     return Operation(Procedure.KILL_ALL, after_restart)
 
 
@@ -181,7 +181,7 @@ def _verdict(job: JobFacts, counts: Counts) -> str:
 
 
 def has_exhausted_retries(job: JobFacts, retry_count: int) -> bool:
-    """Whether a job that restarts has used up its tries."""
+    """Whether a job that restarts has used all its retries."""
     return retry_count >= job.max_retry
 
 
@@ -195,12 +195,12 @@ def after_restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | 
 
 
 def restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome:
-    """One more try."""
+    """Move to Restarting, and count a retry."""
     return Outcome(Phase.RESTARTING, retry_count + 1)
 
 
 def stay(job: JobFacts, counts: Counts, retry_count: int) -> None:
-    """The rule of phases that only a resume leaves, if anything does."""
+    """Never change the phase: the rule of Aborted, which only ResumeJob leaves, and of the final phases."""
     return
 
 
@@ -212,7 +212,7 @@ def _to(phase: str) -> Transition:
 
 
 def _when_still(phase: str) -> Transition:
-    """Move on once nothing terminates, waits or runs."""
+    """Return the rule that moves to ``phase`` once no pod is terminating, pending or running."""
 
     def transition(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | None:
         if counts.terminating or counts.pending or counts.running:

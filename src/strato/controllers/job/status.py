@@ -1,7 +1,7 @@
 """The status of a job as JSON: counters, phase changes, conditions.
 
-Pure. Two departures of the numbers from what they seem: a kill zeroes all pod counters but ``terminating``, and
-``lastTransitionTime`` moves with every write of a sync, also when only a counter changed.
+Pure. Two members do not mean what their names say, as in Volcano: a kill sets all pod counters but ``terminating`` to
+0, and every status write of a sync sets ``lastTransitionTime``, also when only a counter changed.
 
 Source: volcano-controllers A6.5, A6.6, A7.9; volcano-api 3.2.
 """
@@ -32,7 +32,7 @@ _SAME_REASON: Final = frozenset(
         (Phase.RESTARTING, Phase.FAILED),
     }
 )
-"""Changes of phase that finish what was begun for a reason."""
+"""Changes from the phase that an action has led to into its final phase, which keep the action's reason and message."""
 _CACHED_BYTES: Final = 1 << 20
 _encode: Final[Callable[[Status], bytes]] = msgspec.json.Encoder().encode
 _read: Final[Callable[[bytes], JobStatus]] = msgspec.json.Decoder(JobStatus).decode
@@ -46,13 +46,13 @@ class StatusWrite(NamedTuple):
 
 
 def written(status: Status) -> StatusWrite:
-    """Return a status as it is sent, and as it will be read."""
+    """Return a status both as the JSON to send and as the view that a read will give."""
     body = _encode(status)
     return StatusWrite(body, _read(body))
 
 
 class StatusCache:
-    """Statuses made lately, shared by jobs with equal statuses that reach the same counters in the same second."""
+    """Recent statuses, shared by jobs with equal old statuses that reach the same counters in the same second."""
 
     def __init__(self) -> None:
         self._known: LruCache[Hashable, tuple[JobStatus, StatusWrite]] = LruCache(
@@ -60,7 +60,7 @@ class StatusCache:
         )
 
     def of(self, key: Hashable, before: JobStatus, make: Callable[[], Status]) -> StatusWrite:
-        """Return the status that follows another one."""
+        """Return the status that follows ``before``; calls ``make`` unless a job with an equal status has needed it."""
         key = key, before.version, before.retry_count, before.state.last_transition_time
         found = self._known.get(key)
         if found is not None and found[0] == before:
@@ -71,7 +71,7 @@ class StatusCache:
 
 
 def to_json(status: JobStatus) -> Status:
-    """Return a status that was read as JSON, without empty members."""
+    """Return a status view as JSON, without empty members."""
     built: Status = msgspec.to_builtins(status)
     return {name: value for name, value in built.items() if value not in ("", {})}
 
@@ -101,7 +101,7 @@ def synced(
 
 
 def killed(old: Status, terminating: int, version: int, controlled: Mapping[str, str]) -> Status:
-    """Return the status after a kill: only what terminates is counted. Of a job that is over see `with_ended`."""
+    """Return the status after a kill: only terminating pods are counted. See `with_ended` for jobs that have ended."""
     new: Status = {name: old[name] for name in ("state", "retryCount", "conditions", "minAvailable") if name in old}
     if version:
         new["version"] = version
@@ -113,13 +113,13 @@ def killed(old: Status, terminating: int, version: int, controlled: Mapping[str,
 
 
 def with_ended(status: Status, succeeded: int, failed: int) -> Status:
-    """Return the status of a job that is over with the pods that ended by themselves."""
+    """Return the status of a job that has ended with the numbers of pods that ended by themselves."""
     counters = {"succeeded": succeeded, "failed": failed}
     return {**status, **{name: number for name, number in counters.items() if number}}
 
 
 def with_reason(status: Status, reason: str, message: str) -> Status:
-    """Return the status with why the job is in its phase; empty texts take away what was said."""
+    """Return the status with the reason and message of its phase; empty texts remove the previous ones."""
     state = {name: value for name, value in status.get("state", {}).items() if name not in ("reason", "message")}
     texts = {"reason": reason, "message": message}
     return {**status, "state": {**state, **{name: text for name, text in texts.items() if text}}}

@@ -1,4 +1,4 @@
-"""The plans about a job's status: how it begins, when it is written, and what is known once it is."""
+"""The plans about a job's status: its first status, when a status is written, and what the record holds afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StatusPlanner:
         self.made = StatusCache()
 
     def begin(self, record: JobRecord) -> None:
-        """Begin the status of a job that has none yet; it is written with the next status, or soon."""
+        """Set the first status of a job, phase Pending, in its record; a later status write includes it."""
         job = record.require_job()
         status = {**statuses.to_json(job.status), "minAvailable": job.spec.min_available}
         status["state"] = {**status.get("state", {}), "phase": Phase.PENDING}
@@ -40,13 +40,14 @@ class StatusPlanner:
     def write(self, record: JobRecord, new: StatusWrite, *, ends: bool = False) -> Plan[None]:
         """Write the status.
 
-        A write of mere counters may be repeated if an older watch event causes a sync, so its answer is not needed. All
-        other writes wait for the answer, whose revision tells older watch events from later ones.
+        A write of counters only, or of Running after Pending, is harmless if an older watch event makes a sync repeat
+        it, so the planner does not need its answer. After all other writes the record takes the answer, whose revision
+        lets it refuse older watch events.
 
         Args:
-            record: The job's.
-            new: What to write.
-            ends: Whether the plan that writes it also does all that its phase asks for.
+            record: The job's record.
+            new: The status to write.
+            ends: Whether the calling plan does all that the new phase requires, so that no further sync is needed.
         """
         job = record.require_job()
         meta = job.metadata
@@ -61,7 +62,7 @@ class StatusPlanner:
                 record.take_status(job, new.status)
             else:
                 written = yield from ask(Change(Job, meta.namespace, meta.name, body, PatchType.JSON, "status"))
-                changed = record.set_job(written)  # the watch or the answer shows the phase first
+                changed = record.set_job(written)  # False too if the watch has shown this state before the answer
         finally:
             record.moving_to = None
         record.is_unwritten = False
@@ -69,7 +70,7 @@ class StatusPlanner:
             record.schedule.dirty = True
 
     def _goes_on(self, record: JobRecord, before: str, after: str) -> bool:
-        """Return whether a phase just written leaves nothing to do that the sync that wrote it has not done."""
+        """Return whether the sync that wrote a phase has done all that it requires, so that no further sync is due."""
         if before == after:
             return True
         if before not in ("", Phase.PENDING) or after != Phase.RUNNING or not record.plugins_fresh:
@@ -78,7 +79,7 @@ class StatusPlanner:
         return follows is None
 
     def may_wait(self, record: JobRecord) -> bool:
-        """Whether a write of mere counters is held back: while pods start, a change of phase soon supersedes it."""
+        """Whether to hold back a write of counters only: while pods start, a change of phase will soon supersede it."""
         is_pending = record.require_job().status.state.phase == Phase.PENDING
         return record.schedule.may_hold_counters(
             self._clock.monotonic(), is_pending=is_pending, is_busy=self._is_busy()

@@ -1,4 +1,4 @@
-"""What a sync has to do to the pods: which to create, which to delete. Pure.
+"""Which pods a sync creates and which it deletes. Pure.
 
 Source: volcano-controllers A7.6 to A7.8, A11.
 """
@@ -16,7 +16,7 @@ from strato.controllers.job.terms import DEFAULT_TASK
 
 @dataclass(slots=True)
 class PodPlan:
-    """Pods to create and delete; both empty in the common case, and then cheap to find out."""
+    """Pods to create and delete; mostly both are empty, and `plan_pods` finds that out quickly."""
 
     create: list[tuple[TaskSpec, list[int]]] = field(default_factory=list)
     delete: list[PodState] = field(default_factory=list)
@@ -28,10 +28,10 @@ class PodPlan:
 
 
 def plan_pods(job: Job, tasks: Mapping[str, TaskPods], element_limit: int = 0) -> PodPlan:
-    """Decide which pods a job lacks and which it has too many of.
+    """Decide which pods a job lacks and which are surplus.
 
-    Missing indexes of a task whose dependencies are not met wait, and those above the limit of a job array. Pods beyond
-    the wanted range go, and those a kill has marked but not deleted.
+    Not created yet are pods of a task whose dependencies are not met, and pods above the limit of a job array. Deleted
+    are pods whose index is not below the task's replicas, and pods that a kill has marked but not deleted.
     """
     plan = PodPlan()
     for task in job.spec.tasks:

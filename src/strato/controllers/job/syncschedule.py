@@ -1,8 +1,9 @@
 """When a job is synced next, and why.
 
-There are three reasons: its spec, group or a command changed (``dirty``), its pods changed (``pods_dirty``), or a
-status write of counters was held back long enough. A dirty job is synced at once. Pods of a gang change together, so a
-job with dirty pods is synced at most once per `COALESCING_SECONDS`, and not at all if a sync has counted them since.
+There are three reasons: the job's spec or group changed or it got a command (``dirty``); its pods changed
+(``pods_dirty``); or a status write of counters has been held back until it is due (``counters_due``). A dirty job is
+synced at once. Pods of a gang change together, so a job whose pods are dirty is synced at most once per
+`COALESCING_SECONDS`, and not at all if another sync has counted the pods meanwhile.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ from __future__ import annotations
 from typing import Final
 
 COALESCING_SECONDS: Final = 0.02
-"""A job that keeps changing is synced this often; pods of a gang change together."""
+"""Shortest time between two syncs that changes of pods cause; pods of a gang change together."""
 
 COUNTERS_SECONDS: Final = 0.05
-"""How long a status write may wait that would only change counters."""
+"""How long a status write that changes counters only is held back."""
 
 LONG_COUNTERS_SECONDS: Final = 1.0
-"""The same while pods wait for their nodes: most such writes are outdated before that."""
+"""The same while pods wait for their nodes: most such writes are superseded within that time."""
 
 BUSY_COUNTERS_SECONDS: Final = 5.0
-"""The same at most while other jobs are in the work queue."""
+"""The longest that such a write is held back while other jobs are in the work queue."""
 
 _BUSY_CHECK_SECONDS: Final = 0.25
-"""How often it is checked whether they still are."""
+"""Time between two checks whether other jobs are still in the work queue."""
 
 _EARLY: Final = 1e-6
-"""Timers may fire this much too soon, by the rounding of sums of floats."""
+"""Timers may fire this much too early, because sums of floats are rounded."""
 
 
 class SyncSchedule:
@@ -40,7 +41,7 @@ class SyncSchedule:
     def __init__(self, coalescing_seconds: float = COALESCING_SECONDS) -> None:
         self._coalescing = coalescing_seconds
         self.in_progress = False
-        """Whether a worker handles the job; it checks the schedule again before it finishes."""
+        """Whether a worker handles the job. It reads the schedule once more at its end, so no timer is needed then."""
         self.clear()
 
     def clear(self) -> None:
@@ -52,7 +53,7 @@ class SyncSchedule:
         self.counters_due: float | None = None
 
     def is_due(self, now: float) -> bool:
-        """Return whether a sync is wanted by now."""
+        """Return whether there is a reason for a sync now."""
         return self.dirty or self.pods_dirty or (self.counters_due is not None and now >= self.counters_due - _EARLY)
 
     def begin(self, now: float) -> None:
@@ -67,7 +68,7 @@ class SyncSchedule:
     def next_in(self, now: float) -> float | None:
         """Return the seconds until the next sync, None when there is no reason for one."""
         if self.dirty:
-            return 0.0  # the sync itself changed the job's phase
+            return 0.0  # the sync has changed the job's phase, which requires another sync
         if self.pods_dirty:
             return max(0.0, self.next_sync - now)
         return None if self.counters_due is None else max(0.0, self.counters_due - now)
@@ -80,7 +81,7 @@ class SyncSchedule:
         return None if self.in_progress else max(0.0, self.next_sync - now)
 
     def may_hold_counters(self, now: float, *, is_pending: bool, is_busy: bool) -> bool:
-        """Return whether a write of mere counters may wait: a change of phase often supersedes it.
+        """Return whether to hold back a write of counters only: a change of phase often supersedes it.
 
         Args:
             now: This instant.

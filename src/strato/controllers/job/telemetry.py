@@ -12,7 +12,7 @@ from strato.metrics import Registry
 _LATENCY_BUCKETS_MS = tuple(50.0 + step * (60000.0 - 50.0) / 29 for step in range(30))
 
 
-_read_time = lru_cache(maxsize=64)(parse_time)  # hundreds of jobs a second carry the same one
+_read_time = lru_cache(maxsize=64)(parse_time)  # hundreds of jobs created in one second have the same time
 
 
 class JobMetrics:

@@ -24,11 +24,11 @@ class Phase:
 
 
 FINISHED_PHASES: Final = frozenset({Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED})
-"""Phases that never change again; Aborted is not one of them, it can be resumed."""
+"""Phases that never change again. Aborted is not among them, because ResumeJob leaves it."""
 
 
 class JobEvent:
-    """What may happen to a job; the names policies listen to."""
+    """Events of a job; policies name those they answer."""
 
     ANY: Final = "*"
     POD_PENDING: Final = "PodPending"
@@ -44,7 +44,7 @@ class JobEvent:
 
 
 class Action:
-    """What the controller may do about it."""
+    """Actions of the controller on a job."""
 
     ABORT_JOB: Final = "AbortJob"
     RESTART_JOB: Final = "RestartJob"
@@ -84,8 +84,8 @@ REVOCABLE_ZONE: Final = "volcano.sh/revocable-zone"
 JDB_MIN_AVAILABLE: Final = "volcano.sh/jdb-min-available"
 JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
 RESTARTING: Final = "strato.dev/restarting"
-"""On a job: the restart under way (see `intent`)."""
+"""Annotation of a job: its restart that has begun (see `restartintent`)."""
 OUT_OF_SYNC: Final = "volcano.sh/controller-out-of-sync"
 
 DEFAULT_TASK: Final = "default"
-"""The task-spec value of a task without a name."""
+"""Value of `TASK_SPEC` on pods of a task without a name."""

@@ -1,1 +1,1 @@
-"""The stock controllers the embedded cluster needs; a real cluster brings its own."""
+"""Kubernetes' own controllers, as far as the embedded cluster needs them; a real cluster runs its own."""

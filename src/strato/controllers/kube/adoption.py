@@ -1,4 +1,4 @@
-"""Objects that a workload's selector matches and nobody manages are adopted; those it no longer matches are released.
+"""Adopt objects that a workload's selector matches and no owner controls, and release those it no longer matches.
 
 Source: the ownership rules of Kubernetes' controllers.
 """
@@ -23,24 +23,27 @@ _WITHOUT_FINALIZERS: Final = "$deleteFromPrimitiveList/finalizers"
 
 
 def index_orphans(informer: Informer[V]) -> None:
-    """Index what nobody manages, by namespace; it costs nothing before it is read."""
+    """Index the objects without a controlling owner by namespace; the index is built when it is first read."""
     informer.add_index(_ORPHANS, _orphaned_in)
 
 
 def _orphaned_in(one: Object) -> tuple[str, ...]:
-    """Return where an object is that nobody manages. It is asked of every change: the first owner mostly decides."""
+    """Return the namespace of an object without a controlling owner, as its index entry.
+
+    It runs on every change, so it looks at the first owner first, which mostly is the controlling one.
+    """
     owners = one.metadata.owner_references
     managed = owners and (owners[0].controller or one.metadata.controller is not None)
     return () if managed else (one.metadata.namespace,)
 
 
 def orphans(informer: Informer[V], namespace: str) -> Iterable[V]:
-    """Return what nobody manages in a namespace."""
+    """Return the objects of a namespace that no owner controls."""
     return informer.index(_ORPHANS, namespace)
 
 
 def selector_of(owner: Any) -> Selector:
-    """Return what a workload selects: a ReplicationController's selector is labels."""
+    """Return the selector of a workload; a ReplicationController's is a map of labels, the others' a LabelSelector."""
     selector = owner.spec.selector
     return (
         from_label_selector(selector)
@@ -50,7 +53,7 @@ def selector_of(owner: Any) -> Selector:
 
 
 def plan_ownership(owner: ObjectMeta, matcher: Selector, among: Iterable[V]) -> tuple[list[V], list[V]]:
-    """Return which of some objects an owner is to adopt and to release; what is being deleted stays as it is."""
+    """Return which objects an owner has to adopt and which to release; neither includes objects being deleted."""
     adopt: list[V] = []
     release: list[V] = []
     for one in among:
@@ -67,17 +70,19 @@ def plan_ownership(owner: ObjectMeta, matcher: Selector, among: Iterable[V]) -> 
 async def adopt_all(
     cluster: Cluster, kind: Kind, owner: ObjectMeta, orphaned: Iterable[V], finalizers: Sequence[str] = ()
 ) -> list[V]:
-    """Make an owner the manager of objects; returns them as they are then, without those that others took.
+    """Make an owner the controlling owner of objects.
+
+    Returns the objects as written, without those that are gone or that another owner has adopted first.
 
     Args:
-        cluster: Where they are.
-        kind: The owner's.
+        cluster: Reads the owner and patches the objects.
+        kind: The owner's kind.
         owner: The owner.
         orphaned: The objects.
-        finalizers: Added to the objects' with the reference.
+        finalizers: Finalizers that the objects get together with the reference.
     """
     waiting = list(orphaned)
-    if waiting:  # an owner that is gone, or another of its name, must not adopt by what a cache shows
+    if waiting:  # the cache may be stale: an owner that was deleted, or deleted and created again, must not adopt
         fresh = await cluster.get(kind.view, owner.name, owner.namespace)
         if fresh.metadata.uid != owner.uid or fresh.metadata.deletion_timestamp is not None:
             return []
@@ -94,13 +99,13 @@ async def release_all(cluster: Cluster, owner: ObjectMeta, held: Iterable[V], fi
 
 
 async def strip(cluster: Cluster, one: V, finalizers: Sequence[str]) -> V | None:
-    """Take finalizers off an object; returns it as it is then, None when it is gone."""
+    """Remove finalizers from an object; returns the object as written, None when it no longer exists."""
     meta = one.metadata
     body = {"metadata": {"uid": meta.uid, _WITHOUT_FINALIZERS: list(finalizers)}}
     try:
         return await cluster.patch(type(one), meta.name, meta.namespace, body, patch_type=PatchType.STRATEGIC)
     except (NotFound, Conflict):
-        return None  # gone, or another object of its name
+        return None  # deleted, or another object has its name now
 
 
 async def _refer(cluster: Cluster, one: V, reference: dict[str, Any], more: Mapping[str, Any]) -> V | None:

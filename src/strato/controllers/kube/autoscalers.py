@@ -1,6 +1,6 @@
-"""HorizontalPodAutoscalers: every 15 seconds, as many replicas as bring what pods use to what is wanted.
+"""HorizontalPodAutoscalers: every 15 seconds, set the replicas that bring the use of pods to its target.
 
-What is decided is in `scaling`; here metrics and scales are read and written. Source: autoscaling/v2.
+`scaling` decides; this controller reads metrics and reads and writes scales. Source: autoscaling/v2.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from strato.errors import ApiError, NotFound
 PERIOD_SECONDS: Final = 15.0
 _KIND = catalog.HORIZONTALPODAUTOSCALER
 _API_VERSION = re.compile(r"([a-z0-9.-]+/)?v[a-z0-9]+")
-"""What may stand in the path of a request: it is made with more rights than who wrote the autoscaler has."""
+"""API versions allowed in a request's path. The controller has more rights than the user who wrote the autoscaler, so
+the text must not change which path is requested."""
 _UNABLE: Final = "the HPA was unable to compute the replica count: "
 
 
 class _Refused(Exception):
-    """Nothing can be scaled now; the condition and the event that say so."""
+    """The target cannot be scaled now; holds the condition and event that report why."""
 
     def __init__(self, condition: str, reason: str, message: str, reported: str = "", event: str = "") -> None:
         super().__init__(message)
@@ -52,7 +53,7 @@ class _Scale(NamedTuple):
     replicas: int
     selector: Selector
     text: str
-    """The selector as it is written."""
+    """The selector as text."""
 
 
 class AutoscalerController(KeyedController):
@@ -65,18 +66,18 @@ class AutoscalerController(KeyedController):
         self._autoscalers = context.informers.informer(HorizontalPodAutoscaler)
         self._histories: dict[Key, History] = {}
         self._selectors: dict[Key, Selector] = {}
-        """Whose pods each autoscaler looked at last."""
+        """The selector that each autoscaler used last, to find autoscalers that share pods."""
         self._autoscalers.add_handler(self._on_autoscaler)
 
     def _on_autoscaler(self, change: Change[HorizontalPodAutoscaler]) -> None:
         if change.new is None:
             self._histories.pop(change.key, None)
             self._selectors.pop(change.key, None)
-        elif change.old is None or change.old.spec != change.new.spec:  # not of our own statuses
+        elif change.old is None or change.old.spec != change.new.spec:  # ignores our own status writes
             self.queue.add(change.key)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Scale one workload, and say how it stands."""
+        """Scale one workload, and write the autoscaler's status."""
         autoscaler = self._autoscalers.get(key)
         if autoscaler is None:
             return None
@@ -87,7 +88,7 @@ class AutoscalerController(KeyedController):
             if refusal.condition:
                 status.set(refusal.condition, "False", refusal.reason, refusal.message)
             self._recorder.event(autoscaler, "Warning", refusal.event, refusal.reported)
-        await self.write_status(_KIND, key, status.body())  # a write that changes nothing is none
+        await self.write_status(_KIND, key, status.body())  # the server drops a write that changes nothing
         return PERIOD_SECONDS
 
     async def _scale(self, key: Key, autoscaler: HorizontalPodAutoscaler, status: _Status) -> None:
@@ -152,10 +153,10 @@ class AutoscalerController(KeyedController):
         return _Scale(path, (scale.get("spec") or {}).get("replicas") or 0, selector, text)
 
     async def _plural(self, target: ScaleTarget) -> str:
-        """Return the resource of a kind.
+        """Return the plural resource name of the target's kind.
 
         Raises:
-            ApiError: There is none.
+            ApiError: The API server does not serve the kind.
         """
         if not _API_VERSION.fullmatch(target.api_version):
             raise NotFound(f'no matches for kind "{target.kind}" in version "{target.api_version}"')
@@ -172,7 +173,7 @@ class AutoscalerController(KeyedController):
     async def _by_metrics(
         self, key: Key, autoscaler: HorizontalPodAutoscaler, scale: _Scale, status: _Status
     ) -> tuple[int, str]:
-        """Return what the metrics propose at most, and which of them does."""
+        """Return the largest number of replicas that a metric proposes, and which metric that is."""
         pods = (await self._cluster.list(Pod, key.namespace, label_selector=scale.text)).items
         self._check_sole(key, scale.selector, pods)
         try:
@@ -205,7 +206,7 @@ class AutoscalerController(KeyedController):
         return best, why
 
     def _check_sole(self, key: Key, selector: Selector, pods: Sequence[Pod]) -> None:
-        """Refuse pods that two autoscalers look at."""
+        """Refuse pods that another autoscaler's selector matches too."""
         self._selectors[key] = selector
         several = sorted(
             other.name
@@ -225,7 +226,7 @@ class AutoscalerController(KeyedController):
         measured: Sequence[PodMetrics],
         current: int,
     ) -> tuple[Proposal, str, Json]:
-        """Return what a metric proposes, what it is called, and how it stands."""
+        """Return the replicas that a metric proposes, its name, and its entry of ``status.currentMetrics``."""
         source = metric.resource or metric.container_resource
         if source is None:
             raise Unknown(_no_such_api(metric, namespace))
@@ -255,7 +256,7 @@ class AutoscalerController(KeyedController):
 
 
 def _samples(measured: Sequence[PodMetrics], resource: str, container: str) -> Mapping[str, Sample]:
-    """Return what pods use of a resource, or one container of each does."""
+    """Return how much of a resource each pod uses, or one container of each pod."""
     found = {}
     for pod in measured:
         chosen = [one for one in pod.containers if container in ("", one.name) and resource in one.usage]
@@ -266,7 +267,7 @@ def _samples(measured: Sequence[PodMetrics], resource: str, container: str) -> M
 
 
 def _no_such_api(metric: MetricSpec, namespace: str) -> str:
-    """Say why a metric of an API that nobody serves here cannot be had."""
+    """Return why a metric cannot be read whose API is not served."""
     custom = "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"
     if metric.external is not None:
         name = metric.external.metric.name
@@ -287,7 +288,7 @@ class _Status:
         self._conditions: dict[str, Json] = {one.type: msgspec.to_builtins(one) for one in self._old.conditions}
 
     def set(self, type_: str, status: str, reason: str, message: str) -> None:
-        """Set a condition; its time changes with what it says is so."""
+        """Set a condition; its ``lastTransitionTime`` changes only with its status."""
         old = self._conditions.get(type_)
         since = old.get("lastTransitionTime") if old is not None and old.get("status") == status else self._now
         self._conditions[type_] = {

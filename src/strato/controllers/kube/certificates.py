@@ -1,4 +1,4 @@
-"""Certificate signing requests: kubelets' own are approved, approved ones signed, and old ones removed.
+"""Certificate signing requests: approve those of kubelets for themselves, sign approved ones, delete old ones.
 
 Source: ``pkg/controller/certificates`` of Kubernetes 1.36.
 """
@@ -21,7 +21,7 @@ from strato.pki import Authority
 
 _SIGNERS: Final = frozenset((certificates.CLIENT, certificates.KUBELET_CLIENT, certificates.KUBELET_SERVING))
 _DECIDED_SECONDS, _PENDING_SECONDS = 3600.0, 86400.0
-"""How long requests are kept that were decided, and that wait."""
+"""How long requests are kept that were approved or denied, and those that are pending."""
 _MOST_SECONDS: Final = 365 * 86400
 _LEAST_SECONDS: Final = 600
 _KIND = catalog.CERTIFICATESIGNINGREQUEST
@@ -39,7 +39,7 @@ class CertificateController(KeyedController):
         self._requests.add_handler(lambda change: self.queue.add(change.key))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Approve, sign or remove one request; come back when its time is up."""
+        """Approve, sign or delete one request; returns the seconds until it is to be deleted."""
         request = self._requests.get(key)
         if request is None or request.metadata.deletion_timestamp is not None:
             return None
@@ -58,7 +58,7 @@ class CertificateController(KeyedController):
         return left
 
     async def _approve(self, request: CertificateSigningRequest) -> None:
-        """Approve a kubelet's request for its own certificate when it may have it."""
+        """Approve a kubelet's request for its own certificate if its user has the right to it."""
         spec = request.spec
         if spec.signer_name != certificates.KUBELET_CLIENT:
             return
@@ -110,7 +110,7 @@ class CertificateController(KeyedController):
 
 
 def ends_at(request: CertificateSigningRequest) -> float:
-    """Return when a request is of no use any more, in seconds since 1970: waited a day, or was decided an hour ago."""
+    """Return when a request is to be deleted, in seconds since 1970: an hour after its decision, else after a day."""
     created = parse_time(request.metadata.creation_timestamp or format_time(0))
     decided = [
         parse_time(one.last_transition_time or request.metadata.creation_timestamp or format_time(0))

@@ -1,4 +1,4 @@
-"""Caches of the kinds that definitions add: begun when a kind is served, dropped when it no longer is."""
+"""Informers of the kinds that CustomResourceDefinitions add: started when a kind is served, dropped when it is not."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class CustomKinds:
     """See the module.
 
     Args:
-        on_begin: Given the versions of a kind and its cache, which has not read anything yet.
-        on_drop: Given the same when the kind is gone.
+        on_begin: Called with the versions of a new kind and its informer, which is not started yet.
+        on_drop: Called with the same when the kind is no longer served.
     """
 
     def __init__(
@@ -49,6 +49,9 @@ class CustomKinds:
         cache.start()
 
     def _is_read_anyhow(self, kind: Kind) -> bool:
-        """Return whether a kind is of the catalogue; one that is off is custom like any other when somebody adds it."""
+        """Return whether other informers read a kind anyway: it is in the catalogue and not switched off.
+
+        A kind of the catalogue that is switched off is a custom kind when a definition adds it.
+        """
         known = catalog.find(kind.group, kind.version, kind.plural)
         return known is not None and known not in self._informers.absent

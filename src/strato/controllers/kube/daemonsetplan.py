@@ -1,4 +1,4 @@
-"""Where daemons belong and what replaces old ones. Pure.
+"""Which nodes get a pod of a DaemonSet, and which pods an update replaces. Pure.
 
 Source: apps/v1 DaemonSet.
 """
@@ -36,7 +36,7 @@ _HOST_NETWORK_TOLERATION: Final = {
 
 
 def fits(spec: PodSpec, node: Node) -> tuple[bool, bool]:
-    """Return whether a daemon should be made for a node, and whether one that runs there may go on."""
+    """Return whether a node should get a pod, and whether a pod that runs there already may stay."""
     if spec.node_name and spec.node_name != node.metadata.name:
         return False, False
     if not matches_node(spec, node):
@@ -50,13 +50,13 @@ def fits(spec: PodSpec, node: Node) -> tuple[bool, bool]:
 
 
 def daemon_tolerations(spec: PodSpec) -> list[dict[str, str]]:
-    """Return what daemons of a template bear on top of what it says."""
+    """Return the tolerations that pods of a DaemonSet get besides those of their template."""
     return [*DAEMON_TOLERATIONS, *([_HOST_NETWORK_TOLERATION] if spec.host_network else [])]
 
 
 @dataclass(slots=True)
 class DaemonSetPlan:
-    """What to do now, and the numbers of the status."""
+    """Pods to create and delete now, and the counters of the status."""
 
     create: list[str] = field(default_factory=list)
     """Nodes that lack a pod."""
@@ -68,7 +68,7 @@ class DaemonSetPlan:
 
 
 def node_of(pod: Pod) -> str:
-    """Return the node of a daemon, also before it is bound: the one its affinity names."""
+    """Return the node of a pod of a DaemonSet; before it is bound, the one that its affinity names."""
     if pod.spec.node_name:
         return pod.spec.node_name
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
@@ -80,13 +80,14 @@ def node_of(pod: Pod) -> str:
 
 
 def plan(spec: PodSpec, nodes: Sequence[Node], pods: Mapping[str, Sequence[Pod]], revision: str = "") -> DaemonSetPlan:
-    """Decide where pods are missing and which are too many.
+    """Decide which nodes lack a pod and which pods are surplus.
 
     Args:
         spec: The template's pod spec.
         nodes: All nodes.
-        pods: The set's pods that stay, by node.
-        revision: With a surge, the newest: a node may have a pod of it beside an older one. Empty: one pod is enough.
+        pods: The set's pods that are not terminating, by node.
+        revision: With a surge the newest revision: a node may have a pod of it beside an older one. Empty without a
+            surge: a node has one pod.
     """
     planned = DaemonSetPlan()
     known = set()
@@ -112,25 +113,25 @@ def plan(spec: PodSpec, nodes: Sequence[Node], pods: Mapping[str, Sequence[Pod]]
 
 
 def age_key(pod: Pod) -> str:
-    """Return what sorts pods, the oldest first."""
+    """Return the sort key that puts the oldest pod first."""
     return pod.metadata.creation_timestamp or ""
 
 
 def split(pods: Sequence[Pod], revision: str) -> tuple[list[Pod], list[Pod]]:
-    """Return pods of a revision and the others, in the order they have; all are of the empty one."""
+    """Return the pods of a revision and the others, in their order; with an empty revision the first list has all."""
     new = [pod for pod in pods if not revision or pod.metadata.label(REVISION_LABEL) == revision]
     return new, [pod for pod in pods if revision and pod.metadata.label(REVISION_LABEL) != revision]
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """How old pods are replaced.
+    """How an update replaces pods of older revisions.
 
     Args:
-        revision: The newest.
-        surge: Nodes that may have a new pod beside one that works, at the same time; 0: old pods go first.
-        unavailable: Nodes that may be without a pod that works.
-        is_available: Whether a pod has been ready long enough.
+        revision: The newest revision.
+        surge: Most nodes that may have a new pod beside an available old one; 0 deletes the old pod first.
+        unavailable: Most nodes that may be without an available pod.
+        is_available: Returns whether a pod has been ready for ``minReadySeconds``.
     """
 
     revision: str
@@ -139,10 +140,10 @@ class Rollout:
     is_available: Callable[[Pod], bool]
 
     def plan(self, planned: DaemonSetPlan, pods: Mapping[str, Sequence[Pod]]) -> DaemonSetPlan:
-        """Return what replaces old pods now, where every node has what it should.
+        """Return which old pods to replace now; call it when no node lacks a pod or has a surplus one.
 
         Args:
-            planned: What says which nodes are suitable and how many pods are desired.
+            planned: The plan with the suitable nodes and the number of desired pods.
             pods: The set's live pods by node.
         """
         return self._surging(planned, pods) if self.surge else self._replacing(planned, pods)
@@ -164,7 +165,7 @@ class Rollout:
         for node, here in pods.items():
             (new, *more), (old, *others) = ([*one, None] for one in split(here, self.revision))
             if len(more) > 1 or len(others) > 1:
-                surging += 1  # what is too much goes first
+                surging += 1  # surplus pods of this node have to be deleted first
                 continue
             works = any(pod is not None and self.is_available(pod) for pod in (old or new,))
             available += works

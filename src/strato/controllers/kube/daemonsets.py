@@ -1,6 +1,6 @@
-"""DaemonSets: one pod on every node that suits.
+"""DaemonSets: one pod on every suitable node.
 
-`daemonsetplan` says which nodes suit; the scheduler places the pods, each bound to its node by an affinity.
+`daemonsetplan` decides which nodes are suitable; a node affinity makes the scheduler place each pod on its node.
 
 Source: apps/v1 DaemonSet.
 """
@@ -38,7 +38,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class DaemonSetController(KeyedController):
-    """See the module. Nodes that join together are one pass over all sets."""
+    """See the module. Nodes that join at about the same time cause one pass over all sets."""
 
     name: ClassVar[str] = "kube-daemonset-controller"
 
@@ -67,7 +67,7 @@ class DaemonSetController(KeyedController):
             self.queue.add_after(one.key, 0.1)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make and delete pods, update them a few at a time, and report."""
+        """Create and delete pods, replace old ones a few at a time, and write the status."""
         wanted = self._sets.get(key)
         if wanted is None or wanted.metadata.deletion_timestamp is not None:
             return None
@@ -101,7 +101,7 @@ class DaemonSetController(KeyedController):
         return found
 
     def _rollout(self, wanted: DaemonSet, revision: str, desired: int) -> Rollout | None:
-        """Return how old pods are replaced; None where they stay until somebody deletes them."""
+        """Return how old pods are replaced; None with the strategy OnDelete, which waits for users to delete them."""
         strategy = wanted.spec.update_strategy
         if strategy.type != "RollingUpdate":
             return None

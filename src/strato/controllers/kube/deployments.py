@@ -1,7 +1,7 @@
 """Deployments: one ReplicaSet per template, and an orderly change from one to the next.
 
-`rolloutplan` decides how many pods each ReplicaSet should have now; every change of a ReplicaSet's status asks again
-until the new one has them all.
+`rolloutplan` decides how many pods each ReplicaSet should have now. Every change of a ReplicaSet's status causes
+another pass, until the ReplicaSet of the new template has all pods.
 
 Source: apps/v1 Deployment.
 """
@@ -40,7 +40,7 @@ DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 MOST: Final = "deployment.kubernetes.io/max-replicas"
 HISTORY: Final = "deployment.kubernetes.io/revision-history"
 _OWN: Final = frozenset((REVISION, DESIRED, MOST, HISTORY, "kubectl.kubernetes.io/last-applied-configuration"))
-"""Annotations that a Deployment and its ReplicaSets do not share."""
+"""Annotations that are not copied from a Deployment to its ReplicaSets."""
 _LONGEST_HISTORY: Final = 100
 _COUNTS: Final = {
     "observedGeneration": "observed_generation",
@@ -54,7 +54,7 @@ SAFE_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def template_hash(template: Mapping[str, Any], collisions: int = 0) -> str:
-    """Return the name part that stands for a pod template; another one after each collision."""
+    """Return the part of a ReplicaSet's name that identifies the pod template; differs after each name collision."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":")) + (str(collisions) if collisions else "")
     digest = hashlib.sha256(text.encode()).digest()
     return "".join(SAFE_LETTERS[byte % len(SAFE_LETTERS)] for byte in digest[:10])
@@ -90,7 +90,7 @@ class DeploymentController(KeyedController):
                     self.queue.add(deployment.key)
 
     def queue_owners(self, namespace: str, holders: Iterable[OwnerReference | None]) -> None:
-        """Look at the Deployments among some owners."""
+        """Queue the Deployments among some owners."""
         for holder in holders:
             if holder is not None and holder.kind == "Deployment":
                 self.queue.add(Key(namespace, holder.name))
@@ -119,7 +119,7 @@ class DeploymentController(KeyedController):
         return wait
 
     async def _claim(self, deployment: Deployment) -> list[ReplicaSet]:
-        """Adopt and release ReplicaSets; returns those that are owned then, by revision."""
+        """Adopt and release ReplicaSets; returns those that the Deployment owns now, sorted by revision."""
         meta = deployment.metadata
         owned = list(self._sets.index("owner", meta.uid))
         among = [*owned, *orphans(self._sets, meta.namespace)]
@@ -133,7 +133,7 @@ class DeploymentController(KeyedController):
     async def _matching(
         self, deployment: Deployment, whole: Mapping[str, Any], owned: Sequence[ReplicaSet]
     ) -> ReplicaSet | None:
-        """Return the ReplicaSet of the present template: called like it, or adopted and of the same content."""
+        """Return the ReplicaSet of the present template: the one named by its hash, or one with an equal template."""
         name = _set_name(deployment, whole)
         for item in owned:
             if item.metadata.name == name:
@@ -147,7 +147,7 @@ class DeploymentController(KeyedController):
     async def _create_set(
         self, deployment: Deployment, whole: Mapping[str, Any], old: Sequence[ReplicaSet]
     ) -> ReplicaSet | None:
-        """Create the ReplicaSet of a new template; None when its name is another's, and another is to be tried."""
+        """Create the ReplicaSet of a new template; None on a name collision, after which another name is tried."""
         meta, spec, name = deployment.metadata, whole["spec"], _set_name(deployment, whole)
         digest = name.removeprefix(f"{meta.name}-")
         template = dict(spec["template"])
@@ -190,7 +190,7 @@ class DeploymentController(KeyedController):
 
     @staticmethod
     def _sizes(deployment: Deployment) -> dict[str, str]:
-        """Return the annotations by which a later resize finds each ReplicaSet's share."""
+        """Return the annotations from which a later resize computes each ReplicaSet's share."""
         replicas = deployment.spec.replicas
         return {DESIRED: str(replicas), MOST: str(replicas + _bounds(deployment)[0])}
 
@@ -301,19 +301,19 @@ def _set_name(deployment: Deployment, whole: Mapping[str, Any]) -> str:
 
 
 def _content(template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pod template without the label that says which one it is."""
+    """Return a pod template without the label that holds its hash."""
     metadata = dict(template.get("metadata") or {})
     labels = {name: value for name, value in (metadata.pop("labels", None) or {}).items() if name != HASH_LABEL}
     return {**template, "metadata": {**metadata, "labels": labels}}
 
 
 def _passed_on(meta: ObjectMeta) -> dict[str, str]:
-    """Return the annotations of a Deployment that its ReplicaSet has too, such as the cause of a change."""
+    """Return the annotations of a Deployment that are copied to its ReplicaSet, such as the cause of a change."""
     return {name: value for name, value in (meta.annotations or {}).items() if name not in _OWN}
 
 
 def _bounds(deployment: Deployment) -> tuple[int, int]:
-    """Return how many pods a rollout may have more, and how many fewer."""
+    """Return by how many pods a rollout may exceed ``replicas``, and how many may be unavailable."""
     rolling = deployment.spec.strategy.rolling_update
     if deployment.spec.strategy.type == "Recreate":
         return 0, 0

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many pods may be taken away now.
+"""PodDisruptionBudgets: how many of their pods may be evicted now.
 
 Source: policy/v1 PodDisruptionBudget.
 """
@@ -23,14 +23,14 @@ from strato.controllers.context import ControllerContext
 from strato.controllers.reconcile import KeyedController
 
 DEBOUNCE_SECONDS: Final = 0.2
-"""Pods change in crowds, and a pass reads all pods of the namespace."""
+"""Delay before a pass, so that pods that change together cause one; a pass reads all pods of the namespace."""
 
 DISRUPTED_SECONDS: Final = 120.0
-"""How long an eviction that was granted may take to show."""
+"""How long a pod counts as disrupted after an eviction was granted, while the watch does not show its deletion."""
 
 
 def desired_healthy(spec: PodDisruptionBudgetSpec, expected: int) -> int:
-    """Return how many pods must stay healthy of those expected; parts are rounded up."""
+    """Return how many of the expected pods must stay healthy; fractions are rounded up."""
     if spec.max_unavailable is not None:
         return max(0, expected - _resolve(spec.max_unavailable, expected))
     if spec.min_available is not None:
@@ -81,7 +81,7 @@ class DisruptionController(KeyedController):
                 self.queue.add_after(budget.key, DEBOUNCE_SECONDS)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Count and write."""
+        """Count the pods of one budget and write its status."""
         budget = self._budgets.get(key)
         if budget is None or budget.metadata.deletion_timestamp is not None:
             return None
@@ -104,7 +104,7 @@ class DisruptionController(KeyedController):
         return DISRUPTED_SECONDS if disrupted else None
 
     def _expected(self, spec: PodDisruptionBudgetSpec, pods: Sequence[Pod]) -> int:
-        """Return how many pods there should be: what their workloads ask for, when the budget is relative to that."""
+        """Return how many pods there should be: the replicas of their workloads, if the budget is relative to these."""
         if isinstance(spec.min_available, int):
             return len(pods)
         total, seen = 0, set()

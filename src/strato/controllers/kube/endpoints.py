@@ -1,8 +1,8 @@
 """Endpoints and EndpointSlices: the addresses behind every Service that selects pods.
 
-The pods of a service are kept up to date from pod events. An index finds services by one pair of their selector (the
-rarest), so a pod's event costs only the services it is in. Writes of one service are batched, because the pods of a job
-become ready together.
+Pod events keep the members of each service up to date. `Selectors` finds services by one pair of their selector, the
+rarest, so that a pod event costs little besides the services that select the pod. Changes of one service are batched
+for `BATCH_SECONDS`, because the pods of a job become ready together.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ BATCH_SECONDS: Final = 0.1
 """Changes of one service within this time are written together."""
 
 MAX_ENDPOINTS: Final = 1000
-"""Addresses in an Endpoints object; the slices hold all."""
+"""Most addresses in an Endpoints object; its slices hold all."""
 
 Pair = tuple[str, str, str]
 """Namespace, label key, label value."""
 
 _BY_LABEL: Final = "label"
-"""The index of pods by namespace and label, so that a new service costs only the pods that may be its own."""
+"""Name of the index of pods by namespace and label, so that a new service need not scan all pods of its namespace."""
 
 
 class Selectors:
@@ -126,7 +126,7 @@ def _target_port(target: int | str, pod: Pod | None) -> int:
 def port_groups(
     service: Service, members: Sequence[tuple[Pod | None, dict[str, Any]]]
 ) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
-    """Return ports and the endpoints that have them: a named port may be another number in each pod."""
+    """Return groups of endpoints with equal ports; a named port may have a different number in each pod."""
     if not any(isinstance(port.target_port, str) for port in service.spec.ports) or not members:
         return [(ports_of(service, None), [endpoint for _, endpoint in members])]
     groups: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
@@ -170,7 +170,7 @@ class EndpointsController(KeyedController):
         self._members: defaultdict[Key, dict[Key, dict[str, Any]]] = defaultdict(dict)
         self._written: dict[Key, tuple[Any, Any]] = {}
         self._deleted: set[Key] = set()
-        """Services of which something was deleted since their last reconcile began."""
+        """Services whose Endpoints or slices somebody deleted since their last reconcile began."""
         self._services = context.informers.informer(Service)
         self._pods = context.informers.informer(Pod)
         self._pods.add_index(_BY_LABEL, lambda pod: _label_values(pod.metadata.namespace, pod.metadata.labels))
@@ -206,7 +206,7 @@ class EndpointsController(KeyedController):
         self.queue.add(key)
 
     def _scan(self, service: Service) -> dict[Key, dict[str, Any]]:
-        """Search the pods that have the rarest of the labels, for a service that is new or selects others now."""
+        """Return the members of a service that is new or has a new selector; scans the pods with its rarest label."""
         selector, namespace = service.spec.selector, service.metadata.namespace
         found: dict[Key, dict[str, Any]] = {}
         wanted = selector.items()
@@ -242,7 +242,7 @@ class EndpointsController(KeyedController):
                 self._write_again(Key(namespace, name))
 
     def _write_again(self, service: Key) -> None:
-        """Somebody deleted what was written for a service: it is due again, though its pods are the same."""
+        """Queue a service whose Endpoints or slices somebody deleted: they are written again, with unchanged pods."""
         if service in self._services:
             self._written.pop(service, None)
             self._deleted.add(service)
@@ -291,7 +291,7 @@ class EndpointsController(KeyedController):
         return None
 
     async def _clean(self, key: Key) -> None:
-        """Delete the Endpoints of a service that is gone; its slices are owned and collected."""
+        """Delete the Endpoints of a deleted service; the garbage collector deletes its slices, which it owned."""
         if key in self._endpoints:
             with suppress(NotFound):
                 await self._cluster.delete(Endpoints, key.name, key.namespace)

@@ -1,4 +1,4 @@
-"""EndpointSlices as they are written: of services, and mirrored from Endpoints that people make."""
+"""Write EndpointSlices: those of services, and those mirrored from Endpoints that users make."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MIRROR: Final = "endpointslicemirroring-controller.k8s.io"
 MAX_ENDPOINTS_PER_SLICE: Final = 100
 
 Group = tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
-"""Ports, and the endpoints that have them."""
+"""Ports, and the endpoints that have these ports."""
 
 
 def slice_bodies(
     owner: Mapping[str, Any], key: Key, labels: Mapping[str, str], groups: Iterable[Group]
 ) -> list[dict[str, Any]]:
-    """Return the slices of a service: as many of each group, and of each kind of address, as it takes."""
+    """Return the slices of a service; each slice holds endpoints of one group and one address family, up to a limit."""
     bodies: list[dict[str, Any]] = []
     for ports, endpoints in groups:
         families: dict[str, list[Mapping[str, Any]]] = {}
@@ -58,7 +58,7 @@ def slice_bodies(
 
 
 async def write_slices(cluster: Cluster, bodies: Iterable[dict[str, Any]], present: set[str], namespace: str) -> None:
-    """Bring the slices of a service up to date; of those that are there, the others are deleted."""
+    """Bring the slices of a service up to date, and delete those of its present slices that are no longer wanted."""
     left = set(present)
     for body in bodies:
         name = body["metadata"]["name"]
@@ -71,7 +71,7 @@ async def write_slices(cluster: Cluster, bodies: Iterable[dict[str, Any]], prese
 
 
 async def put(cluster: Cluster, kind: Kind, body: dict[str, Any], change: dict[str, Any], exists: bool) -> None:
-    """Create an object, or patch it when it is there; whichever the cache got wrong is tried the other way."""
+    """Create an object, or patch it if it exists; when the cache was wrong about that, do the other."""
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     if not exists:
         try:
@@ -106,7 +106,7 @@ def mirrored_groups(endpoints: Endpoints) -> list[Group]:
 
 
 class EndpointSliceMirror(KeyedController):
-    """Mirrors the Endpoints of services without a selector: whoever makes them writes no slices."""
+    """Mirrors the Endpoints of services without a selector: users who write such Endpoints write no slices."""
 
     name: ClassVar[str] = "kube-endpointslicemirroring-controller"
 

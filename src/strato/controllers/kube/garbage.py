@@ -1,10 +1,10 @@
 """The garbage collector: deletes objects whose owners are gone.
 
-An index from owner uid to dependents is kept from watch events, so that a deletion costs its dependents and nothing
-else. Three ways of deleting an owner: in the background (dependents go once it is gone), in the foreground (it waits
-for those that block it), and as orphans (dependents stay and lose the reference). An owner that cannot be found in
-the caches is looked up once, live, by kind, name and uid, before anything is deleted for its absence; and nothing is
-deleted that has other owners by now than the caches show.
+Watch events maintain an index from owner uid to dependents, so that the cost of a deletion depends on the number of
+dependents only. An owner is deleted in one of three ways: in the background (its dependents are deleted after it), in
+the foreground (it stays until the dependents that block it are gone), or with orphans (its dependents stay and lose the
+reference). When the caches do not show an owner, the collector reads it from the API by kind, name and uid before it
+deletes its dependents; and it deletes no object whose owners have changed since the cache was read.
 
 Source: Kubernetes' garbage collection of owner references, as its API documentation describes it.
 """
@@ -35,7 +35,7 @@ ORPHAN: Final = "orphan"
 
 _ABSENT_BYTES: Final = 2 << 20
 _IGNORED: Final = frozenset({catalog.EVENT, *FORMS})
-"""Kinds that never own and are never owned; watching them would only cost."""
+"""Kinds that neither own objects nor are owned, and need no watch."""
 
 
 class Item(NamedTuple):
@@ -53,11 +53,11 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """The owner references of an object by what became of the owners."""
+    """The owner references of an object, sorted by the state of the owners."""
 
     present: list[OwnerReference] = field(default_factory=list)
     waiting: list[OwnerReference] = field(default_factory=list)
-    """Being deleted in the foreground, and blocked by this object."""
+    """Owners that are being deleted in the foreground and that this object blocks."""
     absent: list[OwnerReference] = field(default_factory=list)
 
 
@@ -83,17 +83,17 @@ class GarbageCollector:
         self._dependents: dict[str, dict[Item, bool]] = {}
         """Owner uid → dependents, and whether each blocks the owner's deletion in the foreground."""
         self._deleting: dict[str, Item] = {}
-        """Owners that wait for their dependents, by uid."""
+        """Owners that are being deleted and wait for their dependents, by uid."""
         self._absent: LruCache[str, bool] = LruCache(_ABSENT_BYTES, lambda uid, _: len(uid))
         self._caches: dict[Kind, Informer[Any]] = {}
         self._by_name: dict[tuple[str, str], tuple[Kind, Informer[Any]]] = {}
-        absent = context.informers.absent  # definitions of others may add them
+        absent = context.informers.absent  # kinds that are switched off, which a user's definition may add
         for kind in collectable(kind for kind in catalog.BUILTIN + catalog.CUSTOM if kind not in absent):
             cache = self._caches[kind] = context.informers.informer(kind.view)
             self._by_name[kind.api_version, kind.name] = kind, cache
             cache.add_batch_handler(self._handler(kind))
         self._unknown: dict[tuple[str, str], dict[Item, None]] = {}
-        """Dependents of owners whose kind is not served, or not yet."""
+        """Dependents of owners by kinds that are not served, or not served yet."""
         self._custom = CustomKinds(context.informers, self._begin, self._drop)
 
     def _begin(self, kinds: Sequence[Kind], cache: Informer[Any]) -> None:
@@ -105,7 +105,7 @@ class GarbageCollector:
                 self._queue.add(item)
 
     def _drop(self, kinds: Sequence[Kind], cache: Informer[Any]) -> None:
-        """Forget a kind that is no longer served: its objects are gone, whether or not that was still shown."""
+        """Forget a kind that is no longer served: its objects are gone, although the watch may not have shown that."""
         del self._caches[kinds[0]]
         for kind in kinds:
             del self._by_name[kind.api_version, kind.name]
@@ -120,7 +120,7 @@ class GarbageCollector:
 
     def _handler(self, kind: Kind) -> Callable[[Sequence[Change[Any]]], None]:
         def on_changes(changes: Sequence[Change[Any]]) -> None:
-            """Take those that have other owners than before, are being deleted, or are gone: a few of many."""
+            """Handle only changes of owners, begun deletions and deletions, which are few among all changes."""
             old: Object | None
             new: Object | None
             for change in changes:
@@ -151,7 +151,7 @@ class GarbageCollector:
             self._adopt(item, after, old)
 
     def _adopt(self, item: Item, owners: Iterable[OwnerReference], before: Container[str]) -> None:
-        """Note the owners of an object; look at it when one that it did not have before is not there."""
+        """Index the owners of an object; queue it if a new owner is not in the caches, and thus may not exist."""
         suspicious = False
         for reference in owners:
             uid = reference.uid
@@ -203,7 +203,7 @@ class GarbageCollector:
         return owner is not None and owner.metadata.uid == reference.uid
 
     async def _owners(self, item: Item, meta: ObjectMeta) -> Owners:
-        """Sort the owners of an object; a live read settles what the caches do not show."""
+        """Sort the owners of an object by their state; reads those from the API that the caches do not show."""
         owners = Owners()
         for reference in meta.owner_references or ():
             if reference.uid in self._absent:
@@ -230,7 +230,8 @@ class GarbageCollector:
             self._unknown.setdefault((reference.api_version, reference.kind), {})[item] = None
             return Object(metadata=ObjectMeta(uid=reference.uid))
         if kind.namespaced and not key.namespace:
-            return Object(metadata=ObjectMeta(uid=reference.uid))  # an invalid reference deletes nothing
+            # a cluster-scoped object cannot have a namespaced owner; the invalid reference must not delete it
+            return Object(metadata=ObjectMeta(uid=reference.uid))
         cache = self._caches.get(kind)
         owner = cache.get(key) if cache is not None else None
         if owner is None or owner.metadata.uid != reference.uid:
@@ -262,7 +263,7 @@ class GarbageCollector:
         except NotFound:
             return None
         except (Conflict, Invalid):
-            return 0.05  # it changed; its event is under way
+            return 0.05  # the object has changed, and the watch will show that soon
         return None
 
     async def _process_dependent(self, item: Item, meta: ObjectMeta, owners: Owners) -> None:
@@ -281,11 +282,11 @@ class GarbageCollector:
         await self._delete(item, meta, propagation)
 
     async def _delete(self, item: Item, meta: ObjectMeta, propagation: str) -> None:
-        """Delete an object, unless it has other owners by now than the cache shows.
+        """Delete an object, unless its owners have changed since the cache was read.
 
         Raises:
-            Conflict: It has.
-            NotFound: It is gone.
+            Conflict: Its owners have changed, or another object has its name.
+            NotFound: It does not exist any more.
         """
         view = item.kind.view
         options = DeleteOptions(uid=meta.uid, resource_version=meta.resource_version, propagation=propagation)
@@ -314,10 +315,10 @@ class GarbageCollector:
                 await self._drop_finalizer(item, meta, FOREGROUND)
 
     def _deleting_owners(self, meta: ObjectMeta) -> set[str]:
-        """Return the uids of an object and of all owners above it that wait for it in the foreground.
+        """Return the uids of an object and of all its ancestors that wait for it in their foreground deletion.
 
-        A dependent among them closes a circle: each would wait for the next, for ever. There is no order in which a
-        circle could go, so none of it blocks another.
+        A dependent among them closes a circle of owners that would wait for each other for ever. No order could delete
+        such a circle, so its members do not block each other.
         """
         found, todo = {meta.uid}, [meta]
         while todo:
@@ -358,7 +359,7 @@ class GarbageCollector:
 
 
 def _waits(meta: ObjectMeta) -> bool:
-    """Return whether an object that is being deleted waits for us to deal with its dependents."""
+    """Return whether an object that is being deleted waits for this collector to handle its dependents."""
     finalizers = meta.finalizers or ()
     return FOREGROUND in finalizers or ORPHAN in finalizers
 

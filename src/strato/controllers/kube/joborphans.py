@@ -1,4 +1,4 @@
-"""Pods that no Job will count any more lose the tracking finalizer, or nobody could delete them.
+"""Remove the tracking finalizer from pods that no Job will count any more: else they could not be deleted.
 
 Source: batch/v1 Job, orphan pods.
 """
@@ -42,26 +42,26 @@ class JobOrphans(KeyedController):
         ]
 
     def _is_orphan(self, pod: Pod) -> bool:
-        """Return whether a pod is tracked, and its job is gone or does not own it any more."""
+        """Return whether a pod has the tracking finalizer, and its job is gone or does not own it any more."""
         if not is_tracked(pod):
             return False
         meta, holder = pod.metadata, pod.metadata.controller
         if holder is None:
             job = self._jobs.get((meta.namespace, meta.label(_JOB_NAME)))
-            return job is None or not selector_of(job).matches(meta.labels)  # else it is adopted again
+            return job is None or not selector_of(job).matches(meta.labels)  # a pod that matches is adopted again
         if (holder.api_version, holder.kind) != (catalog.JOB.api_version, catalog.JOB.name):
-            return False  # somebody else's, who may know what the finalizer is for
+            return False  # another kind of owner, which may use the finalizer for its own purpose
         job = self._jobs.get((meta.namespace, holder.name))
         return job is None or job.metadata.uid != holder.uid
 
     async def reconcile(self, key: Key) -> None:
-        """Take the finalizer off a pod, once the server says too that its job is gone."""
+        """Remove the finalizer from a pod, if a read from the API confirms that its job is gone."""
         pod = self._pods.get(key)
         if pod is None or not self._is_orphan(pod):
             return
         holder = pod.metadata.controller
         if holder is not None:
-            with suppress(NotFound):  # a cache of jobs may be behind that of pods
+            with suppress(NotFound):  # the cache of jobs may be older than that of pods
                 if (await self._cluster.get(Job, holder.name, key.namespace)).metadata.uid == holder.uid:
                     return
         await strip(self._cluster, pod, (FINALIZER,))

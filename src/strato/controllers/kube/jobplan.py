@@ -1,4 +1,4 @@
-"""What a batch/v1 Job has to do: how its pods stand, whether it is over, which pods it lacks. Pure.
+"""Decide for a batch/v1 Job: count its pods, whether it has ended, which pods to create and delete. Pure.
 
 Source: batch/v1 Job.
 """
@@ -18,12 +18,12 @@ from strato.controllers.kube.jobtracking import has_failed, is_tracked
 FIRST_BACKOFF_SECONDS: Final = 10.0
 LONGEST_BACKOFF_SECONDS: Final = 600.0
 _LONGEST_TEXT: Final = 10_000
-"""Completed indexes are cut off at this many characters, as the field allows no more."""
+"""Most characters of ``completedIndexes``; the rest is cut off, as in Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How a job stands."""
+    """The counts of a job's pods."""
 
     active: tuple[Pod, ...]
     terminating: int
@@ -33,21 +33,21 @@ class Tally:
     restarts: int
     """Container restarts of live pods."""
     indexes: frozenset[int]
-    """Completed ones."""
+    """Completed indexes."""
     failures: Failures = field(default_factory=Failures)
     held: frozenset[int | None] = frozenset()
-    """Indexes of pods that are being deleted and keep their places."""
+    """Indexes of terminating pods that get no replacement before they have ended."""
     tracked: tuple[Pod, ...] = ()
     """Pods with the tracking finalizer, ended or not."""
     terminating_uids: frozenset[str] = frozenset()
 
     @property
     def served_indexes(self) -> frozenset[int | None]:
-        """Indexes that have a pod at work, or need none any more."""
+        """Indexes that have an active pod, or need none any more."""
         return frozenset((*map(index_of, self.active), *self.indexes, *self.failures.indexes))
 
     def without_active(self) -> Tally:
-        """Return how the job stands once its active pods are being deleted."""
+        """Return the counts after the deletion of all active pods has begun."""
         return replace(self, active=(), ready=0, terminating=self.terminating + len(self.active))
 
 
@@ -62,7 +62,7 @@ class JobVerdict:
 
 @dataclass(slots=True)
 class Steps:
-    """What to do to the pods."""
+    """Pods to create and delete."""
 
     create: list[int | None] = field(default_factory=list)
     """One entry per pod: its completion index, or None."""
@@ -70,10 +70,10 @@ class Steps:
 
 
 def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str]) -> Tally:
-    """Count a job's pods; those that its status has counted have lost the tracking finalizer, or are listed there.
+    """Count a job's pods. Those that its status includes already have no tracking finalizer, or are listed there.
 
     Args:
-        job: The job; its status remembers what was counted before.
+        job: The job; its status holds what was counted before.
         pods: Its pods.
         terminating_uids: Uids of terminating pods.
     """
@@ -161,7 +161,7 @@ def verdict(job: Job, counted: Tally, now: float, started: float | None) -> JobV
 
 
 def decided(status: JobStatus) -> JobVerdict | None:
-    """Return the end that a status has announced; it is final, whatever the counts are meanwhile."""
+    """Return the end that a status has announced, which is final even if the counts have changed since."""
     for condition in status.conditions:
         if condition.type in ("SuccessCriteriaMet", "FailureTarget") and condition.status == "True":
             return JobVerdict(condition.type == "SuccessCriteriaMet", condition.reason, condition.message)
@@ -169,12 +169,12 @@ def decided(status: JobStatus) -> JobVerdict | None:
 
 
 def steps(job: Job, counted: Tally, order: Sequence[Pod]) -> Steps:
-    """Return the pods to make and to delete.
+    """Return the pods to create and to delete.
 
     Args:
         job: The job.
-        counted: How it stands.
-        order: Its active pods, the first to go first.
+        counted: The counts of its pods.
+        order: Its active pods, in the order in which surplus ones are deleted.
     """
     spec, planned = job.spec, Steps()
     if spec.suspend:
@@ -185,7 +185,7 @@ def steps(job: Job, counted: Tally, order: Sequence[Pod]) -> Steps:
         failed = len(counted.failures.indexes - counted.indexes) if spec.backoff_limit_per_index is not None else 0
         wanted = min(wanted, spec.completions - counted.succeeded - failed)
     elif counted.succeeded > 0:
-        wanted = min(wanted, len(counted.active))  # a work queue runs dry: no new pods
+        wanted = min(wanted, len(counted.active))  # one pod of a work queue has succeeded: create no further pods
     if replaces_only_failed(spec):
         wanted = min(wanted, max(len(counted.active), spec.parallelism - counted.terminating))
     if is_indexed(spec):
@@ -220,7 +220,7 @@ def _indexed_steps(spec: JobSpec, counted: Tally, order: Sequence[Pod], wanted: 
 
 
 def backoff_seconds(failures: int) -> float:
-    """Return how long to wait after the n-th failure in a row before pods are made again."""
+    """Return how many seconds after the n-th failure in a row new pods may be created."""
     if failures <= 0:
         return 0.0
     return float(min(FIRST_BACKOFF_SECONDS * 2 ** min(failures - 1, 10), LONGEST_BACKOFF_SECONDS))
@@ -232,7 +232,7 @@ def is_indexed(spec: JobSpec) -> bool:
 
 
 def format_indexes(indexes: Iterable[int]) -> str:
-    """Write ``completedIndexes``; two neighbours are written one by one."""
+    """Write ``completedIndexes``, such as ``1,3-5,7``; a range has at least three indexes."""
     runs: list[list[int]] = []
     for index in sorted(indexes):
         if runs and runs[-1][-1] == index - 1:

@@ -1,4 +1,4 @@
-"""What a Job's policies say about failed pods and completed indexes. Pure.
+"""Apply a Job's policies to its failed pods and completed indexes. Pure.
 
 Source: batch/v1 ``podFailurePolicy``, ``backoffLimitPerIndex`` and ``successPolicy``.
 """
@@ -14,11 +14,11 @@ from strato.api.core import Pod
 
 INDEX_KEY: Final = "batch.kubernetes.io/job-completion-index"
 FAILURES_KEY: Final = "batch.kubernetes.io/job-index-failure-count"
-"""Annotation of a pod: how often its index had failed before."""
+"""Annotation of a pod: how often its index had failed before the pod was made."""
 
 
 class Judgement(NamedTuple):
-    """What the failure of a pod means."""
+    """What the failure of a pod means for its job."""
 
     counts: bool = True
     """Whether it counts towards the limits."""
@@ -28,7 +28,7 @@ class Judgement(NamedTuple):
 
 
 def judge(spec: JobSpec, pod: Pod) -> Judgement:
-    """Ask the pod failure policy; the first rule that matches decides."""
+    """Apply the pod failure policy: the first rule that matches decides."""
     for number, rule in enumerate(spec.pod_failure_policy.rules if spec.pod_failure_policy is not None else ()):
         why = _matched(rule, pod)
         if why:
@@ -38,7 +38,7 @@ def judge(spec: JobSpec, pod: Pod) -> Judgement:
 
 
 def _matched(rule: PodFailureRule, pod: Pod) -> str:
-    """Return what of a failed pod matches a rule, in words, empty when nothing does."""
+    """Return a text about what of a failed pod matches a rule; empty when the rule does not match."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     wanted = rule.on_exit_codes
     if wanted is None:
@@ -57,19 +57,19 @@ def _matched(rule: PodFailureRule, pod: Pod) -> str:
 
 @dataclass(slots=True)
 class Failures:
-    """Failed pods, as the limits count them."""
+    """The failures of a job's pods, as its limits count them."""
 
     counted: int = 0
-    """Those that count towards ``backoffLimit``."""
+    """Failures that count towards ``backoffLimit``."""
     message: str = ""
-    """Why a rule fails the job."""
+    """Why a rule of the pod failure policy fails the job; empty when none does."""
     by_index: dict[int, int] = field(default_factory=dict)
-    """How often each index has failed, as far as it counts."""
+    """How many failures of each index count towards ``backoffLimitPerIndex``."""
     indexes: set[int] = field(default_factory=set)
-    """Those that will not be tried again."""
+    """Indexes that have failed for good and get no further pod."""
 
     def add(self, spec: JobSpec, pod: Pod, *, is_new: bool = True) -> None:
-        """Take in one failed pod; one that is not new has been counted before."""
+        """Add a failed pod; ``is_new`` is False for one that the status has counted already."""
         judged = judge(spec, pod)
         self.counted += judged.counts and is_new
         self.message = self.message or judged.message
@@ -85,7 +85,7 @@ class Failures:
 
 
 def succeeds_early(spec: JobSpec, done: Collection[int]) -> str:
-    """Return which rule of the success policy the completed indexes fulfil, empty when none."""
+    """Return which rule of the success policy the completed indexes fulfil, as text; empty when none."""
     for number, rule in enumerate(spec.success_policy.rules if spec.success_policy is not None and done else ()):
         wanted = set(parse_indexes(rule.succeeded_indexes, spec.completions or 0)) if rule.succeeded_indexes else None
         found = len(done if wanted is None else wanted.intersection(done))
@@ -97,7 +97,7 @@ def succeeds_early(spec: JobSpec, done: Collection[int]) -> str:
 
 
 def replaces_only_failed(spec: JobSpec) -> bool:
-    """Return whether a pod that is being deleted keeps its place until it has ended."""
+    """Return whether a terminating pod gets a replacement only after it has ended."""
     return spec.pod_replacement_policy == "Failed" or spec.pod_failure_policy is not None
 
 
@@ -118,5 +118,5 @@ def parse_indexes(text: str, limit: int) -> list[int]:
 
 
 def failure_annotations(spec: JobSpec, failures: Mapping[int, int], index: int) -> dict[str, str]:
-    """Return the annotations of an index's next pod that carry its failures on."""
+    """Return the annotations with which the next pod of an index records the index's failures so far."""
     return {FAILURES_KEY: str(failures.get(index, 0))} if spec.backoff_limit_per_index is not None else {}

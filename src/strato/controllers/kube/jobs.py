@@ -1,6 +1,6 @@
-"""batch/v1 Jobs on the embedded cluster: completions, indexes, backoff, deadlines, suspension, and their removal.
+"""batch/v1 Jobs on the embedded cluster: completions, indexes, backoff, deadlines, suspension, and time to live.
 
-How pods are counted is in `jobtracking`, what failures mean in `jobpolicies`.
+`jobtracking` counts pods, `jobpolicies` judges failures, `jobplan` decides what to do.
 
 Source: batch/v1 Job.
 """
@@ -43,7 +43,8 @@ class KubeJobController(KeyedController):
 
     name: ClassVar[str] = "kube-job-controller"
     workers: ClassVar[int] = 8
-    longest_backoff_seconds: ClassVar[float] = 60.0  # MaxJobApiBackOff of Kubernetes: a quota may be free again
+    # MaxJobApiBackOff of Kubernetes; short, because a quota that refused pods may have room again
+    longest_backoff_seconds: ClassVar[float] = 60.0
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
@@ -51,7 +52,7 @@ class KubeJobController(KeyedController):
         self._jobs = context.informers.informer(Job)
         self._written: OwnWrites[Job] = OwnWrites()
         self._failures: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        """When each failed pod was first seen as failed, by uid of the job."""
+        """When this controller first saw each failed pod as failed, by uids of the job and the pod."""
         self._owned = OwnedPods(context, catalog.JOB, self.queue.add_after, finalizer=FINALIZER)
         self._orphans = JobOrphans(context)
         self._jobs.add_handler(self._on_job)
@@ -76,10 +77,10 @@ class KubeJobController(KeyedController):
             group.create_task(self._orphans.run())
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring the job's pods and status up to date; returns when time alone will change something."""
+        """Bring the job's pods and status up to date; returns the seconds until the next pass, if one is due by time."""
         job = self._written.newest(key, self._jobs.get(key))
         if job is None or job.spec.managed_by not in (None, CONTROLLER):
-            return None  # gone, or somebody else's
+            return None  # deleted, or managed by another controller
         now, uid = self.clock.now(), job.metadata.uid
         is_over = jobplan.condition_true(job.status.conditions, *_OVER)
         if is_over or job.metadata.deletion_timestamp is not None:
@@ -97,7 +98,8 @@ class KubeJobController(KeyedController):
         wait: float | None = None
         try:
             wait = await self._work(job, counted, now)
-        except StratoError as error:  # a namespace that goes takes no pods, but those that ended can go once they count
+        # In a terminating namespace creates fail; still count the ended pods, so that they lose their finalizer.
+        except StratoError as error:
             refused = error
         counted = self._tally(job)
         await self._count(job, counted, started, jobplan.verdict(job, counted, now, started))
@@ -116,7 +118,7 @@ class KubeJobController(KeyedController):
 
     @staticmethod
     def _is_of_old(job: Job, pod: Pod) -> bool:
-        """Return whether a pod was made by a controller that did not track it, and may still end."""
+        """Return whether a pod lacks the finalizer because an older controller made it, and has not ended yet."""
         return job.status.uncounted_terminated_pods is None and not pod.is_finished and not is_tracked(pod)
 
     def _started(self, job: Job, now: float) -> float | None:
@@ -125,11 +127,12 @@ class KubeJobController(KeyedController):
         return parse_time(job.status.start_time) if job.status.start_time else now
 
     async def _work(self, job: Job, counted: Tally, now: float) -> float | None:
-        """Make and delete pods; returns the seconds that a failure still holds new ones back."""
+        """Create and delete pods; returns the seconds for which the back-off of failures still delays new pods."""
         uid = job.metadata.uid
         planned = jobplan.steps(job, counted, sorted(counted.active, key=deletion_order))
         if planned.delete:
-            await self._owned.strip(uid, [pod for pod in planned.delete if is_tracked(pod)])  # they do not count
+            # pods deleted as surplus are not counted, so they need no finalizer
+            await self._owned.strip(uid, [pod for pod in planned.delete if is_tracked(pod)])
             await self._owned.delete(uid, planned.delete)
         if not planned.create:
             return None
@@ -145,7 +148,7 @@ class KubeJobController(KeyedController):
         return wait
 
     def _waits(self, job: Job, now: float) -> dict[int | None, float]:
-        """Return for how long failures hold new pods back: by index, where each has its own limit, else under None."""
+        """Return the seconds for which failures delay new pods: by index if each has its own limit, else under None."""
         observed = self._failures[job.metadata.uid]
         per_index = job.spec.backoff_limit_per_index is not None
         failed: defaultdict[int | None, list[float]] = defaultdict(list)
@@ -184,7 +187,7 @@ class KubeJobController(KeyedController):
     # Status
 
     async def _count(self, job: Job, counted: Tally, started: float | None, ended: JobVerdict | None) -> None:
-        """Write the status, then take the finalizers off the pods that it has taken in."""
+        """Write the status, then remove the finalizers of the pods that it includes."""
         tracking = jobtracking.track(
             job,
             counted.tracked,
@@ -240,11 +243,11 @@ class KubeJobController(KeyedController):
             kind = "Normal" if ended.complete else "Warning"
             reason = "Completed" if ended.complete else ended.reason
             self._recorder.event(job, kind, reason, "Job completed" if ended.complete else ended.message)
-            self.queue.add(job.key)  # it may have to go after a while
+            self.queue.add(job.key)  # a finished job may have a time to live
 
     @staticmethod
     def _failed_indexes(job: Job, counted: Tally) -> str | None:
-        """Return them; empty, not absent, while none has failed of those that could."""
+        """Return ``failedIndexes``; empty instead of None while no index has failed of a job that limits each index."""
         if job.spec.backoff_limit_per_index is None:
             return None
         return jobplan.format_indexes(counted.failures.indexes - counted.indexes)

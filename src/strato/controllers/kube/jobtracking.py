@@ -1,8 +1,8 @@
-"""Every pod of a Job is counted exactly once, whoever deletes it and whenever the controller dies. Pure.
+"""Count every pod of a Job exactly once, even if users delete it or the controller restarts at any point. Pure.
 
-A pod has a finalizer until the stored status says how it ended. One pass lists the uids of ended pods under
-``uncountedTerminatedPods`` and takes their finalizers off after that is stored; the next one moves the uids whose
-finalizers are gone into the counts. Of indexed jobs ``completedIndexes`` says which pods succeeded, without a list.
+A pod keeps a finalizer until the stored status includes how it ended. One pass lists the uids of ended pods under
+``uncountedTerminatedPods``, stores that, and then removes their finalizers; the next pass adds the uids whose
+finalizers are gone to the counters. For indexed jobs ``completedIndexes`` records the pods that succeeded instead.
 
 Source: batch/v1 ``status.uncountedTerminatedPods``.
 """
@@ -19,19 +19,19 @@ from strato.controllers.kube.jobpolicies import FAILURES_KEY, index_of, judge, r
 
 FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 _MOST_STRIPPED: Final = 500
-"""Pods that one pass counts at most: their uids take 20 KB of the status, and other jobs want their turn."""
+"""Most pods that one pass counts: their uids take 20 KB of the status, and other jobs have to be served too."""
 
 
 @dataclass(slots=True)
 class Tracking:
-    """What the next status says about pods that ended, and what follows once it is stored."""
+    """What the next status says about ended pods, and what to do once it is stored."""
 
     succeeded: int
     failed: int
     listed_succeeded: list[str]
     listed_failed: list[str]
     strip: list[Pod] = field(default_factory=list)
-    """Pods that lose the finalizer once the status is stored."""
+    """Pods whose finalizer is removed once the status is stored."""
 
     @property
     def is_settled(self) -> bool:
@@ -61,7 +61,7 @@ def is_tracked(pod: Pod) -> bool:
 
 
 def has_failed(spec: JobSpec, pod: Pod, is_leaving: bool) -> bool:
-    """Return whether a pod counts as failed: also while it is being deleted, unless its place is kept until it ends."""
+    """Return whether a pod counts as failed: a terminating one does, unless its job replaces only ended pods."""
     phase = pod.status.phase
     return phase == "Failed" or (is_leaving and phase != "Succeeded" and not replaces_only_failed(spec))
 
@@ -69,15 +69,15 @@ def has_failed(spec: JobSpec, pod: Pod, is_leaving: bool) -> bool:
 def track(
     job: Job, tracked: Collection[Pod], terminating: Collection[str], kept: Collection[str], *, ends: bool, fails: bool
 ) -> Tracking:
-    """Decide what the next status says.
+    """Decide what the next status says about ended pods.
 
     Args:
-        job: The job, with the status that is stored.
+        job: The job, with the stored status.
         tracked: Its pods with the finalizer.
-        terminating: Uids of its pods that are being deleted.
-        kept: Uids of ended pods that keep the finalizer for now.
-        ends: Whether the job is over or being deleted: all pods lose the finalizer.
-        fails: Whether it ends as failed: pods that still run count as failed.
+        terminating: Uids of its terminating pods.
+        kept: Uids of ended pods that keep the finalizer for now (see `carriers`).
+        ends: Whether the job has ended or is being deleted, so that all its pods lose the finalizer.
+        fails: Whether the job ends as failed, so that its running pods count as failed.
     """
     spec, old = job.spec, job.status
     listed = old.uncounted_terminated_pods or UncountedTerminatedPods()
@@ -112,12 +112,15 @@ def track(
 def carriers(
     spec: JobSpec, tracked: Collection[Pod], terminating: Collection[str], running: Collection[int | None]
 ) -> set[str]:
-    """Return the uids of failed pods that alone say how often their index has failed, until the next pod says so.
+    """Return the uids of the failed pods that must be kept for their annotation `FAILURES_KEY`.
+
+    The number of failures of an index is stored only in that annotation of its last failed pod, until the index's next
+    pod exists and has it.
 
     Args:
-        spec: The job's.
+        spec: The job's spec.
         tracked: Its pods with the finalizer.
-        terminating: Uids of its pods that are being deleted.
+        terminating: Uids of its terminating pods.
         running: Indexes that have an active pod, or need none any more.
     """
     if spec.backoff_limit_per_index is None:

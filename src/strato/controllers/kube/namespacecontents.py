@@ -1,4 +1,4 @@
-"""What a namespace that is being deleted still holds, and the conditions that tell users why it does not go.
+"""What a terminating namespace still contains, and the conditions that report to users why it is not gone yet.
 
 Source: Kubernetes' namespaced resources deleter: its condition types, reasons and messages.
 """
@@ -18,17 +18,17 @@ class Contents:
     """What one round of emptying a namespace found."""
 
     remaining: Counter[str] = field(default_factory=Counter)
-    """Resource (``pods.``, ``jobs.batch.volcano.sh``) → objects that are still there."""
+    """Resource (``pods.``, ``jobs.batch.volcano.sh``) → number of remaining objects."""
     finalizers: Counter[str] = field(default_factory=Counter)
-    """Finalizer → objects that wait for it."""
+    """Finalizer → number of objects that have it."""
     undiscovered: dict[str, str] = field(default_factory=dict)
-    """Group version → why its resources are not known."""
+    """Group version → why its resources could not be discovered."""
     failures: dict[str, str] = field(default_factory=dict)
     """Resource → why its objects could not be listed or deleted."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left, and that is certain."""
+        """Whether the namespace is empty: nothing remains, and no discovery, list or delete has failed."""
         return not (self.remaining or self.undiscovered or self.failures)
 
 
@@ -36,9 +36,9 @@ def conditions(contents: Contents, known: Mapping[str, tuple[str, str]], now: st
     """Return the conditions of a terminating namespace.
 
     Args:
-        contents: What was found.
-        known: Type → (status, lastTransitionTime) of those it has.
-        now: Time of those whose status changes.
+        contents: What the last round found.
+        known: Type → (status, lastTransitionTime) of the namespace's present conditions.
+        now: ``lastTransitionTime`` of conditions whose status changes.
     """
     failed_discovery, failed_deletion = _listed(contents.undiscovered), _listed(contents.failures)
     remaining = ", ".join(

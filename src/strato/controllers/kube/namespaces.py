@@ -1,7 +1,8 @@
-"""Namespaces: what each one holds from the start, and how one is emptied when it is deleted.
+"""Namespaces: create what each one contains from the start, and empty those that are being deleted.
 
-A namespace being deleted loses the contents of every namespaced resource the API serves (discovered, so custom
-resources are among them); when it is certain that nothing is left its finalizer goes, and with it the namespace.
+The controller deletes all objects of a terminating namespace, of every namespaced resource that discovery shows, custom
+resources included. When it is certain that the namespace is empty, it removes the finalizer, which deletes the
+namespace.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ ROOT_CA: Final = "kube-root-ca.crt"
 
 _FIRST_RETRY_SECONDS: Final = 0.5
 _LONGEST_RETRY_SECONDS: Final = 15.0
-"""How soon a namespace is looked at again that still holds something; the wait doubles."""
+"""Longest delay before a namespace that is not empty yet is checked again; the delay doubles each time."""
 _PAGE: Final = "500"
 
 
 class NamespaceController(KeyedController):
-    """Empties namespaces that are being deleted: pods first, then everything else; says in conditions what is left."""
+    """Empties terminating namespaces, pods first, then everything else; reports in conditions what remains."""
 
     name: ClassVar[str] = "kube-namespace-controller"
     workers: ClassVar[int] = 8
@@ -39,7 +40,7 @@ class NamespaceController(KeyedController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._rounds: dict[Key, int] = {}
-        """How often each namespace was looked at without being empty."""
+        """How often each terminating namespace was found not to be empty."""
         self._namespaces = context.informers.informer(Namespace)
         self._namespaces.add_handler(self._on_namespace)
 
@@ -51,14 +52,14 @@ class NamespaceController(KeyedController):
             self.queue.add(change.key)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Delete what is in the namespace; drop the finalizer when nothing is."""
+        """Delete what the namespace contains; remove its finalizer once it is empty."""
         namespace = self._namespaces.get(key)
         if namespace is None or not _is_terminating(namespace) or FINALIZER not in namespace.spec.finalizers:
             return None
         contents = Contents()
         collections = await self._collections(key.name, contents)
         pods = f"/api/v1/namespaces/{key.name}/pods"
-        # pods first: what they use and what guards them must not go before they have ended
+        # pods first: the objects that pods use, such as claims and policies, must outlive them
         await self._empty(pods, collections.pop(pods, "pods."), contents)
         if not contents.remaining and not contents.failures:
             for path, resource in collections.items():
@@ -71,7 +72,7 @@ class NamespaceController(KeyedController):
         return min(_FIRST_RETRY_SECONDS * 2.0 ** min(rounds, 16), _LONGEST_RETRY_SECONDS)
 
     async def _empty(self, path: str, resource: str, contents: Contents) -> None:
-        """Delete all of a collection and note what is left of it."""
+        """Delete all objects of a collection and record in ``contents`` what remains."""
         try:
             if not await self._look(path, resource, None):
                 return
@@ -79,11 +80,11 @@ class NamespaceController(KeyedController):
             await self._look(path, resource, contents)
         except (NotFound, MethodNotAllowed):
             return
-        except ApiError as error:  # of one kind; the others go all the same
+        except ApiError as error:  # a failure of one resource must not keep the others from being deleted
             contents.failures[resource] = str(error)
 
     async def _look(self, path: str, resource: str, contents: Contents | None) -> bool:
-        """Return whether there is anything in a collection; with ``contents`` note how much, and what it waits for."""
+        """Return whether a collection has objects; records their number and finalizers in ``contents``, if given."""
         query = {"limit": "1" if contents is None else _PAGE}
         listing = json.loads(await self._cluster.raw("GET", path, query=query))
         items = listing.get("items") or ()
@@ -100,7 +101,7 @@ class NamespaceController(KeyedController):
             try:
                 resources = json.loads(await self._cluster.raw("GET", prefix)).get("resources") or ()
             except NotFound:
-                continue  # its last definition has just gone
+                continue  # the group's last definition was deleted after the groups were listed
             except ApiError as error:
                 contents.undiscovered[prefix.removeprefix("/apis/").removeprefix("/api/")] = str(error)
                 continue
@@ -122,7 +123,7 @@ class NamespaceController(KeyedController):
         return prefixes
 
     async def _explain(self, namespace: Namespace, contents: Contents) -> None:
-        """Write the conditions when they say something new."""
+        """Write the conditions if they have changed."""
         known = {c.type: (c.status, c.last_transition_time or "") for c in namespace.status.conditions}
         wanted = conditions(contents, known, format_time(self.clock.now()))
         before = {c.type: (c.status, c.reason, c.message) for c in namespace.status.conditions}
@@ -180,8 +181,8 @@ class ServiceAccountController(KeyedController):
 class RootCertificateController(KeyedController):
     """Publishes the API server's certificate authority to every namespace, as the ConfigMap pods mount.
 
-    The certificate is taken from the ConfigMap of that name in ``kube-system``, which whoever starts the server
-    writes; without one there is nothing to publish.
+    It copies the ConfigMap of that name in ``kube-system``, which the command that starts the server writes; without
+    that ConfigMap it publishes nothing.
     """
 
     name: ClassVar[str] = "kube-root-ca-controller"
@@ -238,6 +239,6 @@ def _is_alive(namespace: Namespace | None) -> bool:
 async def _create(
     cluster: Cluster, view: type[ServiceAccount | ConfigMap], body: dict[str, Any], namespace: str
 ) -> None:
-    """Create an object of a namespace that may just be going away."""
+    """Create an object in a namespace; does nothing if the object exists or the namespace has just been deleted."""
     with suppress(AlreadyExists, NotFound):
         await cluster.create(catalog.kind_of(view), body, namespace)

@@ -1,8 +1,9 @@
-"""Node lifecycle: a node that stops renewing its lease becomes Unknown, is tainted, and loses its pods.
+"""Node lifecycle: a node that stops renewing its lease becomes Unknown, is tainted, and its pods are evicted.
 
-A lease counts from when we observed its last change, so that clocks of nodes do not matter. Each node is checked when
-its lease would run out; there is no periodic scan. Pods on a node with a NoExecute taint are evicted as their
-tolerations say; pods of a node that no longer exists are deleted after a quarantine.
+The duration of a lease counts from the moment when this controller observed its last renewal, so that the nodes' clocks
+do not matter. Each node is checked when its lease would expire; there is no periodic scan. Pods on a node with a
+NoExecute taint are evicted as their tolerations say; pods of a node that no longer exists are deleted after
+`QUARANTINE_SECONDS`.
 
 Source: Kubernetes' node lifecycle, taint eviction and pod garbage collection controllers.
 """
@@ -30,13 +31,13 @@ from strato.errors import Conflict, NotFound
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
 GRACE_SECONDS: Final = 40.0
-"""How long a silent node counts as healthy when its lease does not say."""
+"""How long a node counts as healthy without a renewal when its lease has no duration."""
 QUARANTINE_SECONDS: Final = 40.0
-"""How long a node must be gone before its pods are deleted: it may just be registering anew."""
+"""How long a node must be gone before its pods are deleted: it may be about to register again."""
 
 LATE_SECONDS: Final = 5.0
-"""A look that comes later than planned by more than this means that we did not run (a suspended machine, SIGSTOP): what
-nodes did meanwhile is not known, and they get their grace anew."""
+"""A check that runs later than planned by more than this shows that this process was stopped (a suspended machine,
+SIGSTOP). It has missed renewals meanwhile, so the grace period of the node starts anew."""
 
 _HEARTBEAT_CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
@@ -51,13 +52,13 @@ class NodeLifecycleController:
         self._clock = context.clock
         self._queue: WorkQueue[str] = WorkQueue(context.clock)
         self._renewed_at: dict[str, float] = {}
-        """Monotonic instant at which each node last showed life."""
+        """Monotonic instant of the last renewal of its lease, or heartbeat, of each node."""
         self._planned: dict[str, float] = {}
-        """Monotonic instant at which each node is looked at next, while it counts as alive."""
+        """Monotonic instant of the next check of each node that counts as alive."""
         self._on_node_pods: defaultdict[str, set[Key]] = defaultdict(set)
         self._recorder = context.recorder
         self._tainted: dict[str, dict[tuple[str, str], float]] = {}
-        """When each node got its NoExecute taints, by key and value; one without a time is dated when seen."""
+        """When each node got its NoExecute taints, by key and value; for a taint without a time, when it was first seen."""
         self._nodes = context.informers.informer(Node)
         self._leases = context.informers.informer(Lease)
         self._pods = context.informers.informer(Pod)
@@ -95,7 +96,7 @@ class NodeLifecycleController:
             name = lease.metadata.name
             self._renewed_at[name] = self._clock.monotonic()
             if change.old is not None and change.old.spec.lease_duration_seconds > lease.spec.lease_duration_seconds:
-                self._queue.add(name)  # it is judged earlier than was planned
+                self._queue.add(name)  # a shorter lease expires before the planned check
 
     def _on_pod(self, change: Change[Pod]) -> None:
         old, new = change.old, change.new
@@ -147,12 +148,13 @@ class NodeLifecycleController:
         return again
 
     async def _mark_unknown(self, node: Node) -> None:
-        """Set a silent node's conditions to Unknown, once."""
+        """Set the conditions of a node whose lease has expired to Unknown, once."""
         ready = node.status.condition("Ready")
         if ready is not None and ready.status == "Unknown":
             if wanted_taints(node) != present_taints(node):
                 await self._set_taints(node)
-            await self._mark_pods_not_ready(node.metadata.name)  # those that an outage kept us from
+            # again, for pods that could not be marked before because the API server failed
+            await self._mark_pods_not_ready(node.metadata.name)
             return
         time = format_time(self._clock.now())
         conditions = []
@@ -186,7 +188,7 @@ class NodeLifecycleController:
             self._queue.add_after(node.metadata.name, 0.05)
 
     async def _set_taints(self, node: Node) -> Node:
-        """Write the managed taints; others stay as they are."""
+        """Write the taints that this controller manages; the node's other taints stay as they are."""
         kept = [
             {"key": t.key, "effect": t.effect, **({"value": t.value} if t.value else {})}
             | ({"timeAdded": t.time_added} if t.time_added else {})
@@ -227,7 +229,7 @@ class NodeLifecycleController:
             raise failures[0]
 
     async def _evict(self, node: Node, *, again: float) -> float | None:
-        """Delete the pods whose time under NoExecute taints is up; returns when to look at the node again."""
+        """Delete the pods whose tolerations of NoExecute taints have expired; returns the seconds to the next check."""
         name, now = node.metadata.name, self._clock.now()
         taints = [taint for taint in node.spec.taints if taint.effect == NO_EXECUTE]
         if not taints:
@@ -246,7 +248,8 @@ class NodeLifecycleController:
             if pod is None or pod.metadata.deletion_timestamp is not None or pod.is_finished:
                 continue
             created = pod.metadata.creation_timestamp
-            begin = max(since, parse_time(created)) if created else since  # a pod that came later has its time as well
+            # tolerationSeconds of a pod created after the taint count from its creation
+            begin = max(since, parse_time(created)) if created else since
             left = begin + seconds_to_stay(pod.spec.tolerations, taints) - now
             if left <= 0:
                 due.append(key)
@@ -256,7 +259,7 @@ class NodeLifecycleController:
         return max(0.001, next_look)
 
     async def _clear_gone(self, name: str) -> None:
-        """Delete the pods of a node that does not exist, after one more look at the API."""
+        """Delete the pods of a node that does not exist, after a read from the API has confirmed that."""
         keys = sorted(self._on_node_pods.get(name, ()))
         if not keys:
             return
@@ -266,13 +269,13 @@ class NodeLifecycleController:
             await self._delete(keys, grace_seconds=0)
 
     def _disruption(self, reason: str, message: str) -> dict[str, str]:
-        """Return the condition that says why a pod goes: whoever owns it may treat disruptions unlike failures."""
+        """Return the condition DisruptionTarget with the reason; the pod's controller may not count it as a failure."""
         time = format_time(self._clock.now())
         condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
         return condition | {"lastTransitionTime": time}
 
     async def _mark_evicted(self, pod: Pod) -> None:
-        """Say on a pod why it goes."""
+        """Write the reason of a pod's eviction into its status."""
         condition = self._disruption("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
         body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
         name, namespace = pod.key.name, pod.key.namespace
@@ -297,7 +300,7 @@ class NodeLifecycleController:
 
 
 def _moved(changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
-    """Return the changes of pods that came to a node or left one."""
+    """Return the changes of pods that were bound to a node or were deleted from one."""
     moved = []
     for change in changes:
         old, new = change

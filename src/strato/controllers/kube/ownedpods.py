@@ -1,6 +1,6 @@
 """The pods of workloads: those in the cache, corrected by our own creates and deletes that the watch has not shown yet.
 
-A controller that decides by a count of pods would otherwise create or delete twice.
+Without the correction a controller that counts pods would create or delete some twice.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from strato.errors import NotFound
 _PHASE_ORDER: Mapping[str, int] = {"Pending": 0, "Running": 1}
 _CONCURRENT: Final = 32
 _BEGINNING: Final = PodStatus(phase="Pending")
-"""Of a pod that has just been made."""
+"""Status of a pod that was just created."""
 _DEBOUNCE_SECONDS_PER_POD: Final = 20e-6
-"""Ten times what a pass costs per pod: passes take a tenth of the time, however many pods there are."""
+"""Delay before a pass, per pod of the owner: ten times what the pass costs, so that passes take a tenth of the time."""
 
 
 class OwnedPods:
     """See the module.
 
     Args:
-        on_change: Told the key of the owner whenever one of its pods changed, and how many seconds to wait for more:
-            a pass reads all pods of an owner, so that an owner of thousands must not have one per pod.
-        adopts: Whether owners take over pods that they select and nobody manages.
-        finalizer: Of the owners' pods; those that are adopted get it, those that are released lose it.
+        on_change: Called with the key of the owner whenever one of its pods has changed, and the seconds to wait for
+            further changes: a pass reads all pods of an owner, so an owner of thousands must not have a pass per pod.
+        adopts: Whether owners adopt pods that they select and no owner controls.
+        finalizer: Finalizer of the owners' pods, if any: adopted pods get it, released pods lose it.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class OwnedPods:
         self._on_change, self._finalizers = on_change, (finalizer,) if finalizer else ()
         self._pods = context.informers.informer(Pod)
         self._owned: defaultdict[str, dict[Key, None]] = defaultdict(dict)
-        """Keys of the pods the watch shows, oldest known first, by uid of the owner."""
+        """Keys of the pods that the watch has shown, in the order of their first event, by uid of the owner."""
         self._created: dict[str, dict[Key, Pod]] = {}
-        """Pods that only our create vouches for, by uid of the owner."""
+        """Pods that we have created and the watch has not shown yet, by uid of the owner."""
         self._deleted: dict[str, set[str]] = {}
-        """Uids of pods whose deletion the watch has not shown, by uid of the owner."""
+        """Uids of pods that we have deleted and the watch has not shown as deleted yet, by uid of the owner."""
         self._rewritten: OwnWrites[Pod] = OwnWrites()
-        """Pods that lost or got the finalizer, until the watch shows them so."""
+        """Pods whose finalizer we have added or removed, until the watch shows them so."""
         self._owners: Informer[Any] = context.informers.informer(kind.view)
         self._owners.add_handler(self._on_owner)
         self._pods.add_owned_handler(kind, self._on_pod)
@@ -103,7 +103,7 @@ class OwnedPods:
         )
 
     def _on_orphan(self, change: Change[Pod]) -> None:
-        """Look at the owner that a pod has lost, or at those that select one nobody manages."""
+        """Queue the owner that a pod has lost, or the owners whose selectors match a pod that no owner controls."""
         pod, old = change.object, change.old
         holder = old.metadata.controller if old is not None else None
         if holder is not None:
@@ -121,12 +121,12 @@ class OwnedPods:
         fits: Callable[[Pod], bool] = lambda _: True,
         lacks_finalizer: Callable[[Pod], bool] | None = None,
     ) -> None:
-        """Adopt the pods that a workload selects and nobody manages, and release those that it no longer selects.
+        """Adopt the pods that a workload selects and no owner controls, and release those that it no longer selects.
 
         Args:
             workload: The owner.
-            fits: Whether a pod that nobody manages may be adopted.
-            lacks_finalizer: Whether one that it has is adopted once more, for the sake of the finalizer; None: none is.
+            fits: Returns whether a pod without a controlling owner may be adopted.
+            lacks_finalizer: Returns whether an owned pod is adopted again, to get the finalizer; None adopts none again.
         """
         owner = workload.metadata
         shown = (pod for key in self._owned.get(owner.uid, ()) if (pod := self._pods.get(key)) is not None)
@@ -162,26 +162,26 @@ class OwnedPods:
         if made is not None:
             seen = revision_of(self._pods.resource_version)
             for key in [key for key, pod in made.items() if seen >= revision_of(pod.metadata.resource_version)]:
-                del made[key]  # the watch is past it: shown, or gone again
+                del made[key]  # the watch has passed the create: it has shown the pod, or the pod was deleted since
             shown += made.values()
         return [self._rewritten.newest(pod.key, pod) or pod for pod in shown] if self._finalizers else shown
 
     def is_terminating(self, pod: Pod) -> bool:
-        """Return whether a pod is being deleted, by us or by others."""
+        """Return whether a pod is being deleted, also when only our delete's answer shows that yet."""
         owner = pod.metadata.controller
         return pod.metadata.deletion_timestamp is not None or (
             owner is not None and pod.metadata.uid in self._deleted.get(owner.uid, ())
         )
 
     def live(self, owner: str) -> list[Pod]:
-        """Return the pods that run or will: neither finished nor terminating."""
+        """Return an owner's pods that are neither finished nor terminating."""
         return [pod for pod in self.all_of(owner) if not pod.is_finished and not self.is_terminating(pod)]
 
     async def create(self, owner: ObjectMeta, bodies: Sequence[Mapping[str, Any]]) -> None:
-        """Create pods of an owner concurrently; one of the owner's own that exists is fine.
+        """Create pods of an owner concurrently; a pod of the owner that exists already counts as created.
 
         Raises:
-            StratoError: The first that failed, after all were tried.
+            StratoError: The first failure, after all creates were tried.
         """
         there, failures = await create_owned(self._cluster, Pod, owner, bodies)
         for pod in there:
@@ -194,10 +194,10 @@ class OwnedPods:
             raise failures[0]
 
     async def strip(self, owner: str, pods: Sequence[Pod]) -> None:
-        """Take the finalizer off pods of an owner concurrently.
+        """Remove the finalizer from pods of an owner concurrently.
 
         Raises:
-            StratoError: The first that failed, after all were tried.
+            StratoError: The first failure, after all pods were tried.
         """
 
         async def strip_one(pod: Pod) -> None:
@@ -213,7 +213,7 @@ class OwnedPods:
         """Delete pods of an owner concurrently.
 
         Raises:
-            StratoError: The first that failed, after all were tried.
+            StratoError: The first failure, after all deletes were tried.
         """
 
         async def delete(pod: Pod) -> None:
@@ -232,7 +232,7 @@ class OwnedPods:
 
 
 def _unmanaged(changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
-    """Return the changes of pods that are there and have no owner at all, or none that manages them."""
+    """Return the changes of existing pods that have no owner, or none that controls them."""
     return [
         change
         for change in changes
@@ -243,7 +243,7 @@ def _unmanaged(changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
 
 
 def pod_body(kind: Kind, owner: ObjectMeta, template: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
-    """Return a pod of a template.
+    """Return the body of a pod made from a template.
 
     Args:
         kind: The owner's kind.
@@ -270,14 +270,14 @@ def pod_body(kind: Kind, owner: ObjectMeta, template: Mapping[str, Any], **metad
 
 
 def deletion_order(pod: Pod) -> tuple[Any, ...]:
-    """Sort key of pods to delete first: unassigned, then not running, then not ready, then the youngest."""
+    """Return the sort key of surplus pods: unassigned ones first, then not running, not ready, and the youngest."""
     meta = pod.metadata
     created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
     return (bool(pod.spec.node_name), _PHASE_ORDER.get(pod.status.phase, 1), pod.is_ready, -created, meta.name)
 
 
 def available_count(pods: Sequence[Pod], min_ready_seconds: int, now: float) -> tuple[int, float | None]:
-    """Return how many pods have been ready long enough, and in how many seconds the next one will have been."""
+    """Return how many pods have been ready for ``min_ready_seconds``, and the seconds until the next one has been."""
     count, next_in = 0, None
     for pod in pods:
         condition = pod.status.condition("Ready")

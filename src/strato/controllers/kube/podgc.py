@@ -1,6 +1,6 @@
-"""Pods whose end somebody awaits and no node will write: their status says that they have failed.
+"""Set the phase Failed of pods whose controller waits for their end, but which no node will ever report as ended.
 
-Such a pod was deleted before it came to a node, and somebody's finalizer keeps it, or its node is gone.
+Such a pod was deleted before it was bound to a node and is kept by a finalizer, or its node is gone.
 
 Source: Kubernetes' pod garbage collection controller.
 """
@@ -21,23 +21,23 @@ from strato.errors import Conflict, NotFound
 
 
 async def fail_awaited(cluster: Cluster, pod: Pod, conditions: Sequence[dict[str, Any]] = ()) -> None:
-    """Let a pod's status say that it failed, if somebody keeps it to learn how it ended.
+    """Set a pod's phase to Failed if a finalizer keeps it, so that the finalizer's controller sees it end.
 
     Args:
         cluster: The API.
-        pod: One that no node will end.
-        conditions: What else its status is to say.
+        pod: A pod that no node will report as ended.
+        conditions: Conditions to write into its status.
     """
     if not pod.is_awaited:
         return
     body = {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Failed", "conditions": [*conditions]}}
     name, namespace = pod.key.name, pod.key.namespace
-    with suppress(NotFound, Conflict):  # it is gone, or another has its name
+    with suppress(NotFound, Conflict):  # the pod is gone, or another pod has its name
         await cluster.patch(Pod, name, namespace, body, patch_type=PatchType.STRATEGIC, subresource="status")
 
 
 class PodGarbageCollector(KeyedController):
-    """See the module; nodes that are gone are the node lifecycle controller's to find."""
+    """See the module. It handles unbound pods; the node lifecycle controller handles pods of nodes that are gone."""
 
     name: ClassVar[str] = "kube-pod-garbage-collector"
     workers: ClassVar[int] = 2
@@ -48,14 +48,14 @@ class PodGarbageCollector(KeyedController):
         self._pods.add_handler(lambda change: self.queue.add(change.key), among=_unscheduled)
 
     async def reconcile(self, key: Key) -> None:
-        """Let the pod fail, unless that has happened."""
+        """Set the pod's phase to Failed, unless it has ended."""
         pod = self._pods.get(key)
         if pod is not None and _is_unscheduled(pod):
             await fail_awaited(self._cluster, pod)
 
 
 def _is_unscheduled(pod: Pod) -> bool:
-    """Return whether a pod was deleted before it came to a node, and is kept."""
+    """Return whether a pod was deleted before it was bound to a node, has not ended, and is kept by a finalizer."""
     return pod.metadata.deletion_timestamp is not None and not pod.spec.node_name and pod.is_awaited
 
 

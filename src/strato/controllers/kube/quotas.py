@@ -1,7 +1,8 @@
-"""ResourceQuotas: what a namespace uses of what it may.
+"""ResourceQuotas: what each namespace uses of its limits.
 
-Pods are counted from the watch, soon after they change; other objects are counted by listing them, every half
-minute. The server charges new objects at once (`strato.server.rest.quotas`); this controller notices what is gone.
+The controller counts pods from the watch, soon after they change, and other objects by listing them every half minute.
+The server charges new objects to the quota at once (`strato.server.rest.quotas`); this controller takes deleted and
+ended ones off again.
 
 Source: v1 ResourceQuota.
 """
@@ -25,7 +26,7 @@ from strato.controllers.reconcile import KeyedController
 from strato.errors import Conflict, NotFound
 
 DEBOUNCE_SECONDS: Final = 0.5
-"""Pods change in crowds."""
+"""Delay before a pass, so that pods that change together cause one."""
 
 RECOUNT_SECONDS: Final = 30.0
 """How often objects other than pods are counted."""
@@ -67,7 +68,7 @@ class QuotaController(KeyedController):
                 self.queue.add_after(quota.key, DEBOUNCE_SECONDS)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Count and write."""
+        """Count what a quota's namespace uses, and write the quota's status."""
         quota = self._quotas.get(key)
         if quota is None or quota.metadata.deletion_timestamp is not None:
             return None
@@ -82,7 +83,8 @@ class QuotaController(KeyedController):
                 "hard": {**dict.fromkeys(quota.status.hard), **hard},
                 "used": {**dict.fromkeys(quota.status.used), **used},
             }
-            # What was let in since the quota was read is charged in it, and not to be forgotten.
+            # The server may have charged new objects since the quota was read: the resource version makes the write
+            # fail then, so that it does not overwrite their charge.
             change = {"metadata": {"resourceVersion": quota.metadata.resource_version}, "status": status}
             try:
                 await self._cluster.patch(ResourceQuota, key.name, key.namespace, change, subresource="status")
@@ -93,7 +95,7 @@ class QuotaController(KeyedController):
         return RECOUNT_SECONDS
 
     async def _count(self, name: str, namespace: str) -> Quantity | None:
-        """Return how much the objects a key is about use of it; None for keys that are about pods."""
+        """Return the use of a quota key by objects other than pods; None for keys that pods use."""
         kind = counted_kind(name)
         if kind is None:
             return None

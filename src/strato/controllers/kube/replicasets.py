@@ -1,4 +1,4 @@
-"""ReplicaSets and ReplicationControllers: as many live pods of one template as asked for.
+"""ReplicaSets and ReplicationControllers: keep ``replicas`` live pods of one template.
 
 Source: apps/v1 ReplicaSet, v1 ReplicationController.
 """
@@ -40,7 +40,7 @@ class ReplicaSetController(KeyedController):
         self._sets.add_handler(lambda change: self.queue.add(change.key))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Create or delete what the set lacks or has too many of, and say how it stands."""
+        """Create missing pods or delete surplus ones, and write the status."""
         wanted = self._sets.get(key)
         if wanted is None:
             return None
@@ -56,7 +56,7 @@ class ReplicaSetController(KeyedController):
         return next_in
 
     async def _settle(self, wanted: Replicated) -> None:
-        """Create what is missing, or delete what is too many."""
+        """Create missing pods, or delete surplus ones."""
         await self._owned.claim(wanted, lambda pod: not pod.is_finished)
         meta, live = wanted.metadata, self._owned.live(wanted.metadata.uid)
         missing = wanted.spec.replicas - len(live)
@@ -81,7 +81,8 @@ class ReplicaSetController(KeyedController):
         before = msgspec.to_builtins(old)
         changed = any((before.get(name) or 0) != value for name, value in status.items())
         has_failed = any(condition.type == _FAILURE for condition in old.conditions)
-        if has_failed is not (failure is not None):  # as Kubernetes: the first failure stands until all is well
+        # as in Kubernetes the condition keeps the first failure until a pass succeeds
+        if has_failed is not (failure is not None):
             others = [msgspec.to_builtins(one) for one in old.conditions if one.type != _FAILURE]
             status["conditions"] = others + ([] if failure is None else [self._failed(wanted, len(live), failure)])
             changed = True
@@ -100,7 +101,7 @@ class ReplicaSetController(KeyedController):
 
 
 class ReplicationControllerController(ReplicaSetController):
-    """The same for the elder kind."""
+    """The same for ReplicationControllers."""
 
     name: ClassVar[str] = "kube-replicationcontroller-controller"
     kind: ClassVar[Kind] = catalog.REPLICATIONCONTROLLER

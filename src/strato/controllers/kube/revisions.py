@@ -1,4 +1,4 @@
-"""ControllerRevisions: the templates a workload has had, by hash of their content.
+"""ControllerRevisions: the present and previous templates of a workload, by hash of their content.
 
 Source: apps/v1 ControllerRevision.
 """
@@ -24,7 +24,7 @@ _BY_OWNER: Final = "owner"
 
 
 def revision_hash(data: Mapping[str, Any]) -> str:
-    """Return what stands for a revision's content in names and labels: FNV-1 of its JSON, as Kubernetes writes it."""
+    """Return the hash of a revision for its name and label: FNV-1 of its JSON, as Kubernetes writes it."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -43,8 +43,8 @@ class Revisions:
         self._informer.add_index(_BY_OWNER, managers_of)
 
     async def ensure(self, owner: ObjectMeta, template: Mapping[str, Any]) -> str:
-        """Return the hash of a template, making its revision when it is new, and the newest when it is an old one's."""
-        # members in the order of their names: clients compare the bytes with those they would write
+        """Return the hash of a template: creates its revision if there is none, and makes an older one the newest."""
+        # members sorted by name: clients compare the bytes with those that they would write
         data = json.loads(json.dumps({"spec": {"template": {**template, "$patch": "replace"}}}, sort_keys=True))
         digest = revision_hash(data)
         name = f"{owner.name}-{digest}"
@@ -53,7 +53,7 @@ class Revisions:
         found = next((one for one in known if one.metadata.name == name), None) or await self._equal(known, data)
         kind = catalog.CONTROLLERREVISION
         if found is not None:
-            if found.revision < latest:  # rolled back: it is the newest again
+            if found.revision < latest:  # a rollback: the older revision becomes the newest
                 await self._cluster.patch(kind, found.metadata.name, owner.namespace, {"revision": latest + 1})
             return found.metadata.label(REVISION_LABEL, digest)
         body = {
@@ -69,12 +69,12 @@ class Revisions:
             "data": data,
             "revision": latest + 1,
         }
-        with suppress(AlreadyExists):  # ours from before a restart; its name follows from its content
+        with suppress(AlreadyExists):  # created before a restart: the name follows from the content
             await self._cluster.create(kind, body, owner.namespace)
         return digest
 
     async def _equal(self, known: Iterable[ControllerRevision], data: Mapping[str, Any]) -> ControllerRevision | None:
-        """Return a revision of the same content under another name: somebody else's server made it."""
+        """Return a revision with equal content whose name has another hash, as another implementation computes it."""
         for one in known:
             with suppress(NotFound):
                 meta = one.metadata
@@ -83,7 +83,7 @@ class Revisions:
         return None
 
     async def template(self, owner: ObjectMeta, digest: str) -> dict[str, Any] | None:
-        """Return the template of a revision, None when it is not kept."""
+        """Return the template of a revision, None when the revision was deleted."""
         try:
             found = await self._cluster.get(catalog.CONTROLLERREVISION, f"{owner.name}-{digest}", owner.namespace)
         except NotFound:
@@ -93,7 +93,7 @@ class Revisions:
         return template
 
     async def prune(self, owner: ObjectMeta, in_use: Collection[str], keep: int) -> None:
-        """Delete the oldest revisions that no pod has, beyond ``keep``."""
+        """Delete the oldest of the revisions that no pod uses, so that ``keep`` of them remain."""
         idle = sorted(
             (
                 one

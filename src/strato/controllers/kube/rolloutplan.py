@@ -25,12 +25,12 @@ class Scale:
 
     name: str
     replicas: int
-    """Pods asked of it."""
+    """Its ``spec.replicas``."""
     available: int
     current: int
-    """Pods it has."""
+    """Pods that exist."""
     most: int = 0
-    """Pods that the whole Deployment could have when this was last scaled; 0 is unknown."""
+    """Most pods that the whole Deployment was allowed when this ReplicaSet was last scaled; 0 is unknown."""
 
 
 def resolve_bounds(replicas: int, surge: int | str | None, unavailable: int | str | None) -> tuple[int, int]:
@@ -72,7 +72,7 @@ def plan_scales(
         return _differences(wanted, (new, *old))
     spare = sum(s.available for s in old) + min(new.available, replicas) - least
     for scale in old:
-        idle = max(0, min(surplus, scale.replicas - scale.available))  # pods that serve nobody go first
+        idle = max(0, min(surplus, scale.replicas - scale.available))  # scale down unavailable pods first
         surplus -= idle
         drop = min(scale.replicas, idle + max(0, min(spare, scale.available)))
         spare -= max(0, drop - idle)
@@ -84,10 +84,10 @@ def plan_resize(replicas: int, new: Scale | None, old: Sequence[Scale], *, surge
     """Decide the replicas when the Deployment itself was scaled, or is paused: each ReplicaSet keeps its share.
 
     Args:
-        replicas: Of the Deployment.
-        new: The ReplicaSet of its template, if there is one.
-        old: The others, oldest first.
-        surge: Pods that a rollout may have more.
+        replicas: ``spec.replicas`` of the Deployment.
+        new: The ReplicaSet of its present template, if there is one.
+        old: The other ReplicaSets, oldest first.
+        surge: By how many pods a rollout may exceed ``replicas``.
     """
     every = [*old, *([new] if new is not None else [])]
     active = [scale for scale in every if scale.replicas > 0]
@@ -98,7 +98,7 @@ def plan_resize(replicas: int, new: Scale | None, old: Sequence[Scale], *, surge
     most = replicas + surge if replicas else 0
     left = most - sum(scale.replicas for scale in active)
     if left > 0:
-        active.reverse()  # of two equal ones the newer grows, and the older shrinks
+        active.reverse()  # between equal ReplicaSets, scaling up prefers the newer one and scaling down the older one
     active.sort(key=lambda scale: -scale.replicas)
     wanted: dict[str, int] = {}
     for scale in active:
@@ -118,11 +118,11 @@ def _differences(wanted: Mapping[str, int], scales: Sequence[Scale]) -> dict[str
 def plan_progress(
     deployment: Deployment, counts: Mapping[str, int], new: str, now: float
 ) -> tuple[dict[str, str] | None, float | None]:
-    """Return the condition Progressing, None without a deadline, and in how many seconds the deadline is over.
+    """Return the condition Progressing (None without a deadline), and the seconds until the deadline has passed.
 
     Args:
-        deployment: What is known; its status is that of before.
-        counts: Members of the status as they are now.
+        deployment: The Deployment, with its previous status.
+        counts: The new counters of its status.
         new: Name of the ReplicaSet of its template, empty while there is none.
         now: Seconds since the epoch.
     """
@@ -145,7 +145,7 @@ def plan_progress(
         why, text = ("NewReplicaSetCreated", f'Created new replica set "{new}"') if new else ("ReplicaSetUpdated", name)
         return condition(known, "Progressing", "True", why, text, now), float(spec.progress_deadline_seconds)
     if reason == _DONE:
-        return msgspec.to_builtins(known), None  # scaled, or a pod failed: no rollout
+        return msgspec.to_builtins(known), None  # the rollout had ended; scaling or a failed pod begins no new one
     if (
         updated > old.updated_replicas
         or replicas - updated < old.replicas - old.updated_replicas
@@ -164,7 +164,7 @@ def plan_progress(
 def condition(
     known: DeploymentCondition | None, type_: str, status: str, reason: str, message: str, now: float
 ) -> dict[str, str]:
-    """Return a condition; what has not changed keeps its times."""
+    """Return a condition; its times are those of the known one as far as nothing has changed."""
     time = format_time(now)
     if known is not None and (known.status, known.reason) == (status, reason):
         same: dict[str, str] = msgspec.to_builtins(known)

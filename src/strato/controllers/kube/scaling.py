@@ -1,6 +1,6 @@
 """How many replicas an autoscaler wants: the decisions of HorizontalPodAutoscalers, without a client or a clock.
 
-Amounts are in thousandths (millicores, thousandths of a byte), as Kubernetes reckons. A metric that cannot be had
+Amounts are in thousandths (millicores, thousandths of a byte), as in Kubernetes. A metric without a usable value
 raises `Unknown`, whose text becomes a condition.
 
 Source: ``pkg/controller/podautoscaler`` of Kubernetes 1.36 (``replica_calculator.go``, ``horizontal.go``).
@@ -21,17 +21,17 @@ from strato.clock import parse_time
 TOLERANCE: Final = 0.1
 DOWN_WINDOW_SECONDS: Final = 300.0
 _STARTING_SECONDS: Final = 300.0
-"""While a pod may be starting its CPU counts only when it is ready, and was for a whole window."""
+"""For this long after its start a pod's CPU use counts only if the pod was ready during the whole sample window."""
 _READINESS_DELAY_SECONDS: Final = 30.0
 _MOST: Final = 2**31 - 1
 
 
 class Unknown(Exception):
-    """A metric cannot be had."""
+    """A metric has no usable value."""
 
 
 class Sample(NamedTuple):
-    """What a pod uses."""
+    """The measured use of one resource by a pod."""
 
     value: int
     at: float
@@ -39,13 +39,13 @@ class Sample(NamedTuple):
 
 
 class Tolerances(NamedTuple):
-    """How far the ratio of what is to what shall be may be from one without any scaling."""
+    """How far the ratio of the present value to the target may differ from 1 without any scaling."""
 
     down: float = TOLERANCE
     up: float = TOLERANCE
 
     def hold(self, ratio: float) -> bool:
-        """Return whether the ratio is near enough to one."""
+        """Return whether the ratio is within the tolerances."""
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
@@ -54,9 +54,9 @@ class Proposal(NamedTuple):
 
     replicas: int
     average: int
-    """What pods use on average."""
+    """Average use of the pods."""
     percent: int | None = None
-    """The same of what they request."""
+    """The use of all pods in percent of their requests; None for targets that are amounts."""
 
 
 def tolerances(behavior: Behavior | None) -> Tolerances:
@@ -79,11 +79,12 @@ def propose(
 ) -> Proposal:
     """Return how many replicas bring the use of a resource to its target.
 
-    Pods without a sample count as if they did not need the change: for all of what they request (or the target) when
-    fewer replicas would do, for nothing when more are needed; pods that are not ready for nothing then.
+    Pods without a sample are assumed to weaken the change: to use all that they request (or the target) when fewer
+    replicas would do, and nothing when more are needed. In the latter case pods that are not ready count as using
+    nothing too.
 
     Raises:
-        Unknown: There are no pods, no samples of pods that count, or pods that do not say what they request.
+        Unknown: There are no pods, no samples of ready pods, or pods without requests.
     """
     if not pods:
         raise Unknown("no pods returned by selector while calculating replica count")
@@ -187,21 +188,21 @@ def _request(pod: Pod, resource: str, container: str) -> int:
 
 @dataclass(slots=True)
 class History:
-    """What was recommended and done for one autoscaler, newest last; times in seconds."""
+    """Past recommendations for one autoscaler and changes of its replicas, newest last; times in seconds."""
 
     recommended: list[tuple[float, int]] = field(default_factory=list)
     added: list[tuple[float, int]] = field(default_factory=list)
     removed: list[tuple[float, int]] = field(default_factory=list)
 
     def note(self, now: float, before: int, after: int) -> None:
-        """Remember that the number of replicas was changed; what no rule looks at any more is forgotten."""
+        """Add a change of the number of replicas, and drop changes that are too old for every rule."""
         changes = self.added if after > before else self.removed
         changes[:] = [one for one in changes if one[0] > now - 3600]
         changes.append((now, abs(after - before)))
 
 
 class Normalised(NamedTuple):
-    """How many replicas there shall be, and why not as many as the metrics say."""
+    """The number of replicas to set, and why it differs from the number that the metrics recommend."""
 
     replicas: int
     able: tuple[str, str]
@@ -229,7 +230,7 @@ _TOO_FAST_DOWN: Final = ("ScaleDownLimit", "the desired replica count is decreas
 def normalise(
     spec: HorizontalPodAutoscalerSpec, history: History, current: int, desired: int, now: float
 ) -> Normalised:
-    """Hold a recommendation back: by those before it, by the policies and by the bounds. It is added to the history."""
+    """Limit a recommendation by the earlier ones, the policies and the bounds, and add it to the history."""
     behavior = spec.behavior
     up_window, down_window = 0.0, DOWN_WINDOW_SECONDS
     if behavior is not None:
@@ -241,7 +242,7 @@ def normalise(
     highest = max([desired, *(count for at, count in recent if at > now - down_window)])
     recent[:] = [one for one in recent if one[0] > now - max(up_window, down_window)]
     recent.append((now, desired))
-    # without a behavior only what comes too early is put off
+    # without a behavior only scaling down is delayed by the window
     stabilised = min(max(current, lowest), highest) if behavior is not None else highest
     held = _READY if stabilised == desired else (_UP if behavior is not None and desired >= current else _DOWN)
     low, high, why_low, why_high = spec.min_replicas, spec.max_replicas, _TOO_FEW, _TOO_MANY
@@ -262,7 +263,7 @@ def normalise(
 
 
 def _at_start(policy: ScalingPolicy, history: History, current: int, now: float) -> int:
-    """Return how many replicas there were when a policy's period began."""
+    """Return the number of replicas at the beginning of a policy's period."""
     begin = now - policy.period_seconds
     added, removed = (sum(n for at, n in changes if at > begin) for changes in (history.added, history.removed))
     return current - added + removed

@@ -1,6 +1,6 @@
-"""StatefulSets: pods with names and claims of their own, made, changed and removed in order.
+"""StatefulSets: pods with their own names and claims, created, updated and deleted in order.
 
-`plan` decides the next step from the pods there are; a step that waits for a pod ends the plan.
+`plan` decides the next steps from the present pods; where a step must wait for a pod, the plan ends.
 
 Source: apps/v1 StatefulSet.
 """
@@ -31,25 +31,25 @@ POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One pod of the set as it is."""
+    """One present pod of the set."""
 
     ordinal: int
     pod: Pod
     is_terminating: bool
     healthy: bool
-    """Ready for long enough, and staying."""
+    """Whether the pod has been ready for ``minReadySeconds`` and is not terminating."""
 
 
 @dataclass(slots=True)
 class StatefulSetPlan:
-    """What to do now."""
+    """Ordinals to create and pods to delete now."""
 
     create: list[int] = field(default_factory=list)
     delete: list[Pod] = field(default_factory=list)
 
 
 def plan(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> StatefulSetPlan:
-    """Return the next steps; of an ordered set at most one."""
+    """Return the next steps; for a set that is not Parallel at most one."""
     parallel = spec.pod_management_policy == "Parallel"
     by_ordinal = {slot.ordinal: slot for slot in slots}
     first = spec.ordinals.start if spec.ordinals is not None else 0
@@ -60,7 +60,7 @@ def plan(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> 
         if slot is None:
             planned.create.append(ordinal)
         elif slot.pod.is_finished and not slot.is_terminating:
-            planned.delete.append(slot.pod)  # its successor takes the name
+            planned.delete.append(slot.pod)  # its replacement needs the name
         elif slot.healthy or parallel:
             continue
         if not parallel:
@@ -70,7 +70,7 @@ def plan(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> 
         planned.delete += [slot.pod for slot in surplus if not slot.is_terminating]
     elif surplus:
         last, *others = surplus
-        # of several that are not healthy none goes: somebody should look first; a single one may be what is to go
+        # While another surplus pod is unhealthy too, an unhealthy one is not deleted: users should look at it first.
         if not last.is_terminating and (last.healthy or all(slot.healthy for slot in others)):
             planned.delete.append(last.pod)
         return planned
@@ -80,7 +80,7 @@ def plan(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> 
 
 
 def _outdated(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> list[Pod]:
-    """Return the pod to replace for an update: from the last one down, one at a time, to the partition."""
+    """Return the next pod to replace for an update: in descending order of ordinals, down to the partition."""
     if spec.update_strategy.type != "RollingUpdate":
         return []
     rolling = spec.update_strategy.rolling_update
@@ -96,7 +96,7 @@ def _outdated(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str
 
 
 def _ordinal(pod: Pod, name: str) -> int | None:
-    """Return the number of a pod of a set, None of a pod that is not called like one."""
+    """Return the ordinal in the name of a set's pod, None if the name has none."""
     parent, _, tail = pod.metadata.name.rpartition("-")
     return int(tail) if parent == name and tail.isdecimal() else None
 
@@ -114,7 +114,7 @@ class StatefulSetController(KeyedController):
         self._sets.add_handler(lambda change: self.queue.add(change.key))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Take the next step and report where the set stands."""
+        """Take the next steps and write the status."""
         wanted = self._sets.get(key)
         if wanted is None or wanted.metadata.deletion_timestamp is not None:
             return None
@@ -208,11 +208,11 @@ class StatefulSetController(KeyedController):
             "metadata": metadata,
             "spec": template.get("spec") or {},
         }
-        with suppress(AlreadyExists):  # the claim of the pod before it: that is the point
+        with suppress(AlreadyExists):  # the claim of the previous pod of this ordinal: its replacement shall use it
             await self._cluster.create(catalog.PERSISTENTVOLUMECLAIM, body, meta.namespace)
 
     async def _leave_claims(self, wanted: StatefulSet, pods: Sequence[Pod]) -> None:
-        """Let the claims of pods that the set no longer has go with them."""
+        """Make surplus pods the owners of their claims, so that these are deleted with them."""
         spec = wanted.spec
         last = (spec.ordinals.start if spec.ordinals is not None else 0) + spec.replicas
         for pod in pods:

@@ -1,4 +1,4 @@
-"""Which taints a node's conditions deserve, and how long a pod bears them. Pure.
+"""Which taints follow from a node's conditions, and how long a pod tolerates its node's taints. Pure.
 
 Source: Kubernetes' taint-based eviction.
 """
@@ -22,7 +22,7 @@ _PRESSURES: Final = {
     "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
 }
 MANAGED: Final = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURES.values()})
-"""Keys of the taints we put on and take off; all others are somebody else's."""
+"""Keys of the taints that the node lifecycle controller adds and removes; it leaves all others alone."""
 
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"

@@ -1,4 +1,4 @@
-"""What claims and persistent volumes need next: to be bound, made, released, reclaimed. Pure.
+"""The next step of a claim or persistent volume: bind, provision, release or reclaim it. Pure.
 
 Source: Kubernetes' persistent volume controller, as its API documentation describes it.
 """
@@ -32,16 +32,16 @@ Notice = tuple[str, str, str]
 
 
 class ClaimStep(NamedTuple):
-    """What a claim needs next; nothing is to be waited for."""
+    """The next step of a claim; with all members unset there is nothing to do until something changes."""
 
     bind: PersistentVolume | None = None
-    """The volume to bind it to, or to keep it bound to."""
+    """The volume to bind the claim to, or to keep it bound to."""
     make: bool = False
-    """Whether a volume is to be made for it on this machine."""
+    """Whether to provision a volume for the claim on this machine."""
     wait_for: str = ""
-    """The provisioner of others that is to make its volume."""
+    """Name of the external provisioner that has to make the claim's volume."""
     lost: bool = False
-    """Whether the volume it was bound to is gone."""
+    """Whether the volume that the claim was bound to is gone."""
     notice: Notice | None = None
 
 
@@ -51,12 +51,12 @@ def plan_claim(
     offers: Iterable[PersistentVolume],
     storage_class: StorageClass | None,
 ) -> ClaimStep:
-    """Decide what a claim that is to stay needs.
+    """Decide the next step of a claim that is not being deleted.
 
     Args:
         claim: The claim.
-        named: The volume its spec names, None when there is none of that name.
-        offers: Volumes held for the claim, and those of its class that nobody holds.
+        named: The volume that its spec names, None when there is none of that name.
+        offers: Volumes whose ``claimRef`` is the claim, and volumes of its class without a ``claimRef``.
         storage_class: Its class, None when it names none or one that does not exist.
     """
     if claim.spec.volume_name:
@@ -118,19 +118,19 @@ def _provision(claim: PersistentVolumeClaim, storage_class: StorageClass | None)
 
 
 class VolumeStep(NamedTuple):
-    """What a volume needs next."""
+    """The next step of a volume."""
 
     phase: str = ""
-    """What it is to be; empty leaves it."""
+    """The phase to write; empty leaves it unchanged."""
     message: str = ""
     free: bool = False
-    """Whether it loses the claim that it was bound to in vain."""
+    """Whether to remove its ``claimRef``, because the claim was bound to another volume."""
     delete: bool = False
-    """Whether it is to go with what is on it."""
+    """Whether to delete the volume together with its data."""
 
 
 def plan_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> VolumeStep:
-    """Decide what a volume needs; ``claim`` is the one that holds it by name and uid, None when it is gone."""
+    """Decide the next step of a volume; ``claim`` is that of its ``claimRef``, None when it is gone."""
     owner = volume.spec.claim_ref
     if owner is None or not owner.uid:
         return VolumeStep("Available")
@@ -138,7 +138,7 @@ def plan_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -
         if claim.spec.volume_name == volume.metadata.name:
             return VolumeStep("Bound")
         if not claim.spec.volume_name:
-            return VolumeStep()  # its claim is told in its own time
+            return VolumeStep()  # the claim's own step writes its side of the binding
         if volume.metadata.annotation(BOUND_BY_CONTROLLER) and not volume.metadata.annotation(PROVISIONED_BY):
             return VolumeStep("Available", free=True)
     policy, maker = volume.spec.persistent_volume_reclaim_policy, volume.metadata.annotation(PROVISIONED_BY)
@@ -150,7 +150,7 @@ def plan_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -
 
 
 def volume_body(claim: PersistentVolumeClaim, storage_class: StorageClass, path: str) -> dict[str, Any]:
-    """Return the volume to make for a claim in a directory."""
+    """Return the volume to create for a claim, with its data in a directory."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -177,7 +177,7 @@ def made_name(claim: PersistentVolumeClaim) -> str:
 
 
 def claim_reference(claim: PersistentVolumeClaim) -> Mapping[str, str]:
-    """Return what a volume says of the claim that holds it."""
+    """Return the ``claimRef`` of a volume that is bound to a claim."""
     meta = claim.metadata
     return {
         "apiVersion": "v1",
@@ -190,7 +190,7 @@ def claim_reference(claim: PersistentVolumeClaim) -> Mapping[str, str]:
 
 
 def bound_status(claim: PersistentVolumeClaim, volume: PersistentVolume) -> dict[str, Any]:
-    """Return the status of a claim that is bound; its capacity is what the volume has."""
+    """Return the status of a bound claim; its capacity is that of the volume."""
     return {
         "phase": "Bound",
         "accessModes": list(volume.spec.access_modes),

@@ -1,7 +1,7 @@
-"""Persistent volumes and claims: bound to each other, made as directories of this machine, reclaimed, protected.
+"""Bind persistent volumes and claims, provision volumes as directories of this machine, reclaim and protect them.
 
-All nodes of an embedded cluster are this machine, so a directory is reached from each of them, by any number of pods:
-volumes need no node affinity and have every access mode that is asked for. What `volumeplan` decides is done here.
+All nodes of an embedded cluster are this machine, so that any number of pods on any node can mount a directory: volumes
+need no node affinity and have every access mode that a claim asks for. `volumeplan` decides; this controller writes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from strato.errors import AlreadyExists, NotFound
 
 
 class VolumeController(KeyedController):
-    """See the module. Keys with a namespace are claims', those without are volumes'."""
+    """See the module. A key with a namespace names a claim, one without names a volume."""
 
     name: ClassVar[str] = "kube-persistentvolume-controller"
 
@@ -97,7 +97,7 @@ class VolumeController(KeyedController):
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one claim or volume up to date."""
-        with suppress(NotFound):  # it went meanwhile, and its event is under way
+        with suppress(NotFound):  # deleted meanwhile; the watch will show that and queue what depends on it
             if key.namespace:
                 claim = self._claims.get(key)
                 if claim is not None:
@@ -136,7 +136,7 @@ class VolumeController(KeyedController):
             await self._patch(claim, {"status": {"phase": "Lost", "accessModes": None, "capacity": None}}, "status")
 
     async def _make(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> None:
-        """Make a volume; its event binds it."""
+        """Create a volume for a claim; its watch event causes the pass that binds the two."""
         name = volumeplan.made_name(claim)
         local = self._local
         path = os.path.join(local.directory if local is not None else "/var/lib/strato/volumes", name)
@@ -152,7 +152,7 @@ class VolumeController(KeyedController):
     async def _bind(
         self, claim: PersistentVolumeClaim, volume: PersistentVolume, storage_class: StorageClass | None
     ) -> None:
-        """Write the volume's side first: a crash between leaves a volume that is held for the claim."""
+        """Write the binding, first into the volume: after a crash in between, the volume is reserved for the claim."""
         owner = volume.spec.claim_ref
         meta: dict[str, Any] = {}
         spec: dict[str, Any] = {}
@@ -192,7 +192,7 @@ class VolumeController(KeyedController):
                 await self._unprotect(volume, VOLUME_PROTECTION)
             return
         if step.free:
-            # what an administrator wrote of the claim stays; what we wrote goes
+            # keep the part of claimRef that an administrator wrote, remove what this controller added
             change = {"metadata": self._same(volume) | {"annotations": {BOUND_BY_CONTROLLER: None}}}
             body = {**change, "spec": {"claimRef": None}}
             volume = await self._cluster.patch(PersistentVolume, meta.name, "", body, patch_type=PatchType.MERGE)
@@ -203,7 +203,7 @@ class VolumeController(KeyedController):
             await self._cluster.delete(PersistentVolume, meta.name, "", uid=meta.uid)
 
     async def _holder(self, volume: PersistentVolume) -> PersistentVolumeClaim | None:
-        """Return the claim that holds a volume; that it is gone is only believed of the server itself."""
+        """Return the claim of a volume; reads it from the API if the cache does not have it, to be sure it is gone."""
         owner = volume.spec.claim_ref
         if owner is None or not owner.uid:
             return None
@@ -216,7 +216,7 @@ class VolumeController(KeyedController):
         return claim if is_for(volume, claim) else None
 
     async def _remove(self, volume: PersistentVolume) -> None:
-        """Remove the directory of a volume, if it is one that we made: a path is never taken from the object."""
+        """Remove the directory of a volume that we made. Its path comes from the name, as the object's can be forged."""
         local, source, owner = self._local, volume.spec.host_path, volume.spec.claim_ref
         if local is None or source is None or owner is None or volume.metadata.name != f"pvc-{owner.uid}":
             return
@@ -256,13 +256,13 @@ class VolumeController(KeyedController):
 
 
 def _offered_to(volume: PersistentVolume) -> Iterable[str]:
-    """Yield the claim that holds a volume, or the class of claims that may."""
+    """Yield the claim of a volume's ``claimRef``, or else the class of claims that it can be bound to."""
     owner = volume.spec.claim_ref
     yield f"class {volume.spec.storage_class_name}" if owner is None else str(Key(owner.namespace, owner.name))
 
 
 class EphemeralClaimController(KeyedController):
-    """Makes the claims of pods' ephemeral volumes, each owned by its pod, so that it goes with it."""
+    """Creates the claims of pods' ephemeral volumes; each is owned by its pod, and is deleted with it."""
 
     name: ClassVar[str] = "kube-ephemeral-volume-controller"
 
@@ -273,7 +273,7 @@ class EphemeralClaimController(KeyedController):
         self._pods.add_handler(lambda change: self.queue.add(change.key), among=_with_ephemeral_volumes)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Create the claims that are missing; one of another owner is left, and the scheduler says so."""
+        """Create the missing claims; one that has another owner is left alone, and the scheduler reports that."""
         pod = self._pods.get(key)
         missing = {used.name for used in claims_of(pod) if used.ephemeral} if pod is not None else set()
         missing = {name for name in missing if Key(key.namespace, name) not in self._claims}
@@ -302,7 +302,7 @@ class EphemeralClaimController(KeyedController):
 
 
 def _with_ephemeral_volumes(changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
-    """Return the changes that show new pods of this kind."""
+    """Return the changes that show new pods with ephemeral volumes."""
     return [
         change
         for change in changes

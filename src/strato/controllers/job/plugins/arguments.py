@@ -1,6 +1,6 @@
 """Arguments of job plugins, written like Go flags: ``--k=v``, ``--k v``, ``-k v``, ``--flag``.
 
-Parsing stops at the first thing that is no known flag or has a bad value; what came before it stays in force.
+Parsing stops at the first argument that is no known flag or has a bad value; the flags before it stay in force.
 
 Source: volcano-controllers Part B, first rule.
 """
@@ -17,10 +17,10 @@ _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def parse_flags(arguments: Sequence[str], defaults: Mapping[str, Value]) -> tuple[dict[str, Value], str]:
-    """Read flags over defaults whose types are the flags' types.
+    """Read flags; the type of a flag is that of its default.
 
     Returns:
-        The values, and what was wrong with the first bad argument (empty when nothing was).
+        The values, and why the first bad argument was refused (empty when all were good).
     """
     values = dict(defaults)
     position = 0

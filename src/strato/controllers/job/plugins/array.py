@@ -1,4 +1,4 @@
-"""array: makes a job a job array; every element has an index of its own, and a limit holds how many run at once.
+"""array: makes a job a job array; every element has an index of its own, and ``--limit`` bounds how many run at once.
 
 An element is one pod, or a partition where the task has a partition policy. The variables are Slurm's, so that its
 scripts need no change, and ``STRATO_ARRAY_INDEX``.
@@ -34,7 +34,7 @@ class ArrayPlugin(JobPlugin):
         except ValueError as error:
             self.complaint = self.complaint or f"--indexes: {error}"
         self.limit = max(0, self.number("limit"))
-        """Elements of a task that may be active at once; 0 is all."""
+        """Most elements of a task that may be active at once; 0 is no limit."""
 
     def on_pod_create(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
         """Append the variables to every container."""
@@ -64,6 +64,6 @@ class ArrayPlugin(JobPlugin):
 
 
 def element_size(task: TaskSpec) -> int:
-    """Return the pods of one element of a task."""
+    """Return how many pods one element of a task has."""
     policy = task.partition_policy
     return max(1, policy.partition_size) if policy is not None else 1

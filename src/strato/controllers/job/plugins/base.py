@@ -1,4 +1,4 @@
-"""What a job plugin is: pure functions that shape pods and name the objects a job needs beside them.
+"""The base of job plugins: pure functions that change pods and name the objects that a job needs beside its pods.
 
 Source: volcano-controllers Part B.
 """
@@ -26,14 +26,14 @@ class PluginRefusal(StratoError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An object that must exist."""
+    """An object that a plugin requires to exist."""
 
     view: type[Object]
     body: dict[str, Any]
     data_member: str = ""
-    """Member to bring up to date when the object exists (``data`` of a ConfigMap); empty leaves it alone."""
+    """Member to bring up to date when the object exists (``data`` of a ConfigMap); empty changes no existing object."""
     decisive_key: str = ""
-    """Key of that member that alone says whether the object is up to date; empty compares all of the member."""
+    """The one key of that member to compare; when it is equal the object is up to date. Empty compares all keys."""
 
     @property
     def name(self) -> str:
@@ -43,16 +43,16 @@ class Wanted:
 
 
 class JobPlugin:
-    """Base of all plugins; every hook does nothing unless overridden."""
+    """Base of all job plugins; a method that a plugin does not override does nothing."""
 
     name: ClassVar[str]
     varies: ClassVar[bool] = False
-    """Whether `on_pod_create` does anything; if not, pods can be built from templates."""
+    """Whether `on_pod_create` changes pods; if not, pods can be built from templates."""
     tracked: ClassVar[bool] = True
-    """Whether it owns objects, remembered in ``status.controlledResources``."""
+    """Whether the plugin is listed in ``status.controlledResources``, because it owns objects."""
 
     computes_long: ClassVar[bool] = False
-    """Whether `objects` takes so long that it would block the loop noticeably."""
+    """Whether `objects` computes for so long (tens of milliseconds) that it has to run off the event loop."""
 
     defaults: ClassVar[Mapping[str, Value]] = {}
     """Its flags and their defaults."""
@@ -75,7 +75,7 @@ class JobPlugin:
         return bool(self._flags[flag])
 
     def shape(self, job: Job, task: TaskSpec, pod: dict[str, Any]) -> None:
-        """Change what all pods of a task share, in place. ``pod`` has labels, annotations and spec.
+        """Change in place what all pods of a task share. ``pod`` has labels, annotations and spec.
 
         Raises:
             PluginRefusal: The job lacks what the plugin needs.
@@ -85,15 +85,15 @@ class JobPlugin:
         """Change one pod. Members below ``spec`` are shared between pods: replace lists, never edit them."""
 
     def objects(self, job: Job) -> Sequence[Wanted]:
-        """Return what must exist before the job's pods."""
+        """Return the objects that must exist before the job's pods are created."""
         return ()
 
     def refreshed(self, job: Job) -> Sequence[Wanted]:
-        """Return what must be brought up to date when the job's spec changed."""
+        """Return the objects to bring up to date when the job's spec has changed."""
         return ()
 
     def removed(self, job: Job) -> Sequence[tuple[type[Object], str]]:
-        """Return what goes when pods are killed: views and names."""
+        """Return the objects to delete when all pods of the job are killed, as views and names."""
         return ()
 
 
@@ -111,13 +111,13 @@ def host_names(job: Job, task: TaskSpec) -> list[str]:
 
 
 def host_addresses(job: Job, task: TaskSpec) -> list[str]:
-    """Return ``hostname.subdomain`` of a task's pods, the part of their names in DNS that tells them apart."""
+    """Return ``hostname.subdomain`` of a task's pods: their DNS names within the namespace."""
     subdomain = subdomain_of(job, task)
     return [f"{host}.{subdomain}" for host in host_names(job, task)]
 
 
 def first_address(job: Job, task: TaskSpec) -> str:
-    """Return the address of a task's pod of index 0, whether or not there is one yet."""
+    """Return the address of a task's pod of index 0, which need not exist yet."""
     host = task.template.spec.hostname or f"{job.metadata.name}-{task.name}-0"
     return f"{host}.{subdomain_of(job, task)}"
 
@@ -140,7 +140,7 @@ def add_port(container: dict[str, Any], name: str, port: int) -> None:
 
 
 def add_variables(spec: dict[str, Any], members: Sequence[str], added: Sequence[dict[str, Any]]) -> None:
-    """Append variables to the containers of one pod, copying what other pods share.
+    """Append variables to the containers of one pod; copies the lists that it shares with other pods.
 
     Args:
         spec: The pod's own spec; changed in place.
@@ -153,7 +153,7 @@ def add_variables(spec: dict[str, Any], members: Sequence[str], added: Sequence[
 
 
 def owned_metadata(job: Job, name: str) -> dict[str, Any]:
-    """Return the metadata of an object that goes with the job."""
+    """Return the metadata of an object that the job owns, so that it is deleted with the job."""
     return {
         "name": name,
         "namespace": job.metadata.namespace,

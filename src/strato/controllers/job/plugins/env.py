@@ -17,7 +17,7 @@ class EnvPlugin(JobPlugin):
     varies: ClassVar[bool] = True
 
     def on_pod_create(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
-        """Append the variables to every container. The value is read off the name, as users of the name do."""
+        """Append the variables to every container. The value is the text after the last dash of the pod's name."""
         parts = name.split("-")
         value = parts[-1] if len(parts) >= 3 else ""
         added = [{"name": variable, "value": value} for variable in VARIABLES]

@@ -1,4 +1,4 @@
-"""mpi: gives the launcher of an MPI job its workers, as ``MPI_HOST``, and open the port they are reached by.
+"""mpi: gives the launcher of an MPI job the hosts of its workers, as ``MPI_HOST``, and opens their ssh port.
 
 Source: volcano-controllers Part B, mpi.
 """
@@ -24,7 +24,7 @@ PORT_NAME = "mpijob-port"
 
 
 class MpiPlugin(JobPlugin):
-    """See the module. Admission adds ``svc`` and ``ssh``, which it works through."""
+    """See the module. It relies on the plugins ``svc`` and ``ssh``, which admission adds to the job."""
 
     name: ClassVar[str] = "mpi"
     defaults: ClassVar[Mapping[str, Value]] = {"master": "master", "worker": "worker", "port": 22}

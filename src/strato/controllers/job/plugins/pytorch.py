@@ -69,9 +69,9 @@ class PytorchPlugin(JobPlugin):
 
 
 def waiting_script(address: str, port: int, timeout_seconds: int) -> str:
-    """Return a shell script that ends well once something listens there, and with 1 after the timeout.
+    """Return a shell script that ends with 0 once something listens on the port, and with 1 after the timeout.
 
-    Not every image has ``nc``; where the shell is bash in disguise, ``/dev/tcp`` serves as well.
+    It uses ``nc``; in images without it, it tries ``/dev/tcp``, which works where ``sh`` is bash.
     """
     return (
         f"deadline=$(( $(date +%s) + {timeout_seconds} )); "

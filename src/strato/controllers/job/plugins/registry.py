@@ -41,7 +41,7 @@ class UnknownPlugin(StratoError):
 
 
 class JobPlugins:
-    """The plugins of one job, in the order of the table."""
+    """The plugins of one job, in the order of `PLUGINS`."""
 
     def __init__(self, asked: Mapping[str, Sequence[str] | None]) -> None:
         self.unknown = next((name for name in asked if name not in PLUGINS), None)
@@ -51,7 +51,7 @@ class JobPlugins:
 
     @property
     def element_limit(self) -> int:
-        """Elements of a job array that may be active at once; 0 is all."""
+        """Most elements of a job array that may be active at once; 0 is no limit."""
         return next((plugin.limit for plugin in self.active if isinstance(plugin, ArrayPlugin)), 0)
 
     def check(self) -> None:
@@ -61,5 +61,5 @@ class JobPlugins:
 
 
 def controlled_key(plugin: JobPlugin) -> str:
-    """Return the key of ``status.controlledResources`` that says the plugin's objects exist."""
+    """Return the key of ``status.controlledResources`` that records that the plugin's objects exist."""
     return f"plugin-{plugin.name}"

@@ -64,7 +64,7 @@ class SshPlugin(JobPlugin):
             container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
 
     def objects(self, job: Job) -> Sequence[Wanted]:
-        """Return the Secret. One that knows the same hosts keeps its keys, which running pods may have read."""
+        """Return the Secret. An existing one with the same hosts is kept, because running pods use its keys."""
         private, public = self._keys()
         values = {
             PRIVATE_KEY: private,
@@ -95,7 +95,7 @@ class SshPlugin(JobPlugin):
 
 
 def client_config(job: Job, port: int) -> str:
-    """Return the client configuration that knows every host of the job as it is now."""
+    """Return the client configuration with every host that the job's present spec has."""
     lines = ["StrictHostKeyChecking no", "UserKnownHostsFile /dev/null"]
     for task in job.spec.tasks:
         subdomain = subdomain_of(job, task)

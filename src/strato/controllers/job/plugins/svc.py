@@ -1,7 +1,7 @@
 """svc: let the pods of a job find each other by name.
 
 A headless Service gives every pod a DNS name, a ConfigMap lists the hosts of each task (mounted at
-``/etc/volcano`` and offered as variables), and a NetworkPolicy keeps strangers out.
+``/etc/volcano`` and offered as variables), and a NetworkPolicy admits traffic from the job's own pods only.
 
 Source: volcano-controllers Part B, svc.
 """
@@ -72,7 +72,7 @@ class SvcPlugin(JobPlugin):
         return wanted
 
     def refreshed(self, job: Job) -> Sequence[Wanted]:
-        """Return the ConfigMap: scaling changes the hosts."""
+        """Return the ConfigMap, because scaling a task changes the hosts in it."""
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -82,7 +82,7 @@ class SvcPlugin(JobPlugin):
         return (Wanted(ConfigMap, body, "data"),)
 
     def removed(self, job: Job) -> Sequence[tuple[type[Object], str]]:
-        """Return all three again."""
+        """Return the same three objects as `objects`."""
         name = job.metadata.name
         gone: list[tuple[type[Object], str]] = [(ConfigMap, _config_map_name(job)), (Service, name)]
         if not self.switch("disable-network-policy"):

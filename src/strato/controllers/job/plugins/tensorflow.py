@@ -18,7 +18,7 @@ ROLES = ("ps", "worker", "chief", "evaluator")
 
 
 class TensorflowPlugin(JobPlugin):
-    """See the module. Each role is played by the task that the flag of its name names."""
+    """See the module. There is a flag for each role; its value is the task that has the role."""
 
     name: ClassVar[str] = "tensorflow"
     varies: ClassVar[bool] = True
