@@ -227,15 +227,19 @@ def test_without_a_relay_it_is_said_that_no_mail_is_sent(world: World, namespace
 
 
 VIEWS = [
-    ("job", "list"),
-    ("job", "list", "-o", "yaml"),
-    ("job", "view", "-N", "watched"),
-    ("queue", "list"),
-    ("queue", "get", "-n", "default"),
-    ("pod", "list"),
-    ("podgroup", "list", "-o", "wide"),
-    ("jobflow", "list"),
-    ("status",),
+    ("job", "list", "-w"),
+    ("job", "list", "-o", "yaml", "-w"),
+    ("job", "view", "-N", "watched", "-w"),
+    ("job", "tree", "watched", "-w"),
+    ("job", "top", "watched", "-w"),
+    ("queue", "list", "-w"),
+    ("queue", "get", "-n", "default", "-w"),
+    ("pod", "list", "-w"),
+    ("podgroup", "list", "-o", "wide", "-w"),
+    ("jobflow", "list", "-w"),
+    ("status", "-w"),
+    ("slurm", "squeue", "-i", "1"),
+    ("slurm", "sinfo", "--iterate=1"),
 ]
 
 
@@ -246,7 +250,7 @@ VIEWS = [
 def test_watching_shows_what_is_there_and_ends_by_ctrl_c(machine: EmbeddedWorld, words: tuple[str, ...]) -> None:
     if machine.get("vcjob", "watched") is None:
         machine.own("job", "run", "-N", "watched", *SMALL, "-c", "sleep 600")
-    command = [*STRATO, "--home", str(machine.home), *words, "-w"]
+    command = [*STRATO, "--home", str(machine.home), *words]
     with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline().strip()

@@ -15,7 +15,7 @@ from strato.cli.job.listing import JOBS
 from strato.cli.job.run import run
 from strato.cli.job.view import render_job
 from strato.cli.job.wait import wait_until_completed
-from strato.cli.listing import listing_options, show_list, show_page
+from strato.cli.listing import listing_options, show_list, show_page, watch_option
 from strato.cli.objectnames import object_name
 from strato.cli.output import all_namespaces_option
 from strato.cli.reasons.reading import report_on_job
@@ -206,26 +206,40 @@ def logs(
 @job.command()
 @namespace_option
 @click.argument("name", type=NAME)
+@watch_option
 @click.pass_context
-def top(ctx: click.Context, namespace: str, name: str) -> None:
+def top(ctx: click.Context, namespace: str, name: str, watching: bool) -> None:
     """Show what each task of job NAME asks for and, where the cluster measures it, uses."""
     from strato.cli.job.objects import read_objects
     from strato.cli.job.top import read_usage, render_top
 
-    async def work(cluster: Cluster) -> str:
+    async def read(cluster: Cluster) -> str:
         objects = await read_objects(cluster, namespace, name, others=False)
         return render_top(objects, await read_usage(cluster, namespace, name))
 
-    click.echo(with_cluster(ctx, work))
+    show_page(ctx, _parts_of(namespace, name), read, str, watching=watching)
 
 
 @job.command()
 @namespace_option
 @click.argument("name", type=NAME)
+@watch_option
 @click.pass_context
-def tree(ctx: click.Context, namespace: str, name: str) -> None:
+def tree(ctx: click.Context, namespace: str, name: str, watching: bool) -> None:
     """Show job NAME with its pod group, tasks, pods and everything else it owns."""
     from strato.cli.job.objects import read_objects
     from strato.cli.job.tree import render_tree
 
-    click.echo(render_tree(with_cluster(ctx, lambda cluster: read_objects(cluster, namespace, name))))
+    async def read(cluster: Cluster) -> str:
+        return render_tree(await read_objects(cluster, namespace, name))
+
+    show_page(ctx, _parts_of(namespace, name), read, str, watching=watching)
+
+
+def _parts_of(namespace: str, name: str) -> list[Source]:
+    """Return what changes while a job runs."""
+    return [
+        Source(catalog.VCJOB, namespace, field_selector=f"metadata.name={name}"),
+        Source(catalog.PODGROUP, namespace),
+        Source(catalog.POD, namespace, label_selector=f"volcano.sh/job-name={name}"),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 import click
@@ -24,6 +25,16 @@ from strato.interop.slurm.nodes import (
     partition_records,
 )
 
+_iterate_option = click.option(
+    "-i",
+    "--iterate",
+    "every_seconds",
+    default=None,
+    type=click.IntRange(1),
+    metavar="SECONDS",
+    help="Print again so often, until Ctrl-C.",
+)
+
 
 @click.command()
 @click.option("-u", "--user", default="", metavar="USERS", help="Only jobs of these users.")
@@ -38,6 +49,7 @@ from strato.interop.slurm.nodes import (
 @click.option("-l", "--long", "is_long", is_flag=True, help="More columns.")
 @click.option("-h", "--noheader", is_flag=True, help="No header.")
 @click.option("-r", "--array", "elements", is_flag=True, help="One line for each element that waits.")
+@_iterate_option
 @namespace_option
 @click.pass_context
 def squeue(
@@ -50,6 +62,7 @@ def squeue(
     namespace: str,
     short: str,
     long_format: str,
+    every_seconds: int | None,
     **flags: str | bool,
 ) -> None:
     """List jobs that wait or run."""
@@ -73,15 +86,28 @@ def squeue(
         records = [view.fields for view in views if wanted.has(view)]
         return table(columns, records, header=not flags["noheader"])
 
-    lines = with_cluster(ctx, work)
-    if flags["is_long"] and not flags["noheader"]:
-        _print_date()
-    for line in lines:
-        click.echo(line)
+    _print(ctx, work, every_seconds, dated=bool(flags["is_long"] and not flags["noheader"]))
 
 
-def _print_date() -> None:
-    click.echo(datetime.fromtimestamp(SystemClock().now()).strftime("%a %b %d %H:%M:%S %Y"))
+def _print(
+    ctx: click.Context, read: Callable[[Cluster], Awaitable[list[str]]], every_seconds: int | None, *, dated: bool
+) -> None:
+    """Print lines, with the date before them where they are repeated, or ``dated``."""
+    clock = SystemClock()
+
+    async def work(cluster: Cluster) -> None:
+        while True:
+            lines = await read(cluster)
+            if dated or every_seconds is not None:
+                click.echo(datetime.fromtimestamp(clock.now()).strftime("%a %b %d %H:%M:%S %Y"))
+            for line in lines:
+                click.echo(line)
+            if every_seconds is None:
+                return
+            click.echo()
+            await clock.sleep(every_seconds)
+
+    with_cluster(ctx, work)
 
 
 @click.command()
@@ -96,6 +122,7 @@ def _print_date() -> None:
     "-t", "--states", "wanted_states", default="", metavar="STATES", help="Only nodes in these states: idle,…."
 )
 @click.option("-h", "--noheader", is_flag=True, help="No header.")
+@_iterate_option
 @click.pass_context
 def sinfo(
     ctx: click.Context,
@@ -106,6 +133,7 @@ def sinfo(
     short: str,
     long_format: str,
     noheader: bool,
+    every_seconds: int | None,
     **flags: str,
 ) -> None:
     """List queues with the nodes they may use."""
@@ -133,8 +161,4 @@ def sinfo(
         records = partition_records(chosen, views, by_state=not summarize, by_node=by_node)
         return table(columns, records, header=not noheader)
 
-    lines = with_cluster(ctx, work)
-    if is_long and not noheader:
-        _print_date()
-    for line in lines:
-        click.echo(line)
+    _print(ctx, work, every_seconds, dated=is_long and not noheader)
