@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 _RESET_SECONDS = 120.0
-"""After this long without a failure the next delay is the first again."""
+"""After this long without a failure the delay starts over."""
 
 
 class Backoff:

@@ -53,7 +53,8 @@ _PARAMETERS = {
     "timeout_seconds": "timeoutSeconds",
 }
 _TURNS_TO_SEND = 2
-"""Of the loop, until a request has left that is not waited for: one to write it, one to hand over what was written."""
+"""Turns of the loop until the request of a task that was just created has left: the task writes it in the first, and
+`Link` writes its frames to the socket in the second."""
 _JSON_HEADERS = {"accept": "application/json"}
 _JSON_BODY_HEADERS = {"accept": "application/json", "content-type": "application/json"}
 _PATCH_HEADERS = {kind: {"accept": "application/json", "content-type": kind.value} for kind in PatchType}
@@ -66,11 +67,11 @@ class WireCluster(Cluster):
     at_once: int = 1
 
     chunks_are_whole_lines: ClassVar[bool] = False
-    """Whether the transport keeps the server's promise that a streamed chunk ends with a newline."""
+    """Whether streamed chunks end with a newline on this transport, as they do where the server makes them."""
 
     @abstractmethod
     async def exchange(self, request: Request, *, stream: bool = False) -> Response:
-        """Send a request and return its answer, also when that is an error.
+        """Send a request and return its answer, also if that is an error status.
 
         Args:
             request: What to send.
@@ -81,7 +82,7 @@ class WireCluster(Cluster):
         """
 
     async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
-        """Send writes, begun in order, and return their answers; errors are returned, not raised."""
+        """Send writes in order, at the same time, and return their answers; errors are returned, not raised."""
 
         async def one(request: Request) -> Response | ApiError:
             try:
@@ -89,7 +90,7 @@ class WireCluster(Cluster):
             except ApiError as error:
                 return error
 
-        if len(requests) == 1:  # a task of its own would cost as much as the rest of this
+        if len(requests) == 1:  # `gather` would make a task, which costs as much as the rest of this method
             return [await one(requests[0])]
         return await asyncio.gather(*(one(request) for request in requests))
 
@@ -109,7 +110,7 @@ class WireCluster(Cluster):
     async def pages(
         self, kind: type[Object], namespace: str = "", **options: Unpack[ListOptions]
     ) -> AsyncIterator[ListPage[Any]]:
-        """Yield a collection in pages; the server makes one while the one before is decoded."""
+        """Yield a collection in pages; the server makes the next page while the client decodes this one."""
         codec, token = codec_of(kind), options.get("continue_token", "")
         asked: asyncio.Task[bytes] | None = None
         try:
@@ -124,7 +125,7 @@ class WireCluster(Cluster):
                 yield page
                 if not page.continue_token:
                     return
-                if asked is None:  # not said before the items
+                if asked is None:  # this server writes the token behind the items
                     token = page.continue_token
         finally:
             if asked is not None:
@@ -136,7 +137,7 @@ class WireCluster(Cluster):
     ) -> AsyncIterator[Sequence[WatchEvent[Any]]]:
         """Yield batches of changes until the server ends the watch."""
         codec = codec_of(kind)
-        # a watch in this process is not broken off, nothing to resume from
+        # bookmarks are for resuming a broken watch; one in this process does not break
         query = query_of(watch=True, allowWatchBookmarks=self.remote, **_parameters(options))
         stream = await self._open(Request("GET", codec.kind.path(namespace), query, _JSON_HEADERS))
         lines = stream if self.chunks_are_whole_lines else whole_lines(stream)
@@ -219,7 +220,7 @@ class WireCluster(Cluster):
         patch_type: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> Sequence[Any]:
-        """Patch objects of one kind, and say what they are then."""
+        """Patch objects of one kind, and return them as they are afterwards."""
         codec = codec_of(kind)
         answers = await self.exchange_all(_patches(codec.kind, patches, patch_type, subresource, brief=False))
         return [answer if isinstance(answer, ApiError) else _decoded(codec, answer) for answer in answers]
@@ -278,7 +279,7 @@ async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     Raises:
         Unavailable: The stream ended inside a line; the connection broke.
     """
-    partial: list[bytes] = []  # of one unfinished line; joined once, so that huge lines cost linear time
+    partial: list[bytes] = []  # the pieces of one unfinished line; joined once, so that huge lines cost linear time
     async for chunk in chunks:
         cut = chunk.rfind(b"\n") + 1
         if cut == 0:
@@ -298,7 +299,7 @@ def answered(response: Response) -> Response | ApiError:
 
 
 def error_of(response: Response, body: bytes) -> ApiError:
-    """Return the error that an answer carries; how long to wait may stand in its head alone."""
+    """Return the error that an answer carries, with the delay from its Retry-After header if the body has none."""
     error = decode_error(body, response.status)
     if error.retry_after_seconds is None and "retry-after" in response.headers:
         error.retry_after_seconds = math.ceil(retry_after_seconds(response.headers["retry-after"]))
@@ -306,7 +307,7 @@ def error_of(response: Response, body: bytes) -> ApiError:
 
 
 def retry_after_seconds(text: str) -> float:
-    """Read a Retry-After header; one that is no number of seconds counts as 1 s."""
+    """Parse a Retry-After header; a value that is not a number of seconds counts as 1 s."""
     try:
         return min(max(0.0, float(text)), _LONGEST_RETRY_AFTER_SECONDS)
     except ValueError:
@@ -384,7 +385,7 @@ async def _one_chunk(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def _close(stream: AsyncIterator[bytes]) -> None:
-    close = getattr(stream, "aclose", None)  # a generator has it, a plain iterator need not
+    close = getattr(stream, "aclose", None)  # generators have the method; plain iterators may not
     if close is not None:
         await close()
 

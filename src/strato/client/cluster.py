@@ -51,7 +51,7 @@ PatchBody = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 class WatchOptions(TypedDict, total=False):
-    """What of a collection is watched, from when on and for how long."""
+    """Which objects of a collection to watch, from which revision on, and for how long."""
 
     label_selector: str
     field_selector: str
@@ -60,7 +60,7 @@ class WatchOptions(TypedDict, total=False):
 
 
 class ListOptions(TypedDict, total=False):
-    """What of a collection is read, and which page of it."""
+    """Which objects of a collection to read, and which page of them."""
 
     label_selector: str
     field_selector: str
@@ -70,7 +70,7 @@ class ListOptions(TypedDict, total=False):
 
 
 class PatchOptions(TypedDict, total=False):
-    """How an object is patched; by default a merge patch of the object itself."""
+    """How to patch an object; by default with a merge patch, and the object itself, not a subresource."""
 
     patch_type: PatchType
     subresource: str
@@ -79,7 +79,7 @@ class PatchOptions(TypedDict, total=False):
 
 
 class DeleteOptions(TypedDict, total=False):
-    """How an object is deleted, and only if it is the one with this uid and resource version."""
+    """How to delete an object, and the uid and resource version that it must have."""
 
     uid: str
     resource_version: str
@@ -97,7 +97,7 @@ class Binding(NamedTuple):
     node: str
     uid: str = ""
     annotations: Mapping[str, str] | None = None
-    """Put on the pod as well."""
+    """Annotations that the server puts on the pod as well."""
 
 
 class Patch(NamedTuple):
@@ -106,11 +106,11 @@ class Patch(NamedTuple):
     namespace: str
     name: str
     body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes
-    """Bytes are JSON as it is sent."""
+    """The patch; bytes are JSON that is sent as it is."""
 
 
 class Deletion(NamedTuple):
-    """An object to delete, if it still is the one with this uid."""
+    """An object to delete, if it still has this uid."""
 
     namespace: str
     name: str
@@ -118,17 +118,17 @@ class Deletion(NamedTuple):
 
 
 class Created(msgspec.Struct, frozen=True, gc=False):
-    """What the server gave to a new object."""
+    """The identity that the server gave to a new object."""
 
     uid: str
     resource_version: str = msgspec.field(name="resourceVersion")
     name: str = ""
-    """Also one that was generated."""
+    """The name; the generated one if the client sent ``generateName``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T_co]):
-    """The answer to a list: items, the revision they are of, and where to go on."""
+    """The answer to a list: its items, their revision, and the token of the next page."""
 
     items: Sequence[T_co]
     resource_version: str
@@ -140,8 +140,8 @@ class Cluster(Protocol):
 
     ``watch`` yields batches (everything that had arrived), bookmarks included, until the server ends it; it raises
     `Gone` when the revision is too old: list again. Every method raises the `strato.errors.ApiError` that the
-    server answered; a connection that could not be made or broke before the answer is `Unavailable`. Nothing is
-    retried here except what is safe.
+    server answered; a connection that could not be made or broke before the answer is `Unavailable`. A `Cluster`
+    retries only requests that the server has certainly not carried out; everything else is the caller's decision.
     """
 
     remote: bool
@@ -160,7 +160,7 @@ class Cluster(Protocol):
     def pages(self, kind: type[V], namespace: str = "", **options: Unpack[ListOptions]) -> AsyncIterator[ListPage[V]]:
         """Yield a collection in pages of ``limit`` objects; 0 is one page of all of them.
 
-        The server makes a page while the one before is decoded here.
+        The server makes the next page while this client decodes the one before.
         """
         ...
 
@@ -185,7 +185,7 @@ class Cluster(Protocol):
     async def replace(
         self, kind: Kind, body: Mapping[str, Any], *, subresource: str = "", dry_run: bool = False
     ) -> Json:
-        """PUT a whole object that was read as JSON; ``metadata.resourceVersion`` guards it."""
+        """PUT a whole object that was read as JSON; conflicts unless its ``metadata.resourceVersion`` is the newest."""
 
     @overload
     async def patch(
@@ -202,14 +202,14 @@ class Cluster(Protocol):
         """Delete an object."""
 
     at_once: int
-    """How many writes a method ``…_all`` should be given. They begin them in order, wait for all, and say of each what
-    came of it: nothing is raised. Without a network between they cost much less than one by one; with one, nothing is
-    gained by waiting for the slowest."""
+    """How many writes to pass to one call of a method ``…_all``. These methods begin the writes in order, wait for all,
+    and return the result or error of each instead of raising it. In-process, a batch costs much less than single
+    writes; over a network it saves nothing and would wait for the slowest write, so this is 1."""
 
     async def create_all(
         self, kind: Kind, bodies: Sequence[Mapping[str, Any] | bytes], namespace: str
     ) -> Sequence[Created | ApiError]:
-        """Create objects of one kind in one namespace; bytes are JSON as it is sent."""
+        """Create objects of one kind in one namespace; bytes are JSON that is sent as it is."""
 
     async def bind_all(self, bindings: Sequence[Binding]) -> Sequence[ApiError | None]:
         """POST Bindings of pods to nodes."""
@@ -227,7 +227,7 @@ class Cluster(Protocol):
         patch_type: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> Sequence[Any]:
-        """Patch objects of one kind, and say what they are then."""
+        """Patch objects of one kind, and return them as they are afterwards."""
 
     async def delete_all(self, kind: type[Object], objects: Sequence[Deletion]) -> Sequence[ApiError | None]:
         """Delete objects of one kind."""

@@ -73,7 +73,7 @@ class Codec(Generic[T]):
         """Decode one object.
 
         Raises:
-            InternalError: The body is no such object.
+            InternalError: The body is not an object of this view.
         """
         try:
             decoded: T = self._decode(body)
@@ -93,7 +93,7 @@ class Codec(Generic[T]):
         """Decode a list answer.
 
         Raises:
-            InternalError: The body is no list.
+            InternalError: The body is not a list.
         """
         try:
             page = self._list.decode(body)

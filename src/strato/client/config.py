@@ -33,13 +33,13 @@ class ExecPlugin:
     install_hint: str = ""
     provide_cluster_info: bool = False
     interactive: bool = False
-    """Whether the command may use our standard input."""
+    """Whether the command may read our standard input."""
     config: object = None
-    """``extensions[client.authentication.k8s.io/exec]`` of the cluster, handed through when cluster info is wanted."""
+    """``extensions[client.authentication.k8s.io/exec]`` of the cluster; passed to a command that wants cluster info."""
 
 
 Auth = Token | TokenFile | ExecPlugin | None
-"""How requests are authenticated beside a client certificate."""
+"""How requests are authenticated in addition to a client certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """Everything a connection needs."""
+    """Address, trust and credentials of one cluster."""
 
     server: str
-    """URL, with a path prefix where a proxy wants one."""
+    """URL of the server, with a path prefix if a proxy needs one."""
     ca: bytes | None = None
     """PEM certificates to trust; None trusts the system's."""
     insecure_skip_tls_verify: bool = False
@@ -66,13 +66,13 @@ class ClusterConfig:
     impersonate_user: str = ""
     impersonate_groups: tuple[str, ...] = ()
     namespace: str = "default"
-    """The context's namespace, for commands."""
+    """The context's namespace, which commands use by default."""
     context: str = ""
-    """Name of the context this came from; empty when it came from none."""
+    """Name of the kubeconfig context this was read from; empty if from none."""
 
 
 def is_server_url(url: str) -> bool:
-    """Whether a text is a URL that a client can speak to: http or https, with a host."""
+    """Whether a text is the URL of a server: http or https, with a host."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

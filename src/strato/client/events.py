@@ -1,4 +1,4 @@
-"""Report to users what happened to an object: ``v1.Event`` objects, written in the background.
+"""Record ``v1.Event`` objects, which tell users what happened to an object; a background queue writes them.
 
 Recording never waits and never fails: events go through a bounded status queue. A repeated event becomes a count on the
 existing one, many similar messages are aggregated into one event, and what exceeds the rate is dropped and counted. The
@@ -33,16 +33,17 @@ WARNING = "Warning"
 
 _QUEUE_LENGTH = 5000
 _SERIES_BYTES, _SIMILAR_BYTES, _BUCKETS_BYTES = 16 << 20, 8 << 20, 4 << 20
-"""Bounds of what is known of events before; more series than the queue holds, so that one that waits is known."""
+"""Sizes of the caches of earlier events. `_SERIES_BYTES` holds more series than the queue does, so a series is never
+evicted while it waits to be written."""
 _SIMILAR_LIMIT = 10
 _SIMILAR_WINDOW_SECONDS = 600.0
 _SPAM_BURST = 25.0
 _SPAM_PER_SECOND = 1 / 300
 _GIVE_UP_SECONDS = 3600.0
-"""An outage of minutes costs no event; after an hour the server would have forgotten it."""
+"""How long a failed write is retried: the server itself deletes an event after an hour."""
 _REMOTE_WRITERS = 4
 _BATCH_SIZE = 16
-"""Most that are written with one call: they hold up what comes after them."""
+"""Most events written with one call, as other requests wait behind it."""
 
 
 _Identity = tuple[str, str, str, str]
@@ -51,7 +52,7 @@ _Identity = tuple[str, str, str, str]
 
 @dataclass(slots=True)
 class _Series:
-    """Repeats of one event: what was recorded, and what of it is on the server."""
+    """Repeats of one event: how many were recorded, and how many the API has confirmed."""
 
     regarding: ObjectReference
     type: str
@@ -61,25 +62,25 @@ class _Series:
     last: float
     count: int = 0
     sent: int = 0
-    """The count that is written, or was last."""
+    """The count in the write that is in flight, or in the last one."""
     written: int = 0
     """The count that the API confirmed; 0 while there is no event."""
     name: str = ""
-    """Of the event; it is kept when creating it is tried again."""
+    """Name of the event; a retried creation uses it again, so that it cannot create a second event."""
 
     def reset(self) -> None:
-        """Count only what is not written yet, on a new event."""
+        """Start a new event, which counts only the repeats that the API has not confirmed."""
         self.count -= self.written
         self.sent, self.written, self.name, self.first = self.count, 0, "", self.last
 
 
 @dataclass(slots=True)
 class _Similar:
-    """Different messages of one reason on one object."""
+    """The different messages recorded with one reason about one object."""
 
     since: float
     messages: set[int] = field(default_factory=set)
-    """Their hashes."""
+    """The messages' hashes."""
 
 
 @dataclass(slots=True)
@@ -103,7 +104,7 @@ class EventRecorder:
         self._series: LruCache[Hashable, _Series] = LruCache(_SERIES_BYTES, _series_size)
         self._similar: LruCache[Hashable, _Similar] = LruCache(_SIMILAR_BYTES, lambda *_: 1500)
         self._buckets: LruCache[_Identity, _Bucket] = LruCache(_BUCKETS_BYTES, lambda *_: 500)
-        self._sequence = zlib.crc32(component.encode()) % 1_000_000  # components that report at one instant differ
+        self._sequence = zlib.crc32(component.encode()) % 1_000_000  # names differ by component
         self._dropped = (
             registry.counter("strato_events_dropped", "Events not written: overload or errors", ("component",))
             if registry
@@ -123,14 +124,14 @@ class EventRecorder:
             retries=Retries(
                 first_seconds=1.0,
                 give_up_seconds=_GIVE_UP_SECONDS,
-                may_retry=lambda error: is_outcome_unknown(error) or error.code == 429,  # the namespace may be going
+                may_retry=lambda error: is_outcome_unknown(error) or error.code == 429,  # no 403 or 404
             ),
             load=self._load,
             capacity=_QUEUE_LENGTH,
             name=f"events {component}",
         )
         self.dropped = 0
-        """How many events were not written."""
+        """How many events were dropped."""
 
     def event(
         self,
@@ -139,7 +140,7 @@ class EventRecorder:
         reason: str,
         message: str,
     ) -> None:
-        """Record that something happened; returns at once.
+        """Record an event and return at once; the queue writes it later.
 
         Args:
             regarding: A view, a whole object as JSON, or a reference.
@@ -171,7 +172,7 @@ class EventRecorder:
         await self._queue.drain()
 
     async def _send(self, some: Sequence[_Series]) -> Sequence[ApiError | None]:
-        """Create new events and count repeats on those that are there; one that expired on the server begins anew."""
+        """Create new events, and patch the count of existing ones; one that the server has deleted is created anew."""
         for series in some:
             series.sent = series.count
         answers: list[ApiError | None] = [None] * len(some)
@@ -188,7 +189,7 @@ class EventRecorder:
         for number in new:
             if isinstance(answers[number], AlreadyExists):
                 if number in retried:
-                    answers[number] = None  # it was created, and the answer was lost
+                    answers[number] = None  # an earlier attempt created it, and its answer was lost
                 else:
                     some[number].name = ""
         await self._create(some, [number for number in new if not some[number].name], answers)
@@ -208,12 +209,12 @@ class EventRecorder:
         series.written = series.sent
 
     def _on_refused(self, _: Hashable, series: _Series, __: ApiError) -> None:
-        """Give up; the namespace may be going away, or we may not write there: an event is not worth more."""
+        """Drop the unconfirmed repeats: the namespace is being deleted, say; an event is not worth more attempts."""
         self._drop(series.count - series.written)
         series.count = series.written
 
     def _correlate(self, group: tuple[Hashable, ...], message: str, now: float) -> tuple[Hashable, str]:
-        """Return what repeats of an event share, and the message to write."""
+        """Return the key of the event's series, and the message to write; many similar messages share one series."""
         similar = self._similar.get(group)
         if similar is None or now - similar.since > _SIMILAR_WINDOW_SECONDS:
             similar = self._similar.put(group, _Similar(now))

@@ -1,8 +1,8 @@
-"""The client of a Kubernetes API over HTTP(S): a `Request` in and a `Response` out.
+"""`HttpCluster`: a `Cluster` over HTTP(S).
 
-Connections are pooled and kept alive (see `strato.http.client`); watches stream. Only what the server has
-certainly not done is sent again: reads on a connection that turned out dead, requests the server refused for load (429
-with Retry-After), and one attempt with fresh credentials after a 401.
+Connections are pooled and kept alive (`strato.http.pool`); watches stream. The client resends a request only if the
+server has certainly not carried it out: reads on a connection that turned out dead, requests refused for load (429
+with Retry-After), and, once and with fresh credentials, requests answered with 401.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from strato.lru import LruCache
 T = TypeVar("T")
 
 _MAX_CONNECTIONS = 192
-"""More than the writes of a component that may be under way and its watches together."""
+"""More than a component's concurrent writes and its watches together, so that none of them waits for a connection."""
 OVERLOAD_RETRIES = 8
 _WRITE_TIMEOUT_SECONDS = 30.0
-"""As `HttpCluster`'s ``idle_seconds``, for writes: a worker that waits for one holds up other writes."""
+"""`HttpCluster`'s ``idle_seconds`` for writes; shorter, as a worker that waits for an answer holds up other writes."""
 _STREAM_SLACK_SECONDS = 30.0
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._~-]*", re.ASCII).fullmatch
-"""Nothing in it needs quoting; paths of nearly all objects are so."""
+"""Matches a path without characters to quote, as nearly all are; `quote` would cost more."""
 
 
 class HttpCluster(WireCluster):
     """A `Cluster` over HTTP(S).
 
     Args:
-        idle_seconds: How long an answer may stand still before the connection counts as broken.
-        overload_retries: How often a request that is answered 429 with Retry-After is sent again. 0 is for components
-            that retry by themselves, and whose workers have better to do than to wait.
+        idle_seconds: How long the server may send nothing before the connection counts as broken.
+        overload_retries: How often a request answered with 429 and Retry-After is sent again. 0 is for components that
+            retry from a queue, so that their workers do not wait here.
 
     Raises:
-        UsageError: The server's address is no URL we can speak to, or a name to act as cannot be sent.
+        UsageError: The server's address is not an http(s) URL, or a name to impersonate cannot be sent in a header.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class HttpCluster(WireCluster):
         self._pool_certificate: Certificate | None = None
         self._headers = ""
         self._lines: LruCache[tuple[tuple[str, str], ...], str] = LruCache(64 << 10, lambda _, lines: 2 * len(lines))
-        """Of the headers of requests; most carry the same."""
+        """Encoded header lines by headers; most requests have the same ones."""
         self._headers_credential: Credential | None = None
         self._closed = False
 
@@ -91,7 +91,7 @@ class HttpCluster(WireCluster):
                 return response
 
     def with_own_connections(self) -> HttpCluster:
-        """Return a client of the same cluster with connections of its own, for what must not wait behind the rest."""
+        """Return a client of the same cluster with its own pool, for requests that must not wait behind others."""
         return HttpCluster(
             self.config,
             self._clock,
@@ -107,10 +107,10 @@ class HttpCluster(WireCluster):
         protocols: Sequence[str],
         work: Callable[[WebSocket, str], Awaitable[T]],
     ) -> T:
-        """Open a WebSocket, a connection of its own, and work with it; ``work`` gets it and the protocol chosen.
+        """Open a WebSocket on a new connection and run ``work`` with it and the subprotocol that the server chose.
 
         Raises:
-            ApiError: What the server answered instead, or that it cannot be reached.
+            ApiError: The server refused the upgrade, or cannot be reached.
         """
         headers = websocket_headers(protocols)
         credential = await self._credentials.current()
@@ -135,10 +135,10 @@ class HttpCluster(WireCluster):
             try:
                 return await self._send(request, stream)
             except Disconnected:
-                if request.method != "GET":  # it may have been carried out
+                if request.method != "GET":  # the server may have carried it out
                     raise
             return await self._send(request, stream, fresh=True)
-        except (OSError, UnicodeError) as error:  # a host that is no name is a UnicodeError
+        except (OSError, UnicodeError) as error:  # an invalid host name is a UnicodeError
             raise self._unavailable(error) from error
 
     async def _send(self, request: Request, stream: bool, *, fresh: bool = False) -> Response:
@@ -172,7 +172,7 @@ class HttpCluster(WireCluster):
             pool.release(connection)
 
     def _idle_timeout_seconds(self, request: Request, stream: bool) -> float | None:
-        """Return how long the server may be silent: a stream as long as it was asked to keep it open."""
+        """Return how long the server may be silent; of a watch, as long as it was asked to keep the watch open."""
         if not stream:
             reads = request.method == "GET"
             return self._idle_seconds if reads else min(self._idle_seconds, _WRITE_TIMEOUT_SECONDS)
@@ -180,10 +180,10 @@ class HttpCluster(WireCluster):
         return float(asked) + _STREAM_SLACK_SECONDS if asked else None
 
     def _message(self, request: Request, credential: Credential) -> bytes:
-        """Write a request as it goes over the connection.
+        """Return a request's bytes.
 
         Raises:
-            UsageError: A header would end before its value does.
+            UsageError: The value of a header holds a line break.
         """
         if credential is not self._headers_credential:
             self._headers, self._headers_credential = self._fixed_headers(credential), credential

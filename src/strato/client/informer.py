@@ -1,9 +1,9 @@
-"""A local, indexed, always current copy of a collection, and the changes to it in order.
+"""A local, indexed copy of a collection, which a watch keeps current.
 
 An `Informer` holds the last known state of every object of a view and notifies its handlers of each change as
-``Change(old, new)``, where ``old`` is exactly what the store held before. Handlers are plain functions, called
-in order on the loop's thread after the store has taken the whole batch; they must be cheap. `Informers` shares
-one informer per view and selector among all parts of a process, so that an event is decoded once.
+``Change(old, new)``, where ``old`` is exactly the object it held before. Handlers are plain functions; the informer
+calls them in order on the loop's thread, once the whole batch is in its copy, and they must be cheap. `Informers`
+shares one informer per view and selector among all parts of a process, so that a watch event is decoded once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Change(NamedTuple, Generic[V]):
 
     @property
     def object(self) -> V:
-        """The newest state: the new one, or of a deleted object the last known."""
+        """The new object, or the last known state of a deleted one."""
         if self.new is not None:
             return self.new
         assert self.old is not None, "a change has an object"
@@ -48,17 +48,17 @@ class Change(NamedTuple, Generic[V]):
 Handler = Callable[[Change[V]], None]
 BatchHandler = Callable[[Sequence[Change[V]]], None]
 Selection = Callable[[Sequence[Change[V]]], Sequence[Change[V]]]
-"""Returns those changes of a batch that concern a handler, in their order. It must be quick and change nothing."""
+"""Selects from a batch the changes that a handler wants, in order. It must be cheap and have no side effects."""
 IndexFunction = Callable[[V], Iterable[str]]
 _new = tuple.__new__
 _BOOKMARK, _DELETED = EventType.BOOKMARK, EventType.DELETED
 _Changes = list[Change[V]]
 _Pair = tuple[str, str]
-"""Namespace and name: in a dictionary as good as a `Key`, and made in a fifth of the time."""
+"""Namespace and name; equal to a `Key` with the same hash, and made in a fifth of the time."""
 
 
 class _Index(Generic[V]):
-    """Objects by the values a function gives them."""
+    """Objects by the values that the index function returns for them."""
 
     def __init__(self, values_of: IndexFunction[V]) -> None:
         self._values_of = values_of
@@ -95,13 +95,13 @@ class _Index(Generic[V]):
 
 
 class Informer(Generic[V]):
-    """The current objects of one view; see the module.
+    """The current objects of one view (see the module).
 
     Args:
         namespace: One namespace; empty is all.
-        label_selector: Narrows the collection.
-        field_selector: Narrows the collection.
-        is_absent: Whether the cluster lacks the kind: nothing is read, and nothing waits for it.
+        label_selector: Only objects that match it.
+        field_selector: Only objects that match it.
+        is_absent: Whether the cluster lacks the kind: the informer reads nothing, stays empty and counts as synced.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Informer(Generic[V]):
         self._objects: dict[_Pair, V] = {}
         self._index_functions: dict[str, IndexFunction[V]] = {}
         self._indexes: dict[str, _Index[V]] = {}
-        """Those that were asked for; many never are."""
+        """The indexes that have been read; an index is built when it is first read, as many never are."""
         self._handlers: list[BatchHandler[V]] = []
         self._by_owner: dict[tuple[str, str], list[Handler[V]]] = {}
         self._resource_version = ""
@@ -145,7 +145,7 @@ class Informer(Generic[V]):
         return self._objects.get(key)
 
     def list(self) -> Sequence[V]:
-        """Return all objects, oldest known first."""
+        """Return all objects, in the order in which the informer first saw them."""
         return list(self._objects.values())
 
     def index(self, name: str, value: str) -> Sequence[V]:
@@ -153,9 +153,9 @@ class Informer(Generic[V]):
         return self._index(name).members(value)
 
     def index_fewest(self, name: str, values: Collection[str]) -> Sequence[V]:
-        """Return the objects under that one of some values which has fewest; none without values.
+        """Return the objects of that one of ``values`` under which the index has fewest; none without values.
 
-        They contain all objects that have every one of the values.
+        An object that has all of the values is among them, so a caller can search these instead of each value's.
         """
         return self._index(name).fewest(values) if values else ()
 
@@ -179,7 +179,7 @@ class Informer(Generic[V]):
 
     @property
     def resource_version(self) -> str:
-        """The revision the copy is of; empty before the first list."""
+        """The revision of the copy; empty before the first list."""
         return self._resource_version
 
     @property
@@ -190,33 +190,33 @@ class Informer(Generic[V]):
     # Wiring
 
     def add_index(self, name: str, values_of: IndexFunction[V]) -> None:
-        """Index all objects, present and future, by what ``values_of`` returns; a known name is left as it is.
+        """Define an index by the values that ``values_of`` returns; a name that is already defined keeps its function.
 
-        An index costs nothing before it is read for the first time.
+        The index is built when it is read for the first time.
         """
         self._index_functions.setdefault(name, values_of)
 
     def add_handler(self, on_change: Handler[V], *, among: Selection[V] | None = None) -> None:
-        """Call ``on_change`` for every change; objects already known are reported at once as added.
+        """Call ``on_change`` for every change, and at once for the objects already known, as added.
 
-        Most handlers have nothing to do for most changes. With ``among`` they say so of a whole batch in one look,
-        which costs a tenth of a call for each.
+        Most handlers ignore most changes. ``among`` selects the changes of a whole batch that the handler wants, at
+        a tenth of the cost of calling it for each change.
         """
 
         def on_batch(changes: Sequence[Change[V]]) -> None:
             for change in changes if among is None else among(changes):
                 try:
                     on_change(change)
-                except Exception as error:  # the next object must not suffer from this one
+                except Exception as error:  # a failure on one object must not keep the handler from the next
                     _report(error, f"a handler of {self.view.__name__} failed on {change.key}")
 
         self.add_batch_handler(on_batch)
 
     def add_owned_handler(self, owner: Kind, on_change: Handler[V]) -> None:
-        """Call ``on_change`` for every change of an object that one of a kind manages (its controller owner).
+        """Call ``on_change`` for every change of an object whose controller owner is of kind ``owner``.
 
-        Who manages an object is found once per change, however many kinds are listened for. Objects already known
-        are reported at once as added.
+        The informer looks up an object's owner once per change, however many kinds have handlers. ``on_change`` is
+        also called at once for the objects already known, as added.
         """
         if not self._by_owner:
             self._handlers.append(self._notify_owners)
@@ -245,11 +245,11 @@ class Informer(Generic[V]):
             for on_change in handlers.get((owner.api_version, owner.kind), ()):
                 try:
                     on_change(change)
-                except Exception as error:  # the next object must not suffer from this one
+                except Exception as error:  # a failure on one object must not keep the handler from the next
                     _report(error, f"a handler of {self.view.__name__} failed on {change.key}")
 
     def add_batch_handler(self, on_changes: BatchHandler[V]) -> None:
-        """Call ``on_changes`` with everything that arrived together; never with nothing."""
+        """Call ``on_changes`` with each batch of changes; never with an empty one."""
         self._handlers.append(on_changes)
         if self._objects:
             self._notify(on_changes, [Change(None, item) for item in self._objects.values()])
@@ -257,7 +257,7 @@ class Informer(Generic[V]):
     # Running
 
     def start(self) -> None:
-        """Begin reading on the running loop; no effect when that has begun."""
+        """Start the reflector on the running loop; no effect if it runs already."""
         if self._is_absent:
             self._synced.set()
         elif self._task is None:
@@ -286,14 +286,14 @@ class Informer(Generic[V]):
             raise InvariantError(f"the informer of {self.view.__name__} stopped before its first list")
 
     async def stop(self) -> None:
-        """Stop reading. What is known stays readable."""
+        """Stop the reflector and wait for its end. The copy stays readable."""
         task = self._task
         self.cancel()
         if task is not None:
             await asyncio.wait((task,))
 
     def cancel(self) -> None:
-        """Stop reading, without waiting for the end."""
+        """Stop the reflector without waiting for its end."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -305,7 +305,7 @@ class Informer(Generic[V]):
     # Sink of the reflector
 
     def replace(self, objects: Sequence[V], resource_version: str) -> None:
-        """Take over a whole list: whatever differs from what is held becomes a change."""
+        """Replace the copy by a whole list, and notify handlers of the differences."""
         fresh = {(item.metadata.namespace, item.metadata.name): item for item in objects}
         changes = self._taken_first(fresh) if not self._objects else self._taken_over(fresh)
         self._finish(changes, resource_version)
@@ -313,7 +313,7 @@ class Informer(Generic[V]):
 
     def _taken_first(self, fresh: dict[_Pair, V]) -> _Changes[V]:
         self._objects = fresh
-        self._indexes.clear()  # made anew when they are read: of a large list that costs more than most ever ask for
+        self._indexes.clear()  # rebuilt when next read: indexing a large list costs time, and most are never read
         return [Change(None, item) for item in fresh.values()]
 
     def _taken_over(self, fresh: dict[_Pair, V]) -> _Changes[V]:
@@ -324,14 +324,14 @@ class Informer(Generic[V]):
             old = self._objects.get(key)
             if old is not None:
                 if old.metadata.uid != item.metadata.uid:
-                    self._set(key, None, changes)  # deleted and made anew while we were not looking
+                    self._set(key, None, changes)  # deleted and created anew between the last watch and this list
                 elif old.metadata.resource_version == item.metadata.resource_version:
                     continue
             self._set(key, item, changes)
         return changes
 
     def apply(self, events: Sequence[WatchEvent[V]], resource_version: str) -> None:
-        """Take over a batch of watch events."""
+        """Apply a batch of watch events to the copy, and notify handlers."""
         changes: list[Change[V]] = []
         objects, indexes = self._objects, self._indexes
         for event in events:
@@ -343,7 +343,7 @@ class Informer(Generic[V]):
             if indexes or type_ is _DELETED:
                 self._set(key, None if type_ is _DELETED else item, changes)
             else:
-                changes.append(_new(Change, (objects.get(key), item)))  # half the cost of `Change(…)`
+                changes.append(_new(Change, (objects.get(key), item)))  # costs half of `Change(…)`
                 objects[key] = item
         self._finish(changes, resource_version)
 
@@ -352,7 +352,7 @@ class Informer(Generic[V]):
         if new is None:
             old = objects.pop(key, None)
             if old is None:
-                return  # never seen, so there is nothing to take back
+                return  # the deletion of an object that handlers were never told of
         else:
             old = objects.get(key)
             objects[key] = new
@@ -369,7 +369,7 @@ class Informer(Generic[V]):
     def _notify(self, handler: BatchHandler[V], changes: Sequence[Change[V]]) -> None:
         try:
             handler(changes)
-        except Exception as error:  # other handlers must still be called
+        except Exception as error:  # a failure of one handler must not keep the others from the batch
             _report(error, f"a handler of {self.view.__name__} failed")
 
 
@@ -377,10 +377,10 @@ class Informers:
     """Shares one informer per view and selector.
 
     Args:
-        cluster: What is read.
-        clock: Times reading again.
-        random: Spreads it.
-        absent: Kinds that the cluster lacks on purpose: their caches are empty.
+        cluster: Where the informers read.
+        clock: Times the reflectors' retries.
+        random: Jitters the reflectors' delays.
+        absent: Kinds that the cluster lacks on purpose; their informers stay empty.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock, random: Random, *, absent: Collection[Kind] = ()) -> None:
@@ -388,13 +388,13 @@ class Informers:
         self._clock = clock
         self._random = random
         self.absent = frozenset(absent)
-        """Kinds that are not read."""
+        """Kinds that the cluster lacks."""
         self._informers: dict[tuple[type[Object], str, str, str], Informer[Any]] = {}
 
     def informer(
         self, view: type[V], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> Informer[V]:
-        """Return the shared informer, made on first use; `start` starts it."""
+        """Return the shared informer of a view and selectors, made on first use; `start` starts it."""
         key = (view, namespace, label_selector, field_selector)
         known = self._informers.get(key)
         if known is None:
@@ -411,27 +411,27 @@ class Informers:
         return cast("Informer[V]", known)
 
     def drop(self, informer: Informer[Any]) -> None:
-        """Stop an informer and forget it; what is known stays readable."""
+        """Stop an informer and share it no longer; its copy stays readable."""
         for key in [key for key, known in self._informers.items() if known is informer]:
             del self._informers[key]
         informer.cancel()
 
     def start(self) -> None:
-        """Start all that have been asked for and do not run yet; call again after asking for more."""
+        """Start every informer that does not run yet; call again after `informer` has made more."""
         for informer in list(self._informers.values()):
             informer.start()
 
     async def wait_synced(self) -> None:
-        """Wait until every informer asked for so far has its first list; starts those not started."""
+        """Start every informer that does not run yet, and wait until all have their first list."""
         self.start()
         for informer in list(self._informers.values()):
             await informer.wait_synced()
 
     async def stop(self) -> None:
-        """Stop all."""
+        """Stop all informers."""
         await asyncio.gather(*(informer.stop() for informer in self._informers.values()))
 
 
 def _report(error: BaseException, message: str) -> None:
-    """Hand a bug to the loop's exception handler: logged in production, a failure in tests."""
+    """Pass a bug to the loop's exception handler, which logs it in production and fails a test."""
     asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})

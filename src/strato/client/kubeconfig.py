@@ -1,7 +1,7 @@
 """Read kubeconfig files, or the service account of the pod we run in.
 
 Several files are merged as kubectl does it: of two entries with one name the first file's counts. Relative paths
-are relative to the file they stand in. All problems of what is used are reported together, each with file and field.
+are relative to the file that has them. All problems of the entries used are reported together, with file and field.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def load(
     """Read the configuration of one context.
 
     Args:
-        paths: Kubeconfig files to merge; of several, missing ones are passed over. None at all means the service
-            account of this pod, or with ``server`` an anonymous connection.
+        paths: Kubeconfig files to merge; if there are several, missing ones are ignored. Without paths this pod's
+            service account is used, or with ``server`` an anonymous connection.
         context: The context to use instead of ``current-context``.
         server: A URL that replaces the cluster's.
         environ: Environment for the in-cluster case; the process's by default.
 
     Raises:
-        InvalidInput: What is wrong with the files.
+        InvalidInput: The files have problems, which it lists.
         UsageError: There is nothing to read.
     """
     if not paths:
@@ -186,7 +186,7 @@ class _Reader:
         try:
             server = _checked_server(server)
         except UsageError as error:
-            if len(self._problems) == known:  # reported already: it is no text
+            if len(self._problems) == known:  # otherwise the field is not a string, which has been reported
                 self._problem(cluster, "server", str(error))
         insecure = cluster.body.get("insecure-skip-tls-verify") is True
         ca = self._data_or_file(cluster, "certificate-authority")
@@ -305,7 +305,7 @@ class _Reader:
 
 
 def _checked_server(server: str) -> str:
-    """Return a server's URL in full; as kubectl, a bare ``host:port`` means http."""
+    """Return a server's complete URL; a bare ``host:port`` means http, as for kubectl."""
     if not server:
         raise UsageError("is not set")
     url = server if "://" in server else f"http://{server}"

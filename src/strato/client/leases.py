@@ -1,8 +1,8 @@
 """One leader among several processes, by a Lease object.
 
 The rules are client-go's, so that our processes and others can share a lease: the holder renews every 2 s and
-steps down when it could not for 10 s; others take over when the lease has not changed for its 15 s. Instants
-written by another machine are never compared with ours: what counts is how long *we* have observed no change.
+steps down when it could not for 10 s; others take over when the lease has not changed for its 15 s. Timestamps in
+the lease are never compared with our clock, as machines' clocks differ: we measure how long *we* saw no change.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class LeadershipLost(StratoError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTiming:
-    """How a lease is held.
+    """The durations of a lease.
 
     Raises:
         UsageError: The durations contradict each other.
     """
 
     duration_seconds: float = 15.0
-    """Others wait this long after the last renewal before they take over. Whole seconds on the wire."""
+    """Other candidates wait this long after the last renewal before they take over. Whole seconds on the wire."""
     renew_deadline_seconds: float = 10.0
-    """The holder gives up after this long without a successful renewal. Below the duration."""
+    """The holder stops leading after this long without a successful renewal; less than the duration."""
     retry_seconds: float = 2.0
-    """Between attempts to take or renew. Times 1.2 below the deadline."""
+    """Pause between attempts to take or renew the lease; times 1.2 (jitter) it is less than the deadline."""
 
     def __post_init__(self) -> None:
         if not self.retry_seconds > 0:
@@ -68,8 +68,8 @@ class LeaderElector:
     """Competes for a lease and leads while it holds it.
 
     Args:
-        identity: Who we are; different for every process.
-        timing: Durations.
+        identity: The holder's name in the lease; different for every process.
+        timing: The lease's durations.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class LeaderElector:
             for task in (leading, renewing):
                 task.cancel()
             await asyncio.wait((leading, renewing))
-            # work has stopped before others may begin
+            # after `lead` has ended, so that two processes never lead at once
             await self._release()
         if leading.cancelled():
             raise LeadershipLost(f"{self._namespace}/{self._name}", self.identity)
@@ -131,7 +131,7 @@ class LeaderElector:
             await self._clock.sleep(self._timing.retry_seconds * (1.0 + _JITTER_RATIO * self._random.random()))
 
     async def _renew(self) -> None:
-        """Return when the lease was lost."""
+        """Renew the lease until that fails for the deadline, then return."""
         renewed_at = self._clock.monotonic()
         while True:
             await self._clock.sleep(self._timing.retry_seconds)
@@ -139,7 +139,7 @@ class LeaderElector:
             if left <= 0:
                 return
             try:
-                async with asyncio.timeout(left):  # a request that hangs must not make us two leaders
+                async with asyncio.timeout(left):  # a request that hangs must not keep us leading
                     held = await self._try()
             except TimeoutError:
                 return
@@ -208,9 +208,9 @@ class LeaderElector:
         self._observe(await self._cluster.replace(catalog.LEASE, {**self._observed, "spec": {**old, **spec}}))
 
     async def _release(self) -> None:
-        """Let others in at once; a lease that cannot be released runs out by itself."""
+        """Release the lease, so that another process can lead at once; if that fails, the lease expires by itself."""
         try:
-            async with asyncio.timeout(_RELEASE_SECONDS):  # a server that hangs must not hold us up
+            async with asyncio.timeout(_RELEASE_SECONDS):  # a server that hangs must not delay our end
                 await self._give_back()
         except (ApiError, TimeoutError) as error:
             _log.info("lease not released: lease=%s/%s: %s", self._namespace, self._name, error)
@@ -220,7 +220,7 @@ class LeaderElector:
             try:
                 await self._write_no_holder(self._observed)
             except Conflict:
-                # a renewal was under way when we were stopped: it has arrived, its answer has not
+                # a renewal that was under way when we were stopped has changed the lease
                 await self._read()
 
     async def _write_no_holder(self, observed: Json) -> None:

@@ -1,12 +1,12 @@
-"""A `Handler` in another process of ours: requests and answers as frames over one inherited socket.
+"""`Link`: call a `Handler` in another process of ours, over one inherited socket.
 
-It replaces a direct call between two processes on one machine: no HTTP, no TLS and no authentication. A frame names the
-identity it is sent as, so the socket must be inherited, never come from a listener. Both ends are the same: each may
-send requests, and each answers when it was given a handler.
+The link uses no HTTP, no TLS and no authentication. A request names the user it is sent as, and the other end believes
+it, so the socket must be inherited, never come from a listener. Both ends are equal: each may send requests, and each
+answers requests if it was given a handler.
 
-A frame is its length (4 bytes, little-endian) and a MessagePack array whose first element names the kind. Single
-requests are begun in the order in which they were sent, and so are frames of several; answers come in any order. Long
-chunks of a stream are handed on in pieces of whole lines.
+A frame is its length (4 bytes, little-endian) and a MessagePack array whose first element names the frame's type. The
+receiver begins single requests (`Ask`) in the order in which they were sent, and frames of several (`AskAll`) too;
+answers come in any order. A `LinkStream` splits long chunks into pieces of whole lines.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ _log = logging.getLogger(__name__)
 
 _LENGTH_BYTES = 4
 _FRAMES_AT_ONCE = 8
-"""Frames of one turn of the loop per write: a write costs as much as all the rest of a frame, and yet the other process
-should begin with the first ones while this one still makes the last."""
+"""Most frames that are written to the socket at once. Frames of one turn of the loop are collected, as a write costs as
+much as the rest of a frame; but the other process should begin on the first while this one still makes the last."""
 _REQUESTS_AT_ONCE = 32
-"""Requests of one turn of the loop per frame, for the same reason."""
+"""Most requests of one turn of the loop in an `AskAll`, for the same reasons."""
 _ANSWERED_AT_ONCE = 64
-"""Requests of a frame that are answered in one turn of the loop, which takes 4 ms."""
+"""Requests of an uncommitted `AskAll` that are answered in one turn of the loop, about 4 ms."""
 
 
 _Share = tuple[asyncio.Future[Sequence[Response]], int]
-"""Who waits for answers in a frame of them, and for how many."""
+"""The future of one caller, and how many of an `AskAll`'s requests are its own."""
 
 
 class Link(asyncio.Protocol, Handler):
-    """One end of a socket between two processes; made by `connect`. It is the `Handler` of the other process.
+    """One end of a socket between two processes; made by `connect`. Its `handle` asks the handler at the other end.
 
     Args:
-        handler: Answers what the other end asks; None refuses.
+        handler: Answers the other end's requests; with None they are refused.
     """
 
     def __init__(self, handler: Handler | None = None) -> None:
@@ -88,7 +88,7 @@ class Link(asyncio.Protocol, Handler):
     # Asking
 
     async def handle(self, request: Request) -> Response:
-        """Ask the other end.
+        """Send a request to the other end and return its answer.
 
         Raises:
             Unavailable: The other end is gone.
@@ -103,14 +103,14 @@ class Link(asyncio.Protocol, Handler):
             return await answer
         except asyncio.CancelledError:
             stream = self._streams.get(number)
-            if stream is not None:  # it was answered in the moment we gave up
+            if stream is not None:  # the answer arrived just before we were cancelled
                 await stream.aclose()
             elif self._asked.pop(number, None) is not None:
                 self._cancel(number)
             raise
 
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
-        """Ask the other end for several things at once.
+        """Send several requests to the other end in one frame and return their answers.
 
         Raises:
             Unavailable: The other end is gone.
@@ -125,7 +125,10 @@ class Link(asyncio.Protocol, Handler):
         return await answers
 
     def _together(self, requests: Sequence[Request]) -> asyncio.Future[Sequence[Response]]:
-        """Ask in one frame with others of this turn of the loop and of what it wakes: such writes wait for no disk."""
+        """Send uncommitted writes in one frame with those of this turn and the next one of the loop.
+
+        Their answers may share a frame, because none of them waits for the disk.
+        """
         self._check_open()
         answers: asyncio.Future[Sequence[Response]] = self._loop.create_future()
         if not self._batch:
@@ -159,9 +162,9 @@ class Link(asyncio.Protocol, Handler):
     # Answering
 
     async def _serve_queued(self) -> None:
-        """Answer what was asked together and waits for no disk, some in a turn of the loop.
+        """Answer the uncommitted `AskAll` frames in order, with a limited number of requests in a turn of the loop.
 
-        There may be thousands of requests, and others than this link's wait for the same loop.
+        There may be thousands of requests, and this process has other work for the same loop.
         """
         while self._due:
             await self._serve_all(self._due.popleft(), _ANSWERED_AT_ONCE)
@@ -192,7 +195,7 @@ class Link(asyncio.Protocol, Handler):
             return [_refusal(request) for request in requests]
         try:
             return await self._handler.handle_all(requests)
-        except Exception as error:  # as for one
+        except Exception as error:  # a bug of ours: the caller must get an answer
             _log.exception("%d requests failed, %s %s first", len(requests), requests[0].method, requests[0].path)
             return [_failure(InternalError(repr(error)))] * len(requests)
 
@@ -218,7 +221,7 @@ class Link(asyncio.Protocol, Handler):
                 await close()
 
     async def _pump(self, number: int, stream: AsyncIterator[bytes]) -> str:
-        """Send a stream; return what broke it."""
+        """Send a stream's chunks; return the error that ended it, empty if none."""
         try:
             async for chunk in stream:
                 if self.closed.is_set():
@@ -236,7 +239,7 @@ class Link(asyncio.Protocol, Handler):
             return await self._handler.handle(request)
         except ApiError as error:
             return _failure(error)
-        except Exception as error:  # the last net: who asks must not wait for ever
+        except Exception as error:  # a bug of ours: the caller must get an answer
             _log.exception("%s %s failed", request.method, request.path)
             return _failure(InternalError(f"{request.method} {request.path}: {error!r}"))
 
@@ -263,7 +266,7 @@ class Link(asyncio.Protocol, Handler):
             self._transport.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived; a large frame comes in many pieces, which are joined once."""
+        """Decode the frames in received bytes; the pieces of a large frame are joined once, when all have arrived."""
         self._parts.append(data)
         self._have += len(data)
         if self._have < self._need:
@@ -306,7 +309,7 @@ class Link(asyncio.Protocol, Handler):
             if stream is not None:
                 stream.end(Unavailable(frame.error) if frame.error else None)
         else:
-            task = self._serving.pop(number, None)  # a task that has not begun yet would not do that itself
+            task = self._serving.pop(number, None)  # popped here: a task that never began runs no `finally`
             if task is not None:
                 task.cancel()
 
@@ -317,7 +320,7 @@ class Link(asyncio.Protocol, Handler):
                 self._cancel(answer.number)
             return
         stream = None
-        if answer.streams:  # its first chunks may lie in the same piece of data
+        if answer.streams:  # registered at once, as the stream's first chunks may be in the same received bytes
             stream = self._streams[answer.number] = LinkStream(partial(self._forget_stream, answer.number))
         waiting.set_result(Response(answer.status, answer.body, answer.content_type, answer.headers, stream))
 
@@ -337,11 +340,11 @@ class Link(asyncio.Protocol, Handler):
     # The socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's has the methods and not the base class
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from asyncio.Transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what waits and stop what is being answered: the other end is gone."""
+        """Fail the requests that wait, and cancel the answers under way: the other end is gone."""
         self.closed.set()
         self._writable.set()
         gone = Unavailable("the other process is gone")
@@ -351,7 +354,7 @@ class Link(asyncio.Protocol, Handler):
         for waiting in waiters:
             if not waiting.done():
                 waiting.set_exception(gone)
-                waiting.exception()  # who asked may be gone as well
+                waiting.exception()  # marks it as retrieved, in case the caller was cancelled
         self._asked.clear()
         self._asked_all.clear()
         self._batch_shares.clear()
@@ -365,15 +368,15 @@ class Link(asyncio.Protocol, Handler):
         return [*self._serving.values(), *((self._due_served,) if self._due_served is not None else ())]
 
     def pause_writing(self) -> None:
-        """Let streams wait: the other end does not keep up."""
+        """Pause streams, because the other end does not keep up."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Let streams go on."""
+        """Resume streams."""
         self._writable.set()
 
     async def close(self) -> None:
-        """Hang up and wait for what was being answered to stop."""
+        """Close the socket, cancel the answers under way, and wait for their end."""
         serving = self._tasks()
         if self._transport is not None:
             self._transport.abort()
@@ -396,7 +399,7 @@ async def connect(end: socket.socket, handler: Handler | None = None) -> Link:
 
     Args:
         end: From `socket.socketpair`, or inherited.
-        handler: Answers what the other end asks.
+        handler: Answers the other end's requests.
     """
     end.setblocking(False)
     _, link = await asyncio.get_running_loop().create_unix_connection(lambda: Link(handler), sock=end)

@@ -1,4 +1,4 @@
-"""The frames of a link between two processes: MessagePack arrays whose first element names the kind."""
+"""The frames of a `Link`: MessagePack arrays whose first element is the frame's type."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class Ask(msgspec.Struct, tag=0, array_like=True, gc=False):
 
 
 class AskAll(msgspec.Struct, tag=5, array_like=True, gc=False):
-    """Several."""
+    """Several requests."""
 
     number: int
     requests: list[Request]
     uncommitted: bool
-    """Whether none of them waits for the disk."""
+    """Whether all are uncommitted writes, which do not wait for the disk."""
 
 
 class AnswerAll(msgspec.Struct, tag=6, array_like=True, gc=False):
-    """Only the status of a success is sent if its body is not wanted."""
+    """The answers to an `AskAll`, in its order; a number is the status of a success whose body is not wanted."""
 
     number: int
     responses: list[int | Whole]
 
 
 class Whole(msgspec.Struct, array_like=True, gc=False):
-    """An answer that is no stream."""
+    """An answer with its body."""
 
     status: int
     body: bytes
@@ -42,7 +42,7 @@ class Whole(msgspec.Struct, array_like=True, gc=False):
 
 
 class Answer(msgspec.Struct, tag=1, array_like=True, gc=False):
-    """The answer to a single request."""
+    """The answer to an `Ask`."""
 
     number: int
     status: int
@@ -53,21 +53,21 @@ class Answer(msgspec.Struct, tag=1, array_like=True, gc=False):
 
 
 class Chunk(msgspec.Struct, tag=2, array_like=True, gc=False):
-    """Some of a stream."""
+    """A part of a stream."""
 
     number: int
     data: bytes
 
 
 class End(msgspec.Struct, tag=3, array_like=True, gc=False):
-    """Nothing more comes on a stream, for a reason unless it is empty."""
+    """The end of a stream; ``error`` says what broke it, if anything."""
 
     number: int
     error: str = ""
 
 
 class Cancel(msgspec.Struct, tag=4, array_like=True, gc=False):
-    """Who asked no longer wants the answer, or the rest of it."""
+    """The asking end no longer wants the answer, or the rest of its stream."""
 
     number: int
 

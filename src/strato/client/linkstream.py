@@ -1,4 +1,4 @@
-"""A streamed answer on its way over a link."""
+"""`LinkStream`: a streamed answer that arrives over a link."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from strato.errors import Unavailable
 
 _SLICE_BYTES = 64 * 1024
-"""Of a stream at a time, and the rest of its last line."""
+"""About how many bytes `LinkStream` returns at a time: chunks end at the first line end behind it."""
 
 
 class LinkStream:
-    """See the module; read once.
+    """The receiving side of a stream, an iterator over chunks of whole lines.
 
     Args:
-        forget: Called when no more is wanted, with whether it has ended.
+        forget: Called when the reader closes the stream, with whether it has ended.
     """
 
     def __init__(self, forget: Callable[[bool], None]) -> None:
@@ -28,7 +28,7 @@ class LinkStream:
         self._error: Unavailable | None = None
 
     def feed(self, chunk: bytes) -> None:
-        """Take what has arrived."""
+        """Add a received chunk."""
         start = 0
         while (cut := chunk.find(b"\n", start + _SLICE_BYTES) + 1) > 0:
             self._chunks.append(chunk[start:cut])
@@ -38,7 +38,7 @@ class LinkStream:
         self._wake()
 
     def end(self, error: Unavailable | None = None) -> None:
-        """Take note that nothing more comes, for a reason unless it is None."""
+        """Note that the stream has ended, or was broken by an error."""
         self._ended, self._error = True, error
         self._wake()
 
@@ -51,10 +51,10 @@ class LinkStream:
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the next lines.
+        """Return the next lines, about `_SLICE_BYTES` of them.
 
-        Of much that has arrived at once (all that one commit made visible, say) only some, and with a turn of the loop
-        in between: the requests that the first ones give rise to are on their way while the others are looked at.
+        If more has arrived (all that one commit made visible, say), the next call lets the loop run a turn first, so
+        that the requests which the reader makes because of these lines are sent before it works on the others.
         """
         if self._left_some:
             await asyncio.sleep(0)
@@ -76,7 +76,7 @@ class LinkStream:
         return taken[0] if len(taken) == 1 else b"".join(taken)
 
     async def aclose(self) -> None:
-        """Tell the other end that no more is wanted."""
+        """Stop reading, and tell the other end unless the stream has ended."""
         self._forget(self._ended)
         self._ended = True
         self._chunks.clear()

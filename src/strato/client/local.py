@@ -1,7 +1,7 @@
-"""The client of a server in the same process: HTTP is skipped and nothing else.
+"""`LocalCluster`: a `Cluster` over a server in the same process, without HTTP.
 
-Requests and answers are the same bytes that would cross a socket, so admission, validation, conflicts, watches
-and the decoding of views are those of the remote client.
+Only HTTP is skipped. Requests and answers are the bytes that would cross a socket, so admission, validation,
+conflicts, watches and the decoding of views are those of a remote client.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class LocalCluster(WireCluster):
     """Calls a `Handler` directly, as one user.
 
     Args:
-        handler: The server's core.
+        handler: The server's core, or a `Link` to it.
         user: The identity of every request; the server authorises it like any other.
-        uncommitted: Whether writes are answered and shown before they are committed; only for clients that die with
-            the server (`strato.server.store`).
+        uncommitted: Whether writes are answered, and reads see writes, before the journal has committed them; only for
+            clients that die with the server (`strato.server.store`).
     """
 
     remote: bool = False
@@ -35,14 +35,14 @@ class LocalCluster(WireCluster):
         self._uncommitted = uncommitted
 
     async def exchange(self, request: Request, *, stream: bool = False) -> Response:
-        """Hand the request to the server's core."""
+        """Pass the request to the handler."""
         if self._handler is None:
             raise Unavailable("this client is closed")
         request.user, request.uncommitted = self._user, self._uncommitted
         return await self._handler.handle(request)
 
     async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
-        """Hand the requests to the server's core together."""
+        """Pass the requests to the handler in one call."""
         if self._handler is None:
             return [Unavailable("this client is closed")] * len(requests)
         for request in requests:
@@ -53,5 +53,5 @@ class LocalCluster(WireCluster):
             return [error] * len(requests)
 
     async def close(self) -> None:
-        """Forget the server."""
+        """Drop the handler; further calls fail."""
         self._handler = None

@@ -1,4 +1,4 @@
-"""The namespace that a component works in, made when it is missing."""
+"""Create the namespace that a component works in."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _log = logging.getLogger(__name__)
 
 
 async def ensure_namespace(cluster: Cluster, clock: Clock, name: str, retry_seconds: float) -> None:
-    """Create a namespace unless it is there; wait for a server that is not up yet.
+    """Create a namespace unless it exists; retry while the server cannot be reached.
 
-    A refusal is not an error here: a component's role need not allow it to make namespaces, and whether this one is
-    missing shows when it is used.
+    If the server refuses, this returns without an error: a component's role need not allow it to create namespaces, and
+    a missing one shows when the component writes into it.
     """
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Pods share the parts of their metadata and status that are equal: labels, owners, conditions, states of containers.
+"""Share equal parts of pods' metadata and status: labels, owners, conditions, container states.
 
-Decoded by itself, a running pod takes 8.4 KB in 124 objects, most of which the pods beside it have too. Metadata shares
-what the one before has; of a status, as of specs (`strato.client.specs`), bytes decoded lately are not decoded again.
-Views are never changed.
+Decoded on its own, a running pod takes 8.4 KB in 124 objects, most of which equal those of other pods. A pod's metadata
+shares the parts that equal those of the pod decoded before it. The parts of a status are cached by their JSON bytes, as
+specs are (`strato.client.specs`), so equal bytes are decoded once. Sharing is safe because views are never changed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 _MOST_PARTS: Final = 4096
-"""Of one field that are remembered; then all are forgotten: an LRU's look-up takes as long as decoding."""
+"""Most cached values of a field; a full cache is cleared, as an LRU's look-up costs as much as decoding."""
 _UNKNOWN: Final = object()
 _LONGEST_PART: Final = 2048
-"""Bytes of a part that is remembered: together at most 40 MB of a hostile text, as a rule a tenth."""
+"""Longest JSON of a cached value. Hostile pods can make the caches take 40 MB; usual ones take a tenth."""
 _ENDED: Final = b'{"terminated":'
-"""How the state of a container begins that no other container has, for it holds an id: it is not remembered."""
+"""The start of a terminated container's state; it is not cached, as it holds the container's id, which no other has."""
 _RUNNING: Final = "Running"
 
 
 def frame_of(view: type[Any], changed: Mapping[str, Any]) -> type[Any]:
-    """Return a struct with the fields of a view, some of another type; of those left as bytes the default is none."""
+    """Return a struct with the fields of a view, some of another type; a field left as bytes is empty by default."""
     fields = []
     for field in msgspec.structs.fields(view):
         kind = changed.get(field.name, field.type)
@@ -44,11 +44,11 @@ def frame_of(view: type[Any], changed: Mapping[str, Any]) -> type[Any]:
 
 
 class _Part(Generic[T]):
-    """One field whose equal values are shared.
+    """Decodes one field, with a cache of values by their JSON.
 
     Args:
-        kind: Of the field.
-        default: Where there is nothing.
+        kind: The field's type.
+        default: The value of a missing field.
     """
 
     __slots__ = ("_decode", "_default", "_known")
@@ -59,12 +59,12 @@ class _Part(Generic[T]):
         self._known: dict[bytes, Any] = {b"": default}
 
     def of(self, raw: msgspec.Raw) -> Any:
-        """Return the value of what was left as bytes.
+        """Return the value of the field's JSON.
 
         Raises:
-            msgspec.DecodeError: It does not fit.
+            msgspec.DecodeError: It does not fit the type.
         """
-        text = bytes(raw)  # a copy: the raw one would keep all that was received with it
+        text = bytes(raw)  # a copy, because a `msgspec.Raw` keeps its whole receive buffer alive
         known = self._known.get(text, _UNKNOWN)
         return self._fill(text) if known is _UNKNOWN else known
 
@@ -85,11 +85,13 @@ def _share(texts: dict[str, str], last: dict[str, str]) -> None:
 
 
 class _RareFields:
-    """Fields that most objects do not have: all are looked at in one call.
+    """Copies fields that most objects lack; one comparison finds out whether an object has any of them.
+
+    To pass them to the constructor of every view would cost as much as decoding the object.
 
     Args:
-        frame: What is decoded into; it says what the fields are where there is nothing.
-        names: Of the fields.
+        frame: The struct that is decoded into; its defaults are the values of missing fields.
+        names: The fields' names.
     """
 
     __slots__ = ("_get", "_names", "_nothing")
@@ -99,11 +101,11 @@ class _RareFields:
         self._nothing = self._get(frame())
 
     def put_into(self, made: S, frame: Any) -> S:
-        """Return what was made of a frame with these fields of it."""
+        """Return ``made`` with these fields of the frame it was made of."""
         found = self._get(frame)
         if found == self._nothing:
             return made
-        return replace(made, **dict(zip(self._names, found, strict=True)))  # naming all would cost as much as decoding
+        return replace(made, **dict(zip(self._names, found, strict=True)))
 
 
 _RARE_STATUS: Final = (
@@ -119,7 +121,7 @@ _RARE_STATUS: Final = (
 
 
 class PodParts:
-    """Shares the metadata and decodes the status of pods; `status` is what to decode that into."""
+    """Shares the metadata and decodes the status of pods; `status` is the struct a status is first decoded into."""
 
     def __init__(self) -> None:
         raw = msgspec.Raw
@@ -130,7 +132,8 @@ class PodParts:
         self.status = frame_of(PodStatus, {"conditions": raw, "container_statuses": containers})
         self._last = ObjectMeta()
         self._short_frame, self._short = self.status(), PodStatus()
-        """The last one without containers, which pods have that wait in the same way; it keeps what came with it."""
+        """The last status without containers, and what was made of it; pods that wait for the same reason have the same
+        one. Its raw fields keep one receive buffer alive."""
         self._rare_status = _RareFields(self.status, _RARE_STATUS)
         self._conditions: _Part[tuple[Condition, ...]] = _Part(tuple[Condition, ...], ())
         self._states = _Part(ContainerState, ContainerState())
@@ -138,10 +141,10 @@ class PodParts:
         self._resources: _Part[ResourceRequirements | None] = _Part(ResourceRequirements | None, None)
 
     def metadata_of(self, meta: ObjectMeta, status: PodStatus) -> ObjectMeta:
-        """Return metadata that was just decoded, and is nobody else's yet, with the parts that the last has too.
+        """Replace parts of just decoded metadata by equal parts of the pod before, in place, and return it.
 
-        Pods of one template come together, in lists as in watches. To look each text up in a table of all would cost
-        four times as much. Of a pod that does not run only the owners are shared: it is soon written again, or removed.
+        Pods of one template follow each other in lists and watches, and comparing with the last one costs a quarter of
+        looking each string up in a table. A pod that does not run shares only its owners, as it soon changes or goes.
         """
         last, self._last = self._last, meta
         if meta.owner_references != last.owner_references:
@@ -164,10 +167,10 @@ class PodParts:
         return meta
 
     def status_of(self, frame: Any) -> PodStatus:
-        """Return the status of a frame.
+        """Return the status that a frame holds.
 
         Raises:
-            msgspec.DecodeError: A part does not fit.
+            msgspec.DecodeError: A part does not fit its type.
         """
         if frame.container_statuses:
             return self._made_of(frame)

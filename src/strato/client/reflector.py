@@ -1,9 +1,9 @@
-"""Keep a copy in step with the server: list once, then watch, and start over when that is the only way.
+"""Keep a copy in step with the server: list once, then watch, and list again if the watch cannot be resumed.
 
-The reflector hands whole states and batches of changes to a `Sink`; the informer is one. A watch that ends is
-resumed from the last revision seen (bookmarks move it forward too). A revision the server no longer has (410)
-means a new list, whose difference to what we hold the sink works out. Everything else backs off and tries again,
-for ever: a server that is away comes back.
+The reflector passes whole states and batches of changes to a `Sink`, such as an informer. It resumes a watch that
+ends from the last revision seen (bookmarks move it forward too). If the server no longer has that revision (410), the
+reflector lists again, and the sink finds the differences. After any other error it retries with growing delays, for
+ever, as a server that is away comes back.
 """
 
 from __future__ import annotations
@@ -29,32 +29,33 @@ PAGE_SIZE = 500
 """Objects per page of a list over the network, as client-go asks."""
 
 LOCAL_PAGE_SIZE = 10_000
-"""Objects per page of a list within one machine: of a million pods neither side holds the text of all at once."""
+"""Objects per page of a list within one machine, so that neither side holds the JSON of a million pods at once."""
 
 _WATCH_SECONDS = (300, 600)
-"""A remote watch lasts a random time in this range, so that watchers spread over servers and do not renew at once."""
+"""A remote watch lasts a random time in this range, so that watches spread over servers and are not renewed at once."""
 
 _FAILURES_BEFORE_RELIST = 3
-"""Watches that fail in a row before we doubt the revision itself (a restored backup answers in many ways)."""
+"""Watches that fail in a row before the reflector lists again: the revision itself may be bad after a restored backup,
+and servers answer that with different errors."""
 
 _SHORT_WATCH_SECONDS = 1.0
 
 
 class Sink(Protocol[V_contra]):
-    """What a reflector fills."""
+    """Receives the state of a collection from a reflector."""
 
     def replace(self, objects: Sequence[V_contra], resource_version: str) -> None:
-        """Take over a whole state."""
+        """Replace the whole state."""
 
     def apply(self, events: Sequence[WatchEvent[V_contra]], resource_version: str) -> None:
-        """Take over changes, in order; bookmarks are among them."""
+        """Apply changes in order; bookmarks are among them."""
 
 
 class Reflector(Generic[V]):
-    """Lists and watches one collection for a sink, for ever.
+    """Lists and watches one collection for a sink.
 
     Args:
-        sink: Receives states and changes on the loop's thread.
+        sink: Called on the loop's thread.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Reflector(Generic[V]):
         self._field_selector = field_selector
         self._resource_version = ""
         self._backoff = Backoff(random)
-        self._failures = 0  # in a row, without an event between
+        self._failures = 0  # of watches in a row, without an event in between
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -95,7 +96,7 @@ class Reflector(Generic[V]):
                 cause = "the watch ended at once without an event"
                 self._failures += 1
             except Gone as error:
-                # the revision is too old to go on from; what changed since only a list can tell
+                # the revision is too old to resume from, so only a list shows what has changed since
                 listed, cause = False, str(error)
                 _log.info("watch expired, listing again: kind=%s", self._kind_name)
             except ApiError as error:
@@ -118,7 +119,7 @@ class Reflector(Generic[V]):
         try:
             objects, resource_version = await self._list_pages(page_size)
         except Gone:
-            # a page's token expired under us: the list is longer than the server's memory, so ask for it whole
+            # a page's token expired: paging takes longer than the server keeps a revision, so list in one page
             objects, resource_version = await self._list_pages(0)
         self._resource_version = resource_version
         self._sink.replace(objects, resource_version)
@@ -138,7 +139,7 @@ class Reflector(Generic[V]):
         return objects, resource_version
 
     async def _watch(self) -> bool:
-        """Watch until the server ends it; return whether that was a healthy watch."""
+        """Watch until the server ends it; return whether the watch was healthy."""
         started = self._clock.monotonic()
         received = False
         seconds = self._random.randint(*_WATCH_SECONDS) if self._cluster.remote else 0

@@ -22,19 +22,19 @@ Write = Callable[[bytes], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
-    """What a command reads and writes."""
+    """The local ends of a command's standard streams."""
 
     stdin: AsyncIterator[bytes] | None = None
     stdout: Write
     stderr: Write
     tty: bool = False
-    """Whether they are a terminal; standard error is then part of standard output."""
+    """Whether the command gets a terminal; its standard error is then part of its standard output."""
     sizes: AsyncIterator[tuple[int, int]] | None = None
-    """Columns and lines of the terminal, now and whenever they change."""
+    """Yields the terminal's columns and lines, now and at each change."""
 
 
 class CommandFailed(InternalError):
-    """A command could not be run."""
+    """The command could not be run."""
 
 
 async def run_command(
@@ -43,7 +43,7 @@ async def run_command(
     """Run a command in a container and return its exit code.
 
     Raises:
-        ApiError: It could not be run, or the server cannot be reached.
+        ApiError: The command could not be run, or the server cannot be reached.
     """
     query = {"container": [container], "command": list(command), "stdout": ["true"]}
     query |= {"stdin": ["true"]} if streams.stdin is not None else {}
@@ -55,7 +55,7 @@ async def run_command(
 
 
 class _Running:
-    """A command that runs."""
+    """One running command and its streams."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
@@ -72,7 +72,7 @@ class _Running:
         return _exit_code(self._status)
 
     async def _read(self, socket: WebSocket) -> None:
-        """Hand on what the command writes, until it has ended."""
+        """Write the command's output to the local streams until it has ended."""
         channel = -1
         while (part := await socket.receive()) is not None:
             data = part.data
@@ -91,7 +91,7 @@ async def _send(socket: WebSocket, stdin: AsyncIterator[bytes], *, can_close: bo
         await socket.send(bytes((_STDIN,)) + chunk)
     if can_close:
         await socket.send(bytes((_CLOSE, _STDIN)))
-    await asyncio.Event().wait()  # the command ends by itself
+    await asyncio.Event().wait()  # for ever: `first_of` ends with the command, not with its input
 
 
 async def _resize(socket: WebSocket, sizes: AsyncIterator[tuple[int, int]]) -> None:
@@ -101,7 +101,7 @@ async def _resize(socket: WebSocket, sizes: AsyncIterator[tuple[int, int]]) -> N
 
 
 def _exit_code(status: bytes) -> int:
-    """Return the exit code that a Status tells."""
+    """Return the exit code in a Status."""
     if not status:
         raise CommandFailed("the connection ended before the command did")
     try:

@@ -1,4 +1,4 @@
-"""When a request is worth another attempt, and after how long."""
+"""Whether to retry a request, and after how long."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from strato.errors import ApiError, Unavailable
 T = TypeVar("T")
 
 ANSWER_SECONDS = 30.0
-"""A request without an answer is given up after this long, and its worker is free for others."""
+"""How long a worker waits for the answer to a request, before it gives up and takes other work."""
 _NEVER = frozenset((400, 404, 405, 406, 410, 413, 415, 422))
-"""Answers that the same request would get again: it is wrong, or its object is gone."""
+"""Status codes that a retry would get again: the request is invalid, or its object is gone."""
 
 
 async def in_time(call: Awaitable[T], seconds: float = ANSWER_SECONDS) -> T:
-    """Wait for a call's answer, but not for ever.
+    """Wait for a call's answer, up to ``seconds``.
 
     Raises:
         Unavailable: There was none in time; the request may have been carried out.
@@ -30,12 +30,12 @@ async def in_time(call: Awaitable[T], seconds: float = ANSWER_SECONDS) -> T:
 
 
 def may_succeed_later(error: ApiError) -> bool:
-    """Whether the same request may be accepted another time: the server was away, busy, or changes its rules."""
+    """Whether the server may accept the same request later: it was away or busy, or its rules or rights may change."""
     return error.code not in _NEVER
 
 
 def is_server_error(error: Exception) -> bool:
-    """Whether an error says something of the server (away, busy, broken) and nothing of the request."""
+    """Whether an error is about the server (away, busy, broken), not about the request."""
     return isinstance(error, ApiError) and (error.code >= 500 or error.code == 429)
 
 
@@ -45,7 +45,7 @@ def is_outcome_unknown(error: ApiError) -> bool:
 
 
 def delay_seconds(error: ApiError, failures: int, *, first: float = 0.1, longest: float = 30.0) -> float:
-    """Return how long to wait after a number of failures in a row: what the server asks for, else twice as long."""
+    """Return the delay before the next attempt: what the server asks for, else ``first`` doubled with each failure."""
     if error.retry_after_seconds:
         return float(error.retry_after_seconds)
     return min(first * 2.0 ** min(failures - 1, 30), longest)

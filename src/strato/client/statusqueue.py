@@ -1,12 +1,13 @@
-"""`StatusQueue`: statuses on their way to the API, one per key; the latest wins, and it is retried until confirmed.
+"""`StatusQueue`: writes the latest status of each key to the API, and retries until the API confirms it.
 
 Guarantees:
 
-- Coalescing: what is put under a key replaces what waits there, and is due at the earlier of both instants.
-- One write per key is in flight at a time; what is put meanwhile is written afterwards.
-- The write is built when its turn comes, from what is known then; if there is nothing left to write, nothing is sent.
-- Only what the API confirmed counts as written. What failed is retried with back-off until it is superseded, or until
-  the API answers that it will never accept it (the object is gone, the status is invalid).
+- Coalescing: a status put under a key replaces the one that waits there, and is due at the earlier of both instants.
+- One write per key is in flight at a time; a status put meanwhile is written afterwards.
+- The reporter builds the write when a worker takes the entry, from the state of that moment, and may find that nothing
+  is left to write.
+- Only a status that the API confirmed counts as written. A failed one is retried with back-off until a newer status
+  replaces it, or until the API answers that it will never accept it (the object is gone, the status is invalid).
 - A low-priority status waits while there is load (`Load`), but not for longer than `LOW_PRIORITY_SECONDS`.
 """
 
@@ -35,7 +36,7 @@ D = TypeVar("D")
 R = TypeVar("R")
 
 _LOW_STEP_SECONDS: Final = 0.05
-"""Shortest time between two checks of low-priority entries: what becomes due meanwhile is written with one call."""
+"""Shortest time between two checks of low-priority entries; those that become due meanwhile share one call."""
 _NEVER: Final = float("-inf")
 
 
@@ -44,42 +45,42 @@ class Write(Struct, Generic[R], frozen=True):
 
     request: R
     stamp: object = None
-    """What it says, and to which version of the object. A write with the stamp of the one that was confirmed last is
-    not sent again: the watch has not shown it yet. None is always sent."""
+    """Identifies the content, and the version of the object that it was built from. A write with the stamp of the one
+    confirmed last is not sent: the watch only has not shown that one yet. A write without a stamp is always sent."""
 
 
-# Where an entry is.
+# Where an entry is (`_Entry.place`).
 _IN_FLIGHT: Final = 0
-"""Nothing newer waits."""
+"""Its write is being built or in flight, and no newer status waits."""
 _DROPPED: Final = 1
-"""Nothing waits; what is in flight, if anything, is not retried."""
+"""Nothing waits, and a write in flight, if any, is not retried."""
 _QUEUED: Final = 2
 _LOW: Final = 3
-"""It is due, and of low priority."""
+"""It is due and waits among the low-priority entries."""
 _SUCCESSOR: Final = 4
-"""It waits for the answer to the write in flight."""
+"""Its status waits for the answer to the write in flight, or for the retry of it."""
 
 
 class _Entry(Struct, Generic[K, D, R], eq=False):
-    """What waits under a key, and what is in flight."""
+    """The status that waits under a key, and the write in flight."""
 
     key: K
     desired: D
-    """What waits; if nothing does, what is in flight."""
+    """The status that waits; if none does, the one in flight."""
     low: bool
     since: float
-    """When the first of those that were coalesced was put."""
+    """When the first of the coalesced statuses was put."""
     at: float = 0.0
-    """When it is due."""
+    """When the entry is due."""
     place: int = _DROPPED
     failures: int = 0
     retry_at: float = _NEVER
-    """After a failure nothing is sent before this instant."""
+    """The entry is not sent before this instant; set after a failure."""
     writing: Write[R] | None = None
 
 
 _Taken = tuple[_Entry[K, D, R], D, Write[R]]
-"""An entry, what of it is written, and how."""
+"""An entry, the status of it that is being written, and the write."""
 
 
 class _Confirmed(NamedTuple):
@@ -88,61 +89,61 @@ class _Confirmed(NamedTuple):
 
 
 Build = Callable[[K, D], Write[R] | float | None]
-"""Returns what to send now; None when there is nothing to write any more; a monotonic instant to be asked again at."""
+"""Returns the write to send now, None if there is nothing to write, or a monotonic instant at which to ask again."""
 
 Send = Callable[[Sequence[R]], Awaitable[Sequence[ApiError | None]]]
-"""Sends writes and says of each what came of it."""
+"""Sends writes and returns the error of each, None if the API confirmed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reporter(Generic[K, D, R]):
-    """Who reports: builds the writes of a queue, sends them, and is told what came of them."""
+    """The functions of a queue's owner that build and send its writes, and are called with the outcome."""
 
     build: Build[K, D, R]
-    """Builds a write late; cheap and synchronous."""
+    """Builds a write when a worker takes the entry; must be cheap."""
     send: Send[R]
-    """Sends up to as many writes as a batch has."""
+    """Sends at most a batch of writes."""
     on_confirmed: Callable[[K, D, R], None] | None = None
-    """Called with a key, what was confirmed, and the request that wrote it; must not fail."""
+    """Called with the key, the confirmed status, and the request that wrote it; must not raise."""
     on_refused: Callable[[K, D, ApiError], None] | None = None
-    """Called with a key, what will never be written, and why; must not fail."""
+    """Called with the key, the status that is given up, and the error; must not raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """When a failed write is sent again."""
+    """When failed writes are sent again."""
 
     first_seconds: float = 0.25
     """Delay after the first failure of a key; it doubles, unless the server asks for another."""
     longest_seconds: float = 30.0
     """The delay stops growing here."""
     give_up_seconds: float = float("inf")
-    """A status that still fails so long after it was put is given up."""
+    """A status that still fails this long after it was put is given up."""
     may_retry: Callable[[ApiError], bool] = may_succeed_later
     """Whether a failed write may succeed later."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """How much is written at once."""
+    """How many writes may be in flight."""
 
     workers: int
     """Batches in flight."""
     batch: int = 1
     """Most writes of a batch."""
     low_workers: int = 1
-    """Batches of low-priority statuses in flight, so that new work finds the API free."""
+    """Most batches of low-priority statuses in flight; few, so that other work finds the API free."""
 
 
 class StatusQueue(Generic[K, D, R]):
-    """See the module. Single-threaded, on a `WriteQueue`.
+    """See the module. Single-threaded; its workers are those of a `WriteQueue`.
 
     Args:
-        in_flight: How much at once.
-        retries: When again.
-        load: What low-priority statuses give way to; None is nothing.
-        capacity: Keys that may wait; more are refused. 0 is no bound: the keys are those of objects in memory.
-        remembered: Confirmed stamps kept.
+        in_flight: How many writes at once.
+        retries: When failed writes are sent again.
+        load: The work that low-priority statuses give way to; with None they do not wait.
+        capacity: Most keys that may wait; more are refused. 0 is no bound, where keys are those of objects in memory.
+        remembered: Stamps of confirmed writes kept.
     """
 
     def __init__(
@@ -169,16 +170,17 @@ class StatusQueue(Generic[K, D, R]):
         self._name = name
         self._entries: dict[K, _Entry[K, D, R]] = {}
         self._low: OrderedDict[K, _Entry[K, D, R]] = OrderedDict()
-        """Due low-priority entries, longest first."""
+        """Due low-priority entries, the one that waits longest first."""
         self._low_looks = 0
-        """Looks at it that are under way or wait their time."""
+        """Checks of `_low` that are under way or scheduled."""
         self._confirmed: OrderedDict[K, _Confirmed] = OrderedDict()
-        """The newest last."""
+        """The last confirmed stamp by key, the newest last."""
         self._drained: asyncio.Future[None] | None = None
         self._writes: WriteQueue[_Entry[K, D, R] | None] = WriteQueue(
             clock, self._work, in_flight.workers, batch=in_flight.batch, name=name
         )
-        """None is a check of the low-priority entries. An entry may be in it several times; it counts when due."""
+        """None is a check of the low-priority entries. An entry may be in the queue several times; a worker takes it
+        when it is due and ignores it otherwise."""
         self.pause, self.resume = self._writes.pause, self._writes.resume
 
     def __len__(self) -> int:
@@ -186,21 +188,21 @@ class StatusQueue(Generic[K, D, R]):
         return len(self._entries)
 
     def __contains__(self, key: K) -> bool:
-        """Whether a status waits under a key; what is in flight does not."""
+        """Whether a status waits under a key; one in flight does not count."""
         entry = self._entries.get(key)
         return entry is not None and entry.place > _DROPPED
 
     def put(self, key: K, desired: D, at: float = _NEVER, *, low_priority: bool = False) -> bool:
-        """Have a status written, instead of what waits under its key.
+        """Have a status written; it replaces one that waits under its key.
 
         Args:
-            key: Of the object.
-            desired: What ``build`` makes the write of.
+            key: The object's.
+            desired: Passed to the reporter's ``build``.
             at: Monotonic instant before which it is not written; by default it is due at once.
-            low_priority: Whether it waits for other work once it is due.
+            low_priority: Whether it gives way to other work once it is due.
 
         Returns:
-            False when it was refused because too many wait.
+            False if it was refused because too many keys wait.
         """
         now = self._clock.monotonic()
         entry = self._entries.get(key)
@@ -214,7 +216,7 @@ class StatusQueue(Generic[K, D, R]):
         return True
 
     def drop(self, key: K) -> None:
-        """Forget what waits under a key; what is in flight is not taken back."""
+        """Drop the status that waits under a key; a write in flight goes on."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.place = _DROPPED
@@ -223,7 +225,7 @@ class StatusQueue(Generic[K, D, R]):
                 self._remove(entry)
 
     def stamp(self, key: K) -> object:
-        """Return the stamp of the write in flight, else of the one that was confirmed last; None when none is known."""
+        """Return the stamp of the key's write in flight, else of its last confirmed one; None if neither is known."""
         entry = self._entries.get(key)
         if entry is not None and entry.writing is not None:
             return entry.writing.stamp
@@ -231,12 +233,12 @@ class StatusQueue(Generic[K, D, R]):
         return confirmed.stamp if confirmed is not None else None
 
     def confirmed_at(self, key: K) -> float:
-        """Return when a stamped write under a key was confirmed last; minus infinity when none is known."""
+        """Return when a stamped write of the key was confirmed last; minus infinity if none is known."""
         confirmed = self._confirmed.get(key)
         return confirmed.at if confirmed is not None else _NEVER
 
     async def drain(self) -> None:
-        """Write all that waits, without further delay; return when it is confirmed or given up."""
+        """Write all waiting statuses without further delay; return when all are confirmed or given up."""
         if not self._entries:
             return
         if self._drained is None:
@@ -252,7 +254,7 @@ class StatusQueue(Generic[K, D, R]):
         await asyncio.shield(self._drained)
 
     async def run(self) -> None:
-        """Wait until cancelled, and forget then what is not written; without this it is written all the same."""
+        """Wait until cancelled, then drop all waiting statuses. Statuses are written also while this does not run."""
         try:
             await self._writes.run()
         finally:
@@ -292,24 +294,24 @@ class StatusQueue(Generic[K, D, R]):
             self._writes.add(entry)
 
     def _schedule_low(self, now: float) -> None:
-        """Have a worker check the low-priority entries once load is over."""
+        """Have a worker check the low-priority entries when the load ends or the first has waited long enough."""
         if self._low and self._low_looks < self._low_workers:
             self._low_looks += 1
             due = min(self._low_expires(), self._load.over_at) if self._defers_low(now) else now
             self._writes.add_after(None, max(due - now, _LOW_STEP_SECONDS) if due > now else 0.0)
 
     def _defers_low(self, now: float) -> bool:
-        """Whether low-priority statuses wait, unless they have waited too long."""
+        """Whether low-priority statuses give way now, unless they have waited for `LOW_PRIORITY_SECONDS`."""
         is_half_full = self._capacity and len(self._entries) > self._capacity // 2
         return not is_half_full and self._drained is None and self._load.is_high(now)
 
     def _low_expires(self) -> float:
-        """Return when the low-priority status that waits longest need not give way any more; there is one."""
+        """Return when the low-priority status that waits longest stops giving way; `_low` must not be empty."""
         return next(iter(self._low.values())).since + LOW_PRIORITY_SECONDS
 
     def _remove(self, entry: _Entry[K, D, R]) -> None:
         del self._entries[entry.key]
-        entry.place = _DROPPED  # it may still be in the write queue
+        entry.place = _DROPPED  # so that a worker which finds it in the write queue ignores it
         if self._drained is not None and not self._entries:
             self._drained.set_result(None)
             self._drained = None
@@ -327,7 +329,7 @@ class StatusQueue(Generic[K, D, R]):
             self._schedule_low(self._clock.monotonic())
 
     def _due(self, entries: Sequence[_Entry[K, D, R] | None], now: float) -> list[_Entry[K, D, R]]:
-        """Return what is to be written now."""
+        """Return the entries that are to be written now."""
         due: list[_Entry[K, D, R]] = []
         for entry in entries:
             if entry is None:
@@ -336,12 +338,12 @@ class StatusQueue(Generic[K, D, R]):
                 if entry.low:
                     self._schedule(entry, entry.at, now)
                 else:
-                    entry.place = _IN_FLIGHT  # before it comes a second time
+                    entry.place = _IN_FLIGHT  # the same entry may follow in ``entries``
                     due.append(entry)
         return due
 
     def _take_low(self, due: list[_Entry[K, D, R]], now: float) -> None:
-        """Add a batch of what need not give way any more."""
+        """Add up to a batch of the low-priority entries that do not give way to ``due``."""
         low, defers_low = self._low, self._defers_low(now)
         for _ in range(min(self._batch, len(low))):
             if defers_low and self._low_expires() > now:
@@ -351,7 +353,7 @@ class StatusQueue(Generic[K, D, R]):
             due.append(entry)
 
     def _take(self, due: Sequence[_Entry[K, D, R]], now: float) -> list[_Taken[K, D, R]]:
-        """Build entries' writes; return those that there are to send now."""
+        """Build the entries' writes; return those to send now."""
         taken: list[_Taken[K, D, R]] = []
         build = self._build
         for entry in due:
@@ -376,7 +378,7 @@ class StatusQueue(Generic[K, D, R]):
             answers = await in_time(self._reporter.send([write.request for _, _, write in taken]))
         except ApiError as error:
             answers = [error] * len(taken)
-        except Exception as error:  # a fault of ours, or of a transport: the statuses wait
+        except Exception as error:  # a bug of ours or of a transport: retried like a server error
             _log.exception("statuses not written: queue=%s", self._name)
             answers = [InternalError(str(error))] * len(taken)
         if answers[0] is None:
@@ -398,7 +400,7 @@ class StatusQueue(Generic[K, D, R]):
             else:
                 self._remove(entry)
         if self._batch > 1:
-            await self._clock.sleep(0)  # a server in this process may have answered without a turn for anybody else
+            await self._clock.sleep(0)  # an in-process server may have answered without yielding to the loop
 
     def _remember(self, key: K, confirmed: _Confirmed) -> None:
         self._confirmed.pop(key, None)

@@ -1,8 +1,8 @@
 """A queue of keys to work on: each at most once in the queue and never worked on twice at once.
 
-A key added while it is being worked on is dirty and runs again afterwards. Failed keys come back after an exponential
-delay, and a token bucket bounds the retries of all keys. Keys of work that only reports may be of low priority: they
-run after all others, but have a share of the workers after `LOW_PRIORITY_SECONDS`.
+A key added while it is being worked on is dirty and runs again afterwards. A failed key is retried after an exponential
+delay, and a token bucket bounds the retries of all keys. Keys whose work only writes a status may be of low priority:
+they run after all others, but after `LOW_PRIORITY_SECONDS` they get every third turn.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ K = TypeVar("K", bound=Hashable)
 _SERVER_DELAY_SECONDS = 30.0
 
 _ITEMS_BEFORE_YIELD = 16
-"""Items a worker takes before it lets others run, in case reconciling never waits."""
+"""Keys a worker reconciles before it yields to the loop, in case ``reconcile`` never waits."""
 
 LOW_PRIORITY_SECONDS = 2.0
-"""For so long a low-priority key runs after all others; from then on it has `_LOW_PRIORITY_SHARE`."""
+"""How long a low-priority key gives way to all others; afterwards `_LOW_PRIORITY_SHARE` applies."""
 
 _LOW_PRIORITY_SHARE = 3
-"""Every n-th key handed out is a low-priority one that has waited long enough."""
+"""Every n-th key handed out may be a low-priority one that has waited long enough."""
 
 
 _WOKEN_AT_FIRST = 4
 _WOKEN_BY_EACH = 2
-"""How many workers are woken when keys arrive, and how many more by each that leaves keys in the queue. One worker may
-take all keys (`WorkQueue.take_more`), and waking a worker in vain costs as much as working on a key."""
+"""How many workers are woken when keys arrive, and how many more by each worker that leaves keys in the queue. Not all
+at once: a worker may take all keys (`WorkQueue.take_more`), and a needless wake-up costs as much as a key's work."""
 
 
 class ShutDown(StratoError):
@@ -77,10 +77,10 @@ class RetryLimiter:
         return max(own, self._take_token())
 
     def server_delay(self, key: Hashable) -> float:
-        """Count a failure that is the server's, and return the seconds until ``key`` may be tried again.
+        """Count a failure of ``key`` that the server caused, and return the seconds until it may be tried again.
 
-        It grows to half a minute only, so that what waits is done soon after the server is back, and takes nothing from
-        the bucket, which is for keys that fail by themselves.
+        The delay grows to half a minute only, so that keys run soon after the server is back. It takes no token from
+        the bucket, which limits keys that fail by their own fault.
         """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
@@ -113,14 +113,14 @@ class WorkQueue(Generic[K]):
         self.clock = clock
         self._limiter = limiter if limiter is not None else RetryLimiter(clock)
         self._ready: deque[K] = deque()
-        self._low_priority: OrderedDict[K, float] = OrderedDict()  # ready too, since when; never in _ready as well
+        self._low_priority: OrderedDict[K, float] = OrderedDict()  # ready since when; not also in _ready
         self._gets = 0
-        self._dirty: dict[K, bool] = {}  # wanted (patiently?): ready, or to be when their present work is done
+        self._dirty: dict[K, bool] = {}  # ready, or ready once the work on them is done; True: of low priority
         self._working: set[K] = set()
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self._woken = 0  # waiters that were called and have not come yet
+        self._woken = 0  # waiters that were woken and have not run yet
         self._later: list[tuple[float, int, K, bool]] = []
-        self._due: dict[K, float] = {}  # the earliest instant each delayed key waits for; stale heap entries differ
+        self._due: dict[K, float] = {}  # when each delayed key is due; _later may hold stale entries of it
         self._order = itertools.count()
         self._timer: asyncio.Task[None] | None = None
         self._timer_at = 0.0
@@ -136,7 +136,7 @@ class WorkQueue(Generic[K]):
         return not len(self) and not self._working
 
     def add(self, key: K, *, low_priority: bool = False) -> None:
-        """Mark ``key`` dirty; without effect on a waiting key, but that a low-priority one can be raised."""
+        """Mark ``key`` dirty. On a key that waits already the only effect is that it may lose its low priority."""
         if self._closed:
             return
         known = self._dirty.get(key)
@@ -148,7 +148,7 @@ class WorkQueue(Generic[K]):
             self._push(key, low_priority)
 
     def add_after(self, key: K, seconds: float, *, low_priority: bool = False) -> None:
-        """Add ``key`` after a delay; of several delays the earliest counts."""
+        """Add ``key`` after a delay; of several delays the one that ends first counts."""
         if self._closed:
             return
         if seconds <= 0:
@@ -168,7 +168,7 @@ class WorkQueue(Generic[K]):
         self.add_after(key, self._limiter.delay(key))
 
     def add_failed(self, key: K, error: Exception) -> None:
-        """Add ``key`` again after an error: by its failures, or as the server's state asks for."""
+        """Add ``key`` again after an error; `RetryLimiter.server_delay` applies if the server caused the error."""
         if isinstance(error, ApiError) and is_server_error(error):
             self.add_after(key, max(self._limiter.server_delay(key), error.retry_after_seconds or 0.0))
         else:
@@ -183,10 +183,10 @@ class WorkQueue(Generic[K]):
         return self._limiter.failures(key)
 
     async def get(self) -> K:
-        """Wait for a key and take it; `done` must follow.
+        """Wait for a key and take it; the caller must call `done`.
 
         Raises:
-            ShutDown: The queue is shut down and has been worked off.
+            ShutDown: The queue is shut down and empty.
         """
         while not self._ready and not self._low_priority:
             if self._closed:
@@ -198,7 +198,7 @@ class WorkQueue(Generic[K]):
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
                     self._woken -= 1
-                    self._wake()  # another worker takes the key
+                    self._wake()  # this worker was woken for a key, which another one has to take now
                 raise
             self._woken -= 1
         key = self._next()
@@ -208,13 +208,13 @@ class WorkQueue(Generic[K]):
         return key
 
     def take_more(self, matches: Callable[[K], bool], limit: int) -> list[K]:
-        """Take keys that may be worked on together with the one a worker has; `done` must follow for each.
+        """Take keys that a worker can reconcile together with the one it has; the caller must call `done` for each.
 
-        They come in the order in which `get` would hand them out; the first that does not match ends it.
+        Keys are taken in the order of `get`, up to the first that does not match.
 
         Args:
-            matches: Asked of each key in turn, once; it must change nothing here.
-            limit: Keys to take at most.
+            matches: Called with each key once; must not change the queue.
+            limit: Most keys to take.
         """
         taken: list[K] = []
         while len(taken) < limit and (self._ready or self._low_priority):
@@ -226,14 +226,14 @@ class WorkQueue(Generic[K]):
         return taken
 
     def done(self, key: K) -> None:
-        """Say that the work on ``key`` is over; it runs again if it was added meanwhile."""
+        """Note that the work on ``key`` is over; it becomes ready again if it was added meanwhile."""
         self._working.discard(key)
         low_priority = self._dirty.get(key)
         if low_priority is not None:
             self._push(key, low_priority)
 
     def shutdown(self) -> None:
-        """Take nothing more; what is ready is still handed out, delayed keys are dropped."""
+        """Accept no more keys and drop the delayed ones; `get` still hands out those that are ready."""
         self._closed = True
         self._later.clear()
         self._due.clear()
@@ -255,7 +255,7 @@ class WorkQueue(Generic[K]):
             self._wake()
 
     def _next(self) -> K:
-        """Return the key whose turn it is; there is one."""
+        """Return the key to hand out next; there must be one."""
         if not self._low_priority:
             return self._ready[0]
         self._gets += 1
@@ -299,14 +299,14 @@ class WorkQueue(Generic[K]):
 
 
 Reconcile = Callable[[K], Awaitable[float | None]]
-"""Bring one key up to date. Returns None when done, or the seconds after which to look again."""
+"""Reconciles one key. Returns None when done, or the seconds after which to run again."""
 
 
 async def run_workers(queue: WorkQueue[K], reconcile: Reconcile[K], count: int, *, name: str = "") -> None:
-    """Work on keys with ``count`` concurrent workers until cancelled or the queue is shut down.
+    """Reconcile keys with ``count`` concurrent workers until cancelled or the queue is shut down.
 
-    What ``reconcile`` raises is logged and retried with back-off, whatever it is: one bad object must not stop
-    the others. A conflict is not worth a warning: the object changed and its event is under way.
+    Any exception of ``reconcile`` is logged and its key retried with back-off, so that one bad object does not stop
+    the others. A conflict is logged without a warning: the object has changed, and its watch event is on the way.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -317,7 +317,7 @@ async def run_workers(queue: WorkQueue[K], reconcile: Reconcile[K], count: int, 
 
 
 def log_failure(worker: str, key: Hashable, error: Exception) -> None:
-    """Say that work failed and will be tried again: in one line, but for a fault of ours, which needs its traceback."""
+    """Log that work on a key failed and will be retried: in one line, with a traceback only for a bug of ours."""
     level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
     is_ours = isinstance(error, InvariantError) or not isinstance(error, StratoError | OSError)
     trace = error if is_ours else None

@@ -1,7 +1,7 @@
-"""`WriteQueue`: writes of one kind with workers of their own, so that no kind of write can hold up another.
+"""`WriteQueue`: writes of one kind with workers of their own, so that no kind of write can delay another.
 
-What has to wait (a retry, a back-off) waits in the queue, by the clock, and holds no worker. An API server that answers
-429 is asked by fewer workers at a time, until it accepts again.
+An item that is delayed (for a retry) waits in the queue, by the clock, and occupies no worker. While an API server
+answers 429, fewer workers send to it at a time.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from strato.clock import Clock, is_due
 T = TypeVar("T")
 
 Work = Callable[[Sequence[T]], Awaitable[None]]
-"""Works on items, at least one; it raises nothing that is to be expected."""
+"""Works on one or more items; handles every expected error itself."""
 
 _SHORTEST_SLEEP_SECONDS: Final = 0.001
-"""Sums of floats may end a sleep a moment too early; a shorter sleep could end without time having passed."""
+"""Shortest sleep of the timer. Rounding may end a sleep a moment too early, and a shorter one for the rest could end
+without the clock having advanced."""
 
 
 class WriteQueue(Generic[T]):
-    """First in, first out, but for what is delayed. Single-threaded: every method is called on the loop's thread.
+    """First in, first out, except for delayed items. Single-threaded: every method is called on the loop's thread.
 
     Args:
-        work: What a worker does with the items it takes.
-        workers: How many work at once; each is a task that lives as long as there are items.
+        work: Called by a worker with the items it takes.
+        workers: Most concurrent workers; each is a task that ends when no items are left.
         batch: Most items that a worker takes at once.
     """
 
@@ -47,26 +48,26 @@ class WriteQueue(Generic[T]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._active = 0
         self._starting = 0
-        """Workers that have not taken anything yet."""
+        """Workers whose task has not taken its first items yet."""
         self._allowed = workers
-        """How many may work at once; fewer than there are while the server is overloaded."""
+        """How many workers may run now; fewer than ``workers`` while the server is overloaded."""
         self._failed: asyncio.Future[None] | None = None
         self._paused = False
         self._closed = False
 
     def add(self, item: T) -> None:
-        """Have something worked on when a worker is free."""
+        """Have an item worked on when a worker is free."""
         self._ready.append(item)
         if self._active < self._allowed:
             self._wake()
 
     def extend(self, items: Iterable[T]) -> None:
-        """Have many worked on, in order."""
+        """Have several items worked on, in order."""
         self._ready.extend(items)
         self._wake()
 
     def add_after(self, item: T, seconds: float) -> None:
-        """Have something worked on after a delay."""
+        """Have an item worked on after a delay."""
         if seconds <= 0:
             self.add(item)
             return
@@ -77,30 +78,30 @@ class WriteQueue(Generic[T]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is worked on or waits for a worker; what is delayed does not count."""
+        """Whether no item is being worked on or waits for a worker; delayed ones do not count."""
         return not (self._ready or self._active)
 
     def slow_down(self) -> None:
-        """Halve the number of workers: the server is overloaded."""
+        """Halve the number of workers, because the server is overloaded."""
         self._allowed = max(1, self._allowed // 2)
 
     def speed_up(self) -> None:
-        """Allow one worker more, after a write that was accepted."""
+        """Allow one worker more, after the server has accepted a write."""
         if self._allowed < self._workers:
             self._allowed += 1
             self._wake()
 
     def pause(self) -> None:
-        """Take nothing until `resume`."""
+        """Have workers take no items until `resume`."""
         self._paused = True
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Have workers take items again."""
         self._paused = False
         self._wake()
 
     async def run(self) -> None:
-        """Wait until cancelled, and stop all work then; without this, it goes on as long as the loop runs.
+        """Wait until cancelled, then stop all work. While this does not run, work goes on as long as the loop does.
 
         Raises:
             Exception: What ``work`` raised.
@@ -114,7 +115,7 @@ class WriteQueue(Generic[T]):
             self.close()
 
     def close(self) -> None:
-        """Stop: what waits is forgotten, and what is under way is not waited for."""
+        """Drop all items and cancel the workers, without waiting for them."""
         self._closed = True
         self._ready.clear()
         self._later.clear()
@@ -138,7 +139,7 @@ class WriteQueue(Generic[T]):
                 self._failed.set_exception(error)
 
     def _wake(self) -> None:
-        """Start as many workers as there is work for."""
+        """Start as many workers as the items need and the limit allows."""
         if self._paused or self._closed:
             return
         while self._active < self._allowed and len(self._ready) > self._starting * self._batch:
