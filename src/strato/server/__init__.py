@@ -1,9 +1,9 @@
 """The embedded Kubernetes API: a plain function from request to response over a store.
 
-- `store`, `journal`: objects in memory, one revision, events; durable by group commit
-- `registry`, `crd`: what is served; `objects`, `fields`, `patch`, `protobuf`, `schema`: bodies in, bodies out
-- `api`, `rest`, `watching`: routing and the verbs; `logs`: where pod logs come from
-- `discovery`, `openapi`, `tables`: what kubectl asks for; `auth`: who may do what
-- `http`: the service that answers over HTTP (`strato.http`)
-- `embedded`: the composition of all that
+- `store`, `journal`: objects in memory with one global revision and watch events; durable by group commit
+- `registry`, `crd`: the kinds served; `bodies`, `fields`, `patch`, `protobuf`, `schema`: decode, select, change, check
+- `api`, `rest`: routing and the verbs; `logs`, `streams`: interfaces to whatever runs the pods
+- `discovery`, `openapi`, `tables`: answers that kubectl needs; `auth`: authentication and authorization
+- `http`: the service that `strato.http` calls with requests
+- `embedded`: composes a server of all these
 """

@@ -1,6 +1,6 @@
-"""Backups of the running server: on request of an administrator (``POST /strato/backup``), and on schedule.
+"""Back up the running server: on request of an administrator (``POST /strato/backup``), and on a schedule.
 
-The archive is written into a directory of the server's own, whichever client asks: a request never names a file.
+A request cannot name a file: the archive is always written into the server's own directory.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ class Backups:
     """Makes backups of one journal.
 
     Args:
-        journal: Which, started.
-        clock: Dates them.
-        files: What else goes into them, by name, read anew each time.
+        journal: The journal, started.
+        clock: Gives the backups' times.
+        files: Further files to include, by name; read for each backup.
     """
 
     def __init__(self, journal: SqliteJournal, clock: Clock, files: Callable[[], Mapping[str, Path]]) -> None:
         self._journal, self._clock, self._files = journal, clock, files
         self._one_at_a_time = asyncio.Lock()
         self._requested = 0
-        for leftover in journal.path.parent.glob("requested-*.backup"):  # nobody has fetched them
+        for leftover in journal.path.parent.glob("requested-*.backup"):  # their clients never fetched them
             leftover.unlink(missing_ok=True)
 
     def handle(self, request: Request) -> Awaitable[Response] | None:
-        """Answer, when the path is this one's; whoever calls has asked whether that user may."""
+        """Answer a request for a backup; None for another path. The caller has authorised the user."""
         return self._answer(request) if request.path == PATH else None
 
     async def _answer(self, request: Request) -> Response:
@@ -59,7 +59,7 @@ class Backups:
         """Write one backup.
 
         Raises:
-            StratoError: That failed; no file is left.
+            StratoError: It could not be written; no file is left.
         """
         copy = self._journal.path.with_name(self._journal.path.name + ".copy")
         async with self._one_at_a_time:
@@ -80,7 +80,7 @@ class Backups:
                 copy.unlink(missing_ok=True)
 
     async def run(self, directory: Path, every_seconds: float, keep: int) -> None:
-        """Write one every so often, the first at once, and keep the newest ones; until cancelled."""
+        """Write a backup at once and then periodically, and keep the newest ``keep``, until cancelled."""
         while True:
             try:
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -15,7 +15,7 @@ from strato.api.wire import User
 
 
 def node(name: str) -> User:
-    """Return the identity of a node; what it may do is decided by `strato.server.auth.nodes`."""
+    """Return the identity of a node; `strato.server.auth.nodes` decides on its rights."""
     return User(f"system:node:{name}", ("system:nodes", AUTHENTICATED))
 
 
@@ -27,12 +27,12 @@ VIEWER = User("strato:view", (AUTHENTICATED,))
 SCHEDULER = User("strato:scheduler", (AUTHENTICATED,))
 CONTROLLERS = User("strato:controllers", (AUTHENTICATED,))
 HOLLOW_NODES = User("strato:hollow-nodes", (AUTHENTICATED,))
-"""All hollow nodes together: they run nothing, and their client has no right to what pods use."""
+"""One identity for all hollow nodes; they run nothing, so it has no right to pods' secrets and volumes."""
 WEBHOOK = User("strato:webhook", (AUTHENTICATED,))
 IDENTITIES: tuple[User, ...] = (ADMIN, VIEWER, SCHEDULER, CONTROLLERS, HOLLOW_NODES, WEBHOOK)
 
 ISSUER_PATHS = ("/.well-known/openid-configuration", "/openid/v1/jwks")
-"""Where the issuer of service account tokens describes itself, and its keys."""
+"""Paths of the OpenID metadata and the keys of the issuer of service account tokens."""
 _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _ALL = (*_READ, *_WRITE)
@@ -76,14 +76,14 @@ _CORE_VIEW = (
 
 
 def objects() -> list[Json]:
-    """Return every role and binding, ready to be created. Building them anew each call: callers own them."""
+    """Return every role and binding, ready to be created; new objects in each call, as callers change them."""
     return [*_basic_roles(), *_user_roles(), *_component_roles()]
 
 
 def default_storage_class() -> Json:
-    """Return the class of claims that name none: directories of this machine, made at once.
+    """Return the default storage class, whose volumes are directories of this machine.
 
-    Immediate, because every node reaches them: there is nothing to learn from where a pod is placed.
+    Volumes are bound immediately rather than after a pod is placed, because every node reaches the directories.
     """
     return {
         "apiVersion": "storage.k8s.io/v1",
@@ -103,7 +103,7 @@ def _rule(verbs: Sequence[str], groups: Sequence[str] | str, resources: Sequence
 
 
 def _scaled(*resources: str) -> tuple[str, ...]:
-    """Return resources, each with its scale."""
+    """Return the resources and the ``scale`` subresource of each."""
     return tuple(f"{resource}{below}" for resource in resources for below in ("", "/scale"))
 
 
@@ -184,7 +184,7 @@ def _basic_roles() -> list[Json]:
 
 
 def _certificate_roles() -> list[Json]:
-    """Return who may ask for a kubelet's certificate, and who may approve requests to which signer."""
+    """Return the roles for requesting a kubelet's certificate, and for approving requests by signer."""
     group, prefix = "certificates.k8s.io", "system:certificates.k8s.io"
     approvers = [
         _role(f"{prefix}:{name}-approver", [{**_rule(("approve",), group, "signers"), "resourceNames": [signer]}])
@@ -218,7 +218,7 @@ def _user_roles() -> list[Json]:
         _rule(("get", "patch", "update"), "", "pods/resize"),
         _rule(("impersonate",), "", "serviceaccounts"),
         _rule(_ALL, "events.k8s.io", "events"),
-        # no statuses: those are the controllers'
+        # no statuses, which only controllers write
         _rule(_ALL, "apps", ("daemonsets", *_scaled("deployments", "replicasets", "statefulsets"))),
         _rule(_ALL, "batch", ("cronjobs", "jobs")),
         _rule(_ALL, "autoscaling", "horizontalpodautoscalers"),
@@ -236,7 +236,7 @@ def _user_roles() -> list[Json]:
         _rule(("create",), "authorization.k8s.io", "localsubjectaccessreviews"),
     )
     member = {f"{_RBAC}/aggregate-to-admin": "true"}
-    # the built-in rules come through the labelled parts, so a new role with the label needs nothing else
+    # the built-in rules are in labelled roles too, so that a user's role needs only the label to join them
     return [
         part("system:aggregate-to-view", "view", *workloads),
         part("system:aggregate-to-edit", "edit", *edits),
@@ -272,18 +272,18 @@ def _component_roles() -> list[Json]:
                 _READ, "", ("configmaps", "namespaces", "nodes", "replicationcontrollers", "resourcequotas", "services")
             ),
             _rule(_READ, ("apps", "policy", "scheduling.k8s.io", "storage.k8s.io", "resource.k8s.io"), "*"),
-            _rule(("create", "patch"), "", "configmaps"),  # how a shadow policy differs
-            _rule(("create",), "", "namespaces"),  # volcano-system, where that is written
+            _rule(("create", "patch"), "", "configmaps"),  # the differences of a shadow policy
+            _rule(("create",), "", "namespaces"),  # volcano-system, which holds that ConfigMap
             _rule(_READ, _VOLCANO, "*"),
             _rule(("create", "delete", *_CHANGE), "scheduling.volcano.sh", "podgroups"),
-            _rule(("create",), "scheduling.volcano.sh", "queues"),  # root and default, when they are missing
+            _rule(("create",), "scheduling.volcano.sh", "queues"),  # root and default, if they are missing
             _rule(_CHANGE, "scheduling.volcano.sh", ("podgroups/status", "queues", "queues/status")),
             _rule(_CHANGE, ("nodeinfo.volcano.sh", "shard.volcano.sh", "topology.volcano.sh"), "*"),
         ],
         CONTROLLERS: [
             events,
             leases,
-            # garbage collection and namespace deletion reach every kind there is
+            # garbage collection and namespace deletion concern every kind
             _rule((*_READ, "delete", "deletecollection", *_CHANGE), "*", "*"),
             _rule(
                 ("create",),
@@ -301,7 +301,7 @@ def _component_roles() -> list[Json]:
                 ),
             ),
             _rule(("create",), "", ("pods/eviction", "serviceaccounts/token")),
-            # MPI jobs of v1 start ranks by commands in their workers; who grants that right has to have it
+            # MPIJob v1's launcher runs ranks with pods/exec; a controller can grant only rights that it has
             _rule(("create",), "", "pods/exec"),
             _rule(("create",), _RBAC, ("roles", "rolebindings")),
             _rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),

@@ -1,8 +1,8 @@
-"""Custom objects are converted between versions by the webhook of their definition.
+"""Convert custom objects between versions by the webhook of their definition.
 
-Reads and writes find out half-way that an object is to be converted (`Unconverted`). Then the webhook is asked, and the
-request begins anew with the answer at hand: nothing has been written until then. What a webhook made of an object is
-kept with the versions of its definition, so that it is asked once for each state of an object.
+An action that meets an object to convert raises `Unconverted`, before it has written anything. `Conversions` calls the
+webhook, stores the result in the `Versions` of the definition, and runs the action again. The webhook is called once
+for each state of an object, as `Versions` caches the results.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from strato.server.webhookclient import CallFailed
 Action = Callable[[Request, ResourcePath, Served], Response | Awaitable[Response]]
 
 _CALL_SECONDS = 30.0
-"""What a webhook may take, as with a real server."""
+"""Timeout of a webhook call, as in kube-apiserver."""
 _CALL_BYTES = 2 << 20
-"""Objects of one call; more are converted in several."""
+"""Most bytes of objects in one call; more are sent in several calls."""
 _ATTEMPTS = 200
-"""How often a request begins anew, each time with more objects converted."""
+"""How often an action is run again, each time with more objects converted."""
 _REVIEWS = ("v1", "v1beta1")
 
 
 class Conversions:
-    """Has objects converted, and goes on with the requests that need them."""
+    """Calls conversion webhooks for the actions that need them."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         state.convert = self.convert
 
     def around(self, action: Action) -> Action:
-        """Return an action that converts what it needs."""
+        """Return an action that converts the objects for which ``action`` raises `Unconverted`, and runs it again."""
 
         async def answer(request: Request, target: ResourcePath, served: Served) -> Response:
             for _ in range(_ATTEMPTS):
@@ -57,10 +57,10 @@ class Conversions:
         return answer
 
     async def convert(self, missing: Unconverted) -> None:
-        """Have objects converted.
+        """Have a webhook convert objects, and keep the results.
 
         Raises:
-            InternalError: The webhook cannot be reached, or its answer is of no use.
+            InternalError: The webhook cannot be reached, or its answer is unusable.
         """
         kind = missing.objects[0].get("kind")
         try:
@@ -88,11 +88,11 @@ class Conversions:
 
 
 class _Unusable(Exception):
-    """The answer of a webhook is none to what it was asked."""
+    """A webhook's answer is not a valid ConversionReview for the question."""
 
 
 def _portions(objects: Sequence[Json]) -> Iterator[Sequence[Json]]:
-    """Cut objects into what is converted in one call."""
+    """Split objects into portions, each for one call."""
     portion: list[Json] = []
     size = 0
     for obj in objects:
@@ -106,7 +106,7 @@ def _portions(objects: Sequence[Json]) -> Iterator[Sequence[Json]]:
 
 
 def _read(answer: bytes, question: Json, version: str, objects: Sequence[Json]) -> list[Json]:
-    """Return the converted objects, checked; but for labels and annotations their metadata are the originals'."""
+    """Return the converted objects, checked: of their metadata only labels and annotations may differ."""
     try:
         review = msgspec.json.decode(answer)
     except UNDECODABLE as error:
@@ -139,7 +139,7 @@ _MESSAGE_CHARACTERS = 4096
 
 
 def _problem(original: Json, made: Any, version: str) -> str:
-    """Return what is wrong with a converted object; empty when it can be taken."""
+    """Return what is wrong with a converted object; empty if nothing is."""
     if not isinstance(made, dict) or not isinstance(made.get("metadata"), dict):
         return "missing metadata in converted object"
     if made.get("apiVersion") != version:

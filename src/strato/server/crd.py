@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what they serve while the server runs, and what becomes of it when they are deleted."""
+"""Serve the kinds of stored CustomResourceDefinitions, and delete a definition's objects when it is deleted."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from strato.server.rest.state import State
 from strato.server.snapshot import Change
 
 AT_ONCE = 64
-"""Objects deleted with their definition before others are served."""
+"""Objects deleted in one turn of the loop."""
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _CRD = catalog.CUSTOMRESOURCEDEFINITION
 
 
 class CustomKinds:
-    """Keeps the registry in step with the stored definitions, and takes the objects of deleted ones away.
+    """Keeps the registry in step with the stored definitions, and deletes the objects of deleted ones.
 
-    A definition that is deleted stays until its last object is gone: objects may have finalizers.
+    A deleted definition stays, terminating, until its last object is gone, as objects may have finalizers.
     """
 
     def __init__(self, state: State, deleter: Deleter) -> None:
         self._state, self._deleter = state, deleter
         self._terminating: set[str] = set()
-        """Definitions that wait for their objects to go."""
+        """Names of definitions that wait for the last of their objects to go."""
         self._watched: set[str] = set()
-        """Resources whose changes are looked at, because their definition is or was terminating."""
+        """Resources that `_end_if_empty` observes, because their definition is or was terminating."""
         state.store.on_publish(_CRD.resource, self._observe)
         for crd in list(state.iterate(_CRD)):
             state.registry.serve_crd(crd)
@@ -53,7 +53,7 @@ class CustomKinds:
         self._settle_names(event.key)
 
     def _settle_names(self, changed: str) -> None:
-        """Let the others of a group have the names that became free."""
+        """Accept the names of other definitions of the group that this definition no longer takes."""
         for crd in list(self._state.definitions(changed.partition(".")[2])):
             if crd["metadata"]["name"] == changed or definitionstatus.is_true(crd, "NamesAccepted"):
                 continue
@@ -68,7 +68,7 @@ class CustomKinds:
         self._state.store.write(_CRD.resource, crd["metadata"]["name"], encode(crd))
 
     def _clean_terminating(self, crd: Json) -> None:
-        """Begin to delete the objects of a definition that is being deleted."""
+        """Start deleting the objects of a terminating definition."""
         name, metadata = crd["metadata"]["name"], crd["metadata"]
         if not metadata.get("deletionTimestamp") or definitionstatus.CLEANUP not in metadata.get("finalizers", ()):
             return
@@ -82,7 +82,7 @@ class CustomKinds:
         self._end_if_empty(name)
 
     def _clean(self, kind: Kind, keys: Iterator[str]) -> None:
-        """Delete some of the objects, and the others in later turns of the loop."""
+        """Delete `AT_ONCE` of the objects, and schedule the rest for later turns of the loop."""
         for key in islice(keys, AT_ONCE):
             body = self._state.bucket(kind).latest(key)
             if body is not None:
@@ -101,7 +101,7 @@ class CustomKinds:
             self._end_if_empty(resource)
 
     def _end_if_empty(self, name: str) -> None:
-        """Let a terminating definition go when nothing is left of it."""
+        """Remove a terminating definition if none of its objects is left."""
         bucket = self._state.store.bucket(name)
         body = self._state.bucket(_CRD).latest(name)
         if bucket.objects or bucket.pending or body is None:

@@ -1,6 +1,6 @@
-"""What the server fills into CustomResourceDefinitions, and their rules, in a real API server's wording; pure.
+"""Validate CustomResourceDefinitions, with kube-apiserver's messages, and fill in what the server decides; pure.
 
-A definition that passes can be compiled and served: what this lets through, `Registry.serve_crd` must not choke on.
+`Registry.serve_crd` relies on these checks: it can compile and serve every definition that passes them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _MOST_SELECTABLE = 8
 _PLAIN_PATH = re.compile(r"(?:\.[A-Za-z_]\w*)+", re.ASCII)
 _MAX_DEPTH = 100
-"""Schemas nested deeper are refused; the walks over them are recursive."""
+"""Schemas nested deeper are refused, as recursive functions walk them."""
 
 Json = Mapping[str, Any]
 
 
 def prepare(crd: dict[str, Any], now: float, old: Json | None = None, peers: Iterable[Json] = ()) -> None:
-    """Check what a client has written, and complete it in place.
+    """Check a definition that a client has written, and complete it in place.
 
     Raises:
         Invalid: It cannot be served; every cause is listed.
@@ -51,9 +51,9 @@ def check(crd: Json, old: Json | None) -> None:
 
 
 def complete(crd: dict[str, Any], now: float, peers: Iterable[Json] = ()) -> None:
-    """Fill in what the server decides about a definition that can be served, names, defaults and status, in place.
+    """Fill in names, defaults and status of a definition that has passed `check`, in place.
 
-    Its status is what there was, or what a client has written into it; ``peers`` are the definitions of its group.
+    ``crd`` may have a status already, from before or from a client; ``peers`` are the definitions of its group.
     """
     _fill_names(crd)
     _settle(crd, now, peers)
@@ -80,13 +80,13 @@ def _fill_names(crd: dict[str, Any]) -> None:
 def problems(crd: Json, old: Json | None = None) -> list[Cause]:
     """Return everything wrong with a definition whose JSON types are right and whose names are defaulted.
 
-    What the rules of a schema cost is looked at where nothing else is wrong, and the schema is not one of ``old``.
+    The cost of a schema's CEL rules is checked only if nothing else is wrong and ``old`` does not have the same schema.
     """
     return list(_problems(crd)) or list(_cost_problems(crd, old or {}))
 
 
 def update_problems(crd: Json, old: Json) -> list[Cause]:
-    """Return the above, and what an update may not change."""
+    """Return the problems of a definition, and of its changes to immutable fields."""
     found = problems(crd, old)
     new, was = crd.get("spec") or {}, old.get("spec") or {}
     named, known = new.get("names") or {}, was.get("names") or {}
@@ -126,13 +126,13 @@ def _problems(crd: Json) -> Iterator[Cause]:
         yield invalid_value("status.storedVersions", None, "must have at least one stored version")
     yield from _conversion_problems(spec.get("conversion") or {})
     for index, version in enumerate(versions):
-        # A single version is reported at the places that the first API version of definitions had for it.
+        # kube-apiserver reports problems of a single version at the fields of apiextensions v1beta1, below spec
         prefix = "spec" if len(versions) == 1 else f"spec.versions[{index}]"
         yield from _one_version_problems(version, index, prefix, _place(versions, index))
 
 
 def _place(versions: Sequence[Json], index: int) -> str:
-    """Return where the schema of a version is said to be."""
+    """Return the field path at which kube-apiserver reports problems of a version's schema."""
     alone = len(versions) == 1
     return "spec.validation.openAPIV3Schema" if alone else f"spec.versions[{index}].schema.openAPIV3Schema"
 
@@ -169,7 +169,7 @@ def _version_list_problems(versions: Sequence[Json]) -> Iterator[Cause]:
         yield invalid_value("spec.versions", shown, "must have exactly one version marked as storage version")
     fields, of_schemas = ([version.get(member) for version in versions] for member in ("selectableFields", "schema"))
     if fields and fields[0] and _are_equal(fields) and not _are_equal(of_schemas):
-        # Kubernetes keeps what is the same of all versions in one place, where there is no schema then.
+        # kube-apiserver moves what all versions share to spec, and then misses the schema beside it
         yield invalid_value("spec.selectableFields", "", "may only be set when validations.schema is included")
 
 

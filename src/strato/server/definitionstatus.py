@@ -1,7 +1,7 @@
-"""The status of CustomResourceDefinitions: names, conditions, stored versions, the way out; pure.
+"""The status of CustomResourceDefinitions: names, conditions, stored versions, deletion; pure.
 
-What clients write into the status stays, except where the server decides: whether the names are free, whether the
-definition is served, and that the storage version is among the stored ones.
+A client may write into the status, but the server decides whether the names are accepted and the definition is
+established, and keeps the storage version among the stored ones.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _NAMES = (
 
 
 def condition(crd: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return a condition; empty when there is none."""
+    """Return a condition by type; empty if it is missing."""
     conditions = (crd.get("status") or {}).get("conditions") or ()
     return next((one for one in conditions if one.get("type") == kind), {})
 
 
 def is_true(crd: Mapping[str, Any], kind: str) -> bool:
-    """Whether a condition is there and holds."""
+    """Whether a condition exists and is True."""
     return condition(crd, kind).get("status") == "True"
 
 
 def set_condition(crd: Json, kind: str, status: str, reason: str, message: str, now: float) -> None:
-    """Set a condition in place; its time is that of the last change of its status."""
+    """Set a condition in place; its transition time changes only with its status."""
     known = condition(crd, kind)
     since = known.get("lastTransitionTime") if known.get("status") == status else None
     made = {"lastTransitionTime": since or format_time(now), "message": message, "reason": reason}
@@ -56,7 +56,7 @@ def note_storage_version(crd: Json) -> None:
 
 
 def stored_version_problems(crd: Mapping[str, Any]) -> Iterator[Cause]:
-    """Yield what is wrong with the stored versions: all of them have to be there still."""
+    """Yield a cause for each stored version that the definition no longer has."""
     stored = (crd.get("status") or {}).get("storedVersions") or []
     names = [one.get("name") for one in crd["spec"].get("versions") or ()]
     for index, name in enumerate(stored):
@@ -71,7 +71,7 @@ def stored_version_problems(crd: Mapping[str, Any]) -> Iterator[Cause]:
 
 
 def accept_names(crd: Json, peers: Iterable[Mapping[str, Any]], now: float) -> None:
-    """Decide in place which names the definition has, and whether it is served."""
+    """Decide, in place, which names the definition gets and whether it is established (served)."""
     used: dict[str, set[str]] = {"resources": set(), "kinds": set()}
     for peer in peers:
         if peer["metadata"]["name"] != crd["metadata"]["name"]:
@@ -106,7 +106,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def begin_deletion(crd: Json, now: float) -> None:
-    """Keep a definition that is being deleted until its objects are gone, in place; creating more is refused."""
+    """Mark a definition as terminating, in place, with a finalizer that keeps it until its objects are gone."""
     finalizers = crd["metadata"].setdefault("finalizers", [])
     if CLEANUP not in finalizers:
         crd["metadata"]["finalizers"] = [*finalizers, CLEANUP]
@@ -117,7 +117,7 @@ def begin_deletion(crd: Json, now: float) -> None:
 
 
 def end_deletion(crd: Json, now: float) -> bool:
-    """Take the finalizer away, in place, as the last object is gone; return whether the definition goes too."""
+    """Remove the finalizer, in place, after the last object is gone; return whether it was the last finalizer."""
     set_condition(crd, "Terminating", "False", "InstanceDeletionCompleted", "removed all instances", now)
     left = [name for name in crd["metadata"].get("finalizers") or () if name != CLEANUP]
     crd["metadata"]["finalizers"] = left

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources there are, in the old form and aggregated, and ``/version``.
+"""Discovery: the groups, versions and resources served, in the old form and aggregated, and ``/version``.
 
 Answers are built once per revision of the registry. Aggregated discovery (kubectl >= 1.27 asks for it first) is
 chosen by the Accept header's ``as=APIGroupDiscoveryList``.
@@ -35,15 +35,15 @@ _SUBRESOURCE_KINDS = {
     "proxy": ("{}ProxyOptions", "", "", ("create", "delete", "get", "patch", "update")),
     "token": ("TokenRequest", "authentication.k8s.io", "v1", ("create",)),
 }
-"""Kind, group, version and verbs of subresources that are not of their parent's kind."""
+"""Kind, group, version and verbs of subresources whose kind differs from their parent's."""
 
 
 class Catalogue(Protocol):
-    """What discovery and OpenAPI ask of the registry."""
+    """The part of the registry that discovery and OpenAPI use."""
 
     @property
     def revision(self) -> int:
-        """Grows with every change of what is served."""
+        """Grows with every change of the served kinds."""
 
     def kinds(self) -> Iterable[Kind]:
         """Return every served kind, all versions."""
@@ -149,7 +149,7 @@ _API_VERSIONS = {
 
 
 def _aggregated_version(accept: str) -> str:
-    """Return the first aggregated form the client lists, or "" when plain JSON comes first (or only)."""
+    """Return the version of the first aggregated form in the Accept header; "" if plain JSON comes before it."""
     for option in accept.split(","):
         parts = [part.strip() for part in option.split(";")]
         parameters = dict(part.split("=", 1) for part in parts[1:] if "=" in part)

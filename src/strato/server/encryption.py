@@ -1,7 +1,7 @@
-"""Encryption at rest: bodies of chosen resources are AES-256-GCM ciphertext in the journal and in its backups.
+"""Encryption at rest: the journal and its backups hold bodies of chosen resources as AES-256-GCM ciphertext.
 
-The keys come from a file that is no part of the cluster's home. The first key writes, all of them read, so that a key
-is replaced by putting a new one before it: at the next start what others have encrypted is written anew.
+The keys are in a file outside the cluster's home. The first key encrypts, all of them decrypt. To replace a key, put a
+new one before it: the next start encrypts again what other keys have encrypted.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _DEFAULT_RESOURCES = ("secrets",)
 
 
 class WrongKey(UsageError):
-    """What is stored cannot be decrypted with the keys there are."""
+    """A stored body cannot be decrypted with the given keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key and its name, which is stored with what it encrypts."""
+    """One key, and its name, which is stored with each ciphertext."""
 
     id: str
     secret: bytes
@@ -38,10 +38,10 @@ class Encryption:
     """Encrypts and decrypts stored bodies.
 
     Args:
-        keys: The first one encrypts.
-        resources: What is encrypted: ``secrets``, ``jobs.batch.volcano.sh``.
-        writes_plain: Encrypt nothing any more; what is encrypted is decrypted at the next start.
-        source: The file, for messages.
+        keys: All of them decrypt; the first one encrypts.
+        resources: Resources to encrypt: ``secrets``, ``jobs.batch.volcano.sh``.
+        writes_plain: Write all bodies as plain text; the next start decrypts those that are encrypted.
+        source: The key file's name, for messages.
     """
 
     def __init__(
@@ -52,26 +52,26 @@ class Encryption:
         writes_plain: bool = False,
         source: str = "",
     ) -> None:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # most clusters have no keys
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # imported late: most clusters have no keys
 
         self.resources = frozenset(() if writes_plain else resources)
         self.key_ids: tuple[str, ...] = () if writes_plain else (keys[0].id,)
-        """Of the key that encrypts."""
+        """The name of the key that encrypts; none with ``writes_plain``."""
         self._source = source
         self._ciphers = {key.id: AESGCM(key.secret) for key in keys}
         self._prefix = b"" if writes_plain else _PREFIX + keys[0].id.encode() + b":"
 
     def seal(self, resource: str, key: str, revision: int, body: bytes) -> bytes:
-        """Return what is stored in place of a body of one of the ``resources``."""
+        """Return the bytes to store for a body of one of the ``resources``."""
         nonce = os.urandom(_NONCE_BYTES)
         sealed = self._ciphers[self.key_ids[0]].encrypt(nonce, body, _bound_to(resource, key, revision))
         return self._prefix + nonce + sealed
 
     def unseal(self, resource: str, key: str, revision: int, stored: bytes) -> bytes:
-        """Return the body of what is stored, encrypted or not.
+        """Return the body that stored bytes hold, encrypted or not.
 
         Raises:
-            WrongKey: It is encrypted with a key that we do not have.
+            WrongKey: They are encrypted with a key that we do not have.
         """
         from cryptography.exceptions import InvalidTag
 
@@ -95,24 +95,24 @@ class Encryption:
             ) from None
 
     def is_current(self, resource: str, stored: bytes) -> bool:
-        """Tell whether a body is stored as it would be now."""
+        """Tell whether stored bytes are as `seal` would make them now (same key, or plain)."""
         if resource in self.resources:
             return stored.startswith(self._prefix)
         return not stored.startswith(_PREFIX)
 
 
 def key_id_of(stored: bytes) -> str | None:
-    """Return the name of the key that a stored body is encrypted with; None when it is not."""
+    """Return the name of the key that stored bytes are encrypted with; None if they are plain."""
     if not stored.startswith(_PREFIX):
         return None
     return stored[len(_PREFIX) : stored.index(b":", len(_PREFIX))].decode(errors="replace")
 
 
 def require_plain(resource: str, key: str, stored: bytes) -> bytes:
-    """Return a stored body that must not be encrypted, because there are no keys.
+    """Return a stored body, which must be plain because there are no keys.
 
     Raises:
-        WrongKey: It is.
+        WrongKey: It is encrypted.
     """
     key_id = key_id_of(stored)
     if key_id is not None:
@@ -121,7 +121,7 @@ def require_plain(resource: str, key: str, stored: bytes) -> bytes:
 
 
 def _bound_to(resource: str, key: str, revision: int) -> bytes:
-    """Return the associated data: a ciphertext means nothing under another name or as another revision."""
+    """Return the associated data, which makes a ciphertext that is moved to another key or revision undecryptable."""
     return f"{resource}\0{key}\0{revision}".encode()
 
 
@@ -129,7 +129,7 @@ def load_encryption(path: Path) -> Encryption:
     """Read a key file: lines ``NAME: BASE64`` of 32 bytes each, or Kubernetes' ``EncryptionConfiguration``.
 
     Raises:
-        UsageError: It cannot be read, others can read it, or something in it is wrong; every problem is listed.
+        UsageError: It cannot be read, other users may read it, or its content is wrong; every problem is listed.
     """
     try:
         if path.stat().st_mode & 0o077:
@@ -167,7 +167,7 @@ def _key(name: str, secret: object, where: str, problems: list[Problem]) -> Key 
 
 
 def _from_configuration(path: Path, content: Mapping[str, Any], problems: list[Problem]) -> Encryption:
-    """Read an ``EncryptionConfiguration`` of one entry whose providers are aesgcm and identity."""
+    """Read an ``EncryptionConfiguration`` with one entry, whose providers are aesgcm and identity."""
     entries = content.get("resources")
     entry = entries[0] if isinstance(entries, list) and len(entries) == 1 else None
     if not isinstance(entry, dict):

@@ -1,4 +1,4 @@
-"""Events are deleted an hour after their last write, as by a real API server, or earlier when there are too many."""
+"""Delete Events an hour after their last write, as kube-apiserver does, or earlier if there are too many."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from strato.server.snapshot import Change
 
 TTL_SECONDS = 3600.0
 MOST_BYTES = 64 << 20
-"""What all events may weigh, about 100,000 of the usual ones: a busy hour must not fill the memory."""
+"""Most bytes of all Events, about 100,000 usual ones, so that a busy hour does not fill the memory."""
 AT_ONCE = 64
-"""Events deleted before others are served."""
+"""Events deleted in one turn of the loop."""
 _AT_LEAST_SECONDS = 30.0
-"""Shortest pause between two rounds: many events end together."""
+"""Shortest pause between two rounds, so that a round deletes many Events that expire close together."""
 _OVER_LIMIT_SECONDS = 1.0
-"""The same while there are too many."""
+"""Pause between rounds while there are too many."""
 _BETWEEN_SECONDS = 0.005
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
@@ -31,12 +31,12 @@ _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
     end: float
-    """When the event's life ends, unless it is written again."""
+    """When the Event expires, unless it is written again."""
     size: int
 
 
 class EventExpiry:
-    """Deletes events whose time is up, and the oldest of too many. Costs nothing without events.
+    """Deletes expired Events, and the oldest ones while there are too many. Costs nothing without Events.
 
     Must be made on the server's event loop.
     """
@@ -44,13 +44,13 @@ class EventExpiry:
     def __init__(self, state: State, most_bytes: int = MOST_BYTES) -> None:
         self._state, self._most_bytes = state, most_bytes
         self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
-        """By resource and key, those written last at the end."""
+        """By resource and key, in the order of the last write."""
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._is_over_limit = False
         for kept, resource, key in sorted(self._stored(), key=lambda stored: stored[0].end):
             self._keep(resource, key, kept)
-        for kind in (catalog.EVENT, catalog.EVENTS_EVENT):  # of the latter, those of before they were one
+        for kind in (catalog.EVENT, catalog.EVENTS_EVENT):  # events.k8s.io: of earlier versions
             state.store.on_publish(kind.resource, self._observe)
         self._arm()
 
@@ -77,7 +77,7 @@ class EventExpiry:
         self._bytes += kept.size
 
     def _arm(self) -> None:
-        """Come back when the first event ends; soon, when there are too many."""
+        """Schedule the next round for the first expiry; soon if there are too many."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -97,7 +97,7 @@ class EventExpiry:
             self._bytes -= kept.size
             store = self._state.store
             bucket = store.bucket(resource)
-            if key not in bucket.pending:  # being written again, or deleted: that will be observed
+            if key not in bucket.pending:  # otherwise `_observe` will be called for the pending write or deletion
                 store.write(resource, key, None, at_revision(bucket.objects[key].body, store.next_revision()))
         return self._wake(_BETWEEN_SECONDS)
 

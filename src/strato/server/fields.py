@@ -1,4 +1,4 @@
-"""Label and field selectors over stored bytes, decoding only what selectors may ask for."""
+"""Match stored objects against label and field selectors; only the members a selector needs are decoded."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ _FIELDS: Mapping[tuple[str, str], frozenset[str]] = {
 _RENAMED: Mapping[tuple[str, str], Mapping[str, str]] = {
     (form.kind.group, form.kind.plural): form.fields for form in FORMS.values() if form.fields
 }
-"""What fields of other forms of stored kinds are called there."""
+"""Field names of kinds that are served in another form than they are stored: there, and in the stored form."""
 Decode = Callable[[bytes], Any]
 _BOOLEANS = frozenset(("spec.hostNetwork", "spec.unschedulable"))
 
 
 _LONGEST = 64 * 1024
 SHORT_SELECTOR = 4096
-"""Characters of selectors; longer ones are parsed each time, in slices where there are turns."""
+"""Longest selectors, in characters, that are cached parsed; longer ones are parsed each time."""
 _SHARED_BYTES = 16 * 1024
-"""Heads of larger bodies are not kept: keeping one keeps the body."""
+"""Largest body whose decoded head is cached; the cache keeps the whole body as its key."""
 
 
 class Filter:
-    """What a list or watch wants to see of one kind."""
+    """The label and field selectors of a list or watch of one kind."""
 
     def __init__(self, kind: Kind, label_selector: str, field_selector: str) -> None:
         """Parse both selectors.
@@ -75,16 +75,16 @@ class Filter:
             kind.group, kind.plural, frozenset(kind.selectable_fields), label_selector, field_selector
         )
         self.everything = self._labels.is_empty and not self._fields.requirements
-        """Whether nothing is filtered out."""
+        """Whether every object matches."""
         self.name = self._fields.exact("metadata.name")
-        """The only name that matches, when there is one."""
+        """The only name that can match, if the field selector requires one."""
 
     def matches(self, body: bytes) -> bool:
-        """Return whether a stored object is wanted."""
+        """Return whether a stored object matches."""
         return self.everything or self._matches(self._decode(body))
 
     def matches_shared(self, body: bytes) -> bool:
-        """The same for bodies that many watchers look at in turn: one of them decodes, the others look it up."""
+        """Return the same for a body that many watchers check: the first one decodes it, the others use its result."""
         if self.everything:
             return True
         return self._matches(_head(self._decode, body) if len(body) <= _SHARED_BYTES else self._decode(body))
@@ -120,14 +120,14 @@ def _parsed(
 
 
 def labels_of(body: bytes) -> Mapping[str, str]:
-    """Return the labels of a stored object; the rest of it is not decoded."""
+    """Return the labels of a stored object, without decoding the rest of it."""
     labels: Mapping[str, str] = _decoder(frozenset())(body).metadata.labels or {}
     return labels
 
 
 @lru_cache(maxsize=128)
 def _decoder(fields: frozenset[str]) -> Decode:
-    """Return a decoder of just the labels and the fields, a tenth of the work of decoding a pod."""
+    """Return a decoder of the labels and these fields alone; it takes a tenth of the time of decoding a pod."""
     paths = {"metadata.labels", *(field for field in fields if field != "source")}
     if "source" in fields:
         paths |= {"source.component", "reportingComponent"}
@@ -146,9 +146,9 @@ def _struct(name: str, tree: dict[str, Any]) -> type[msgspec.Struct]:
     return msgspec.defstruct(name, members, frozen=True, gc=False)
 
 
-@lru_cache(maxsize=2048)  # at most 32 MiB of bodies; C's, as each watcher asks for each event
+@lru_cache(maxsize=2048)  # at most 32 MiB of bodies; in C, as every watcher calls it for every event
 def _head(decode: Decode, body: bytes) -> Any:
-    return decode(body)  # bytes know their hash, and the watchers share one body: a look-up is cheap
+    return decode(body)  # a look-up is cheap: bytes objects cache their hash, and all watchers have the same object
 
 
 def _value(head: Any, field: str) -> str:

@@ -1,4 +1,4 @@
-"""Health and metrics: the paths that the transport answers itself."""
+"""Health and metrics: the paths that the HTTP service answers without the server's core."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _HEALTH = frozenset(("/healthz", "/livez", "/readyz"))
 
 
 class Ready(Protocol):
-    """Says what is not ready, and why."""
+    """The checks behind ``/readyz``."""
 
     def __call__(self) -> Mapping[str, str]:
-        """Return every check and why it fails; the empty string says that it passes."""
+        """Return the failure of every check by name; an empty string if it passes."""
 
 
 class OwnPaths:
-    """Answers them."""
+    """Answers the health and metrics paths."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class OwnPaths:
         self._authorize = authorize
 
     async def handle(self, request: Request) -> Response | None:
-        """Answer, or None when the path is somebody else's.
+        """Answer a request; None if its path is neither health nor metrics.
 
         Raises:
-            ApiError: Who asks may not.
+            ApiError: The user may not read this path.
         """
         path = request.path
         base = "/" + path.split("/", 2)[1]

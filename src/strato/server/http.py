@@ -1,6 +1,6 @@
-"""HTTP for the server's core: who asks, and what only a transport answers.
+"""The HTTP service over the server's core: authentication, impersonation, flow control, decoding of large bodies.
 
-No framework and no router: the core routes. The protocol itself is in `strato.http`.
+The core does the routing; the protocol itself is in `strato.http`.
 """
 
 from __future__ import annotations
@@ -36,38 +36,39 @@ from strato.server.rest import encoded
 
 _STREAM_PROTOCOLS = ("", "binary.k8s.io")
 _STORING = frozenset(("POST", "PUT", "PATCH"))
-"""What keeps its seat until it is answered; other work on what a body says takes seats of its own."""
+"""Methods whose requests keep their seat until they are answered, because the decoded body stays in memory until it is
+stored; other verbs take further seats for their work."""
 _log = logging.getLogger(__name__)
 
 
 class Authenticate(Protocol):
-    """Finds out who asks."""
+    """Authenticates a request."""
 
     def __call__(self, headers: Mapping[str, str], peer: bytes | None) -> User:
-        """Return the user, anonymous without credentials.
+        """Return the user; the anonymous one if the request has no credentials.
 
         Args:
-            headers: Names in lower case.
+            headers: By name in lower case.
             peer: The client's certificate, DER, verified by TLS.
 
         Raises:
-            Unauthorized: There are credentials, and they are not valid.
+            Unauthorized: The request has credentials that are not valid.
         """
 
 
 class Impersonate(Protocol):
-    """Finds out as whom a request with ``Impersonate-…`` headers acts."""
+    """Finds the user that ``Impersonate-…`` headers name."""
 
     def __call__(self, user: User, headers: Iterable[tuple[bytes, bytes]]) -> User:
-        """Return the user to go on with.
+        """Return the impersonated user.
 
         Raises:
-            Forbidden: The one who asks may not.
+            Forbidden: ``user`` may not impersonate it.
         """
 
 
 class App(Service):
-    """Answers what comes over HTTP; made by `create_app`."""
+    """Answers HTTP requests with the server's core; made by `create_app`."""
 
     def __init__(
         self,
@@ -83,13 +84,13 @@ class App(Service):
         self._authenticate = authenticate
         self._impersonate = impersonate
         self._own_paths = own_paths
-        self._decoder = ThreadPoolExecutor(1, "decoder")  # one: more would only share the interpreter among them
+        self._decoder = ThreadPoolExecutor(1, "decoder")  # one thread: more would compete for the interpreter lock
 
     def admit(self, head: Head) -> User:
-        """Return who asks.
+        """Return the user of a request, the impersonated one if it names one.
 
         Raises:
-            ApiError: Nobody who may.
+            ApiError: The credentials are not valid, or the user may not impersonate.
         """
         try:
             user = self._authenticate(head.headers, head.peer)
@@ -105,9 +106,10 @@ class App(Service):
     def answer(
         self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
     ) -> Awaitable[Response] | None:
-        """Answer by calling ``answered``, at once or later, or return what has to be awaited for the answer.
+        """Call ``answered`` with the answer, at once or later, or return an awaitable that gives it.
 
-        With flow control a request waits for its turn while others do, unless its priority level has no room.
+        With flow control, a request is begun at once if the dispatcher has room. Otherwise it waits in the queue of
+        its flow, or is refused with 429 if the queues of its priority level are full.
         """
         flows = self._flows
         if flows is None:
@@ -162,14 +164,14 @@ class App(Service):
         return None if later is None else self._netted(head, later)
 
     def refusal(self, error: ApiError) -> Response:
-        """Return the answer that carries an error."""
+        """Return an answer with the error as a ``Status``."""
         headers = {"Retry-After": str(error.retry_after_seconds)} if error.retry_after_seconds is not None else {}
         return Response(error.code, msgspec.json.encode(to_status(error)), headers=headers)
 
     async def _decode_first(self, request: Request) -> Response:
-        """Answer a request whose body takes so long to unpack or decode that the loop must not wait for it.
+        """Decode a large or compressed body off the loop or in slices, then answer its request.
 
-        A flow has few seats for that: values take many times the memory of their text.
+        A flow has few seats for this, because a decoded body takes many times the memory of its text.
         """
         flows = self._flows
         if flows is None:
@@ -182,10 +184,10 @@ class App(Service):
         return await self._answer_elsewhere(request)
 
     async def _parsed(self, request: Request, flows: FlowControl | None) -> bytes:
-        """Return the body, unpacked and decoded.
+        """Return the body decompressed and decoded.
 
         Raises:
-            ApiError: It cannot be unpacked, or is over the limit then.
+            ApiError: It cannot be decompressed, or exceeds the limit once it is.
         """
         body, content_type = request.body, _content_type(request.headers)
         run = asyncio.get_running_loop().run_in_executor
@@ -214,7 +216,7 @@ class App(Service):
         return response if body is None else Response(response.status, body, PROTOBUF, response.headers)
 
     async def _over_websocket(self, request: Request) -> Response:
-        """Answer as ever, but a stream (a watch, a followed log) as messages where a WebSocket is asked for."""
+        """Answer a request that asks for a WebSocket: a watch or a log as its messages, anything else as usual."""
         response = await self._answer_elsewhere(request)
         stream, is_text = response.stream, response.content_type.startswith("application/json")
         is_asked = request.headers["upgrade"].strip().lower() == "websocket"
@@ -228,7 +230,7 @@ class App(Service):
             await close_stream(stream)
             raise
         session = WebSocket(partial(_send_stream, stream, is_text=is_text))
-        session.when_ended(lambda: self._spawn(close_stream(stream)))  # also where the client has gone before it began
+        session.when_ended(lambda: self._spawn(close_stream(stream)))  # also if the client leaves before it begins
         return Response(101, headers={**response.headers, **headers}, session=session)
 
     async def _netted(self, head: Head, later: Awaitable[Response]) -> Response:
@@ -236,7 +238,7 @@ class App(Service):
             return await later
         except ApiError as error:
             return self.refusal(error)
-        except Exception:  # the last net: a bug of ours must not close the connection without a word
+        except Exception:  # a bug of ours must be answered with 500, not by a connection that closes
             return self.refusal(_failed(head))
 
 
@@ -245,7 +247,7 @@ async def _one(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def _send_stream(stream: AsyncIterator[bytes], socket: WebSocket, *, is_text: bool) -> None:
-    """Send a stream until it ends or the client leaves: of a watch each event as a text, of a log what comes."""
+    """Send a stream until it ends or the client leaves: a watch as a text message per event, a log chunk by chunk."""
 
     async def outward() -> None:
         async for chunk in stream:
@@ -265,7 +267,7 @@ def _impersonates(head: Head) -> bool:
 
 
 def _failed(head: Head) -> ApiError:
-    """Log the exception that is being handled, a bug of ours, and return what its request is answered."""
+    """Log the exception that is being handled, a bug of ours, and return the error for the client."""
     _log.exception("%s %s failed", head.method, head.path)
     return ApiError("an error on the server has prevented the request from succeeding")
 
@@ -275,7 +277,7 @@ async def _passed_on(later: Awaitable[Response], answered: Callable[[Response], 
 
 
 def _busy() -> Response:
-    """Return what a request is answered for which there is no room, as a real API server does."""
+    """Return kube-apiserver's answer to a request that its priority level has no room for."""
     headers = {"Retry-After": "1", "X-Content-Type-Options": "nosniff"}
     return Response(429, b"Too many requests, please try again later.\n", "text/plain; charset=utf-8", headers)
 
@@ -291,17 +293,18 @@ def create_app(
     other_metrics: Callable[[], Awaitable[bytes]] | None = None,
     flows: FlowControl | None = None,
 ) -> App:
-    """Return what answers over HTTP.
+    """Return the HTTP service.
 
     Args:
         handler: The server's core.
-        authenticate: Who asks; its `Unauthorized` becomes the answer.
+        authenticate: Finds a request's user; its `Unauthorized` becomes the answer.
         metrics: Rendered at ``/metrics``; without it that path goes to the core.
         ready: Checks behind ``/readyz``.
-        authorize_path: Raises when (user, verb, path) may not be, on ``/metrics`` and the health paths; None lets all.
-        impersonate: Acts as somebody else where a request wants that; None ignores the wish.
+        authorize_path: Raises unless the user may use the verb on the path, for ``/metrics`` and the health paths;
+            None allows all users.
+        impersonate: Finds the user that ``Impersonate-…`` headers name; None ignores these headers.
         flows: Priority and fairness; None serves requests as they come.
-        other_metrics: More of the text at ``/metrics``, of another process; names differ from those of ``metrics``.
+        other_metrics: Returns another process's text for ``/metrics``; its names must differ from those of ``metrics``.
     """
     return App(handler, authenticate, OwnPaths(metrics, ready, authorize_path, other_metrics), impersonate, flows)
 
