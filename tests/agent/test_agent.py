@@ -199,9 +199,11 @@ async def test_quotas_of_others_are_written_anew_and_then_left(tmp_path: Path) -
             await kernel.pass_round(agent, 0.95, use)
         assert kernel.quota(uids["a"]) == "400000"
         file = tmp_path / "groups" / uids["a"] / "main/cpu.max"
-        file.write_text("800000 100000\n")
-        await kernel.pass_round(agent, 0.85, use)
-        assert kernel.quota(uids["a"]) == "400000"
+        for changed in (True, True, False, True, True, False):
+            if changed:
+                file.write_text("800000 100000\n")
+            await kernel.pass_round(agent, 0.85, use)
+            assert kernel.quota(uids["a"]) == "400000"
         for _ in range(3):
             file.write_text("800000 100000\n")
             await kernel.pass_round(agent, 0.85, use)

@@ -61,6 +61,35 @@ async def test_what_others_have_written_stays_until_it_is_reset(tmp_path: Path) 
     assert not await quota.clear()
 
 
+@pytest.mark.parametrize(
+    ("taken_back", "left"),
+    [
+        pytest.param("max", "200000", id="others took ours back, and wrote their own later"),
+        pytest.param("100000", "max", id="others wrote over it"),
+    ],
+)
+async def test_only_what_is_ours_is_taken_back(tmp_path: Path, taken_back: str, left: str) -> None:
+    group, quota = made(tmp_path, "kubepods/besteffort", is_unified=True, is_systemd=False)
+    await quota.apply(wanted(3500))
+    (group / "cpu.max").write_text(f"{taken_back} 100000\n")
+    await quota.apply([])
+    assert read(group) == "max"
+    if left != "max":
+        (group / "cpu.max").write_text(f"{left} 100000\n")
+    await quota.apply([])
+    assert read(group) == left
+
+
+async def test_a_quota_that_could_not_be_read_is_taken_back_later(tmp_path: Path) -> None:
+    group, quota = made(tmp_path, "kubepods/besteffort", is_unified=True, is_systemd=False)
+    await quota.apply(wanted(3500))
+    (group / "cpu.max").rename(group / "away")
+    await quota.apply([])
+    (group / "away").rename(group / "cpu.max")
+    await quota.apply([])
+    assert read(group) == "max"
+
+
 async def test_a_group_that_is_not_there_is_no_error(tmp_path: Path) -> None:
     note = tmp_path / "cgroups.json"
     note.write_text("{}")

@@ -87,6 +87,11 @@ BAD = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("url", ["http://a/b", "https://a", ""])
+def test_a_hook_is_called_by_http(url: str, tmp_path: Path) -> None:
+    assert read(f"trafficWebhook: {{url: '{url}'}}", directory=tmp_path).webhook.url == url
+
+
 @pytest.mark.parametrize(("text", "places"), BAD)
 def test_every_problem_is_reported_with_its_place(text: str, places: list[str], tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as caught:

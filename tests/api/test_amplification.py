@@ -39,6 +39,9 @@ def node(cpu: str, ratio: float | None = None, raw: str | None = None) -> Json:
 @pytest.mark.parametrize(
     ("old", "new", "cpu", "raw"),
     [
+        pytest.param(None, node("4", 2), "8", "4", id="a node that is new"),
+        pytest.param({"metadata": {}}, node("4", 2), "8", "4", id="one that had said nothing"),
+        pytest.param({"metadata": {}, "status": {}}, node("8", 2, "4"), "16", "8", id="one that had no amounts"),
         pytest.param(node("4"), node("4", 2), "8", "4", id="the first time everything is raw"),
         pytest.param(node("8", 2, "4"), node("4", 2, "4"), "8", "4", id="the kubelet writes what it has"),
         pytest.param(node("8", 2, "4"), node("8", 2, "4"), "8", "4", id="somebody echoes what is stored"),
@@ -51,13 +54,20 @@ def node(cpu: str, ratio: float | None = None, raw: str | None = None) -> Json:
         pytest.param(node("8", 2, "4"), node("8", 1, "4"), "4", "4", id="an echo when the ratio is one"),
     ],
 )
-def test_a_written_status_is_amplified(old: Json, new: Json, cpu: str, raw: str | None) -> None:
+def test_a_written_status_is_amplified(old: Json | None, new: Json, cpu: str, raw: str | None) -> None:
     amplify_status(new, old)
     assert new["status"]["allocatable"]["cpu"] == cpu
     assert (RAW in new["metadata"]["annotations"]) == (raw is not None)
     if raw is not None:
         assert f'"cpu":"{raw}"' in new["metadata"]["annotations"][RAW]
     assert new["status"]["allocatable"]["memory"] == "8Gi"
+
+
+@pytest.mark.parametrize("status", [{}, {"allocatable": {}}, {"allocatable": None}])
+def test_a_status_without_amounts_stays_without(status: Json) -> None:
+    new = node("4", 2) | {"status": dict(status)}
+    amplify_status(new, None)
+    assert new["status"] == status
 
 
 @given(st.integers(1, 10**9), st.floats(1, 10), st.integers(1, 10**9))

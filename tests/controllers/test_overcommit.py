@@ -10,7 +10,7 @@ from strato.api import catalog
 from strato.api.amplification import CPU_INFO, FACTOR, NORMALISATION, RATIO, RAW, SOURCE, STARTED_WITH, InvalidFactor
 from strato.api.core import Node
 from strato.api.meta import ObjectMeta
-from strato.controllers.overcommit.policy import Policy, held_ratio, parse_policy, wanted_ratio
+from strato.controllers.overcommit.policy import held_ratio, parse_policy, wanted_ratio
 from strato.errors import BadRequest, InvalidInput
 from tests.controllers.world import World, play
 
@@ -22,7 +22,6 @@ nodes:
 models:
   New 2.6 GHz: {baseRatio: 1.5, hyperThreadEnabledRatio: 0.8, turboEnabledRatio: 1.6}
 """
-POLICY = parse_policy(TABLE)
 
 
 def node(annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None) -> Node:
@@ -35,34 +34,34 @@ def cpu(model: str, *, threads: bool = False, turbo: bool = False) -> str:
 
 
 @pytest.mark.parametrize(
-    ("given", "policy", "ratio", "source"),
+    ("given", "table", "ratio", "source"),
     [
-        pytest.param(node(), Policy(), None, "", id="nothing is said"),
-        pytest.param(node(), POLICY, 1.5, "overcommit.yaml", id="the cluster's factor"),
-        pytest.param(node(labels={"pool": "train"}), POLICY, 2, "overcommit.yaml", id="by label"),
-        pytest.param(node(labels={"pool": "train", "size": "big"}), POLICY, 3, "overcommit.yaml", id="the last wins"),
-        pytest.param(node({STARTED_WITH: "4"}, {"pool": "train"}), POLICY, 4, STARTED_WITH, id="the node's own flag"),
-        pytest.param(node({STARTED_WITH: "4"}, {FACTOR: "5"}), POLICY, 5, FACTOR, id="a label of people"),
-        pytest.param(node({FACTOR: "6"}, {FACTOR: "5"}), POLICY, 6, FACTOR, id="their annotation"),
-        pytest.param(node({CPU_INFO: cpu("New  2.6 GHz")}), POLICY, 2.25, "overcommit.yaml", id="by processor"),
-        pytest.param(node({CPU_INFO: cpu("New 2.6 GHz", threads=True)}), POLICY, 1.2, "overcommit.yaml", id="threads"),
-        pytest.param(node({CPU_INFO: cpu("New 2.6 GHz", turbo=True)}), POLICY, 2.4, "overcommit.yaml", id="turbo"),
+        pytest.param(node(), "", None, "", id="nothing is said"),
+        pytest.param(node(), TABLE, 1.5, "overcommit.yaml", id="the cluster's factor"),
+        pytest.param(node(labels={"pool": "train"}), TABLE, 2, "overcommit.yaml", id="by label"),
+        pytest.param(node(labels={"pool": "train", "size": "big"}), TABLE, 3, "overcommit.yaml", id="the last wins"),
+        pytest.param(node({STARTED_WITH: "4"}, {"pool": "train"}), TABLE, 4, STARTED_WITH, id="the node's own flag"),
+        pytest.param(node({STARTED_WITH: "4"}, {FACTOR: "5"}), TABLE, 5, FACTOR, id="a label of people"),
+        pytest.param(node({FACTOR: "6"}, {FACTOR: "5"}), TABLE, 6, FACTOR, id="their annotation"),
+        pytest.param(node({CPU_INFO: cpu("New  2.6 GHz")}), TABLE, 2.25, "overcommit.yaml", id="by processor"),
+        pytest.param(node({CPU_INFO: cpu("New 2.6 GHz", threads=True)}), TABLE, 1.2, "overcommit.yaml", id="threads"),
+        pytest.param(node({CPU_INFO: cpu("New 2.6 GHz", turbo=True)}), TABLE, 2.4, "overcommit.yaml", id="turbo"),
         pytest.param(
-            node({CPU_INFO: cpu("New 2.6 GHz", threads=True, turbo=True)}), POLICY, 2.25, "overcommit.yaml", id="base"
+            node({CPU_INFO: cpu("New 2.6 GHz", threads=True, turbo=True)}), TABLE, 2.25, "overcommit.yaml", id="base"
         ),
-        pytest.param(node({CPU_INFO: cpu("Old")}), POLICY, 1.5, "overcommit.yaml", id="an unknown processor"),
-        pytest.param(node({NORMALISATION: "1.20"}), Policy(), 1.2, "overcommit.yaml", id="noted by somebody else"),
+        pytest.param(node({CPU_INFO: cpu("Old")}), TABLE, 1.5, "overcommit.yaml", id="an unknown processor"),
+        pytest.param(node({NORMALISATION: "1.20"}), "", 1.2, "overcommit.yaml", id="noted by somebody else"),
     ],
 )
-def test_the_ratio_that_a_node_is_to_have(given: Node, policy: Policy, ratio: float | None, source: str) -> None:
-    wanted = wanted_ratio(given, policy)
+def test_the_ratio_that_a_node_is_to_have(given: Node, table: str, ratio: float | None, source: str) -> None:
+    wanted = wanted_ratio(given, parse_policy(table))
     assert (wanted.ratio, wanted.source) == (ratio, source) if wanted is not None else ratio is None
 
 
 @pytest.mark.parametrize("annotations", [{FACTOR: "x"}, {CPU_INFO: "["}, {NORMALISATION: "0"}, {NORMALISATION: "0.5"}])
 def test_what_cannot_be_used_is_said(annotations: dict[str, str]) -> None:
     with pytest.raises(InvalidFactor, match="must be"):
-        wanted_ratio(node(annotations), POLICY)
+        wanted_ratio(node(annotations), parse_policy(TABLE))
 
 
 @pytest.mark.parametrize(
@@ -102,6 +101,13 @@ def test_all_problems_of_a_table_are_said_at_once() -> None:
         parse_policy(text)
     places = [problem.where for problem in caught.value.problems]
     assert places == ["factor", "nodes[0].factor", "models['a'].baseRatio", "models['a'].turboEnabledRatio"]
+
+
+def test_the_ends_of_the_ranges_can_be_used() -> None:
+    rule = "{selector: {matchLabels: {a: b}}, factor: %s}"
+    model = "{baseRatio: %s}"
+    for factor, least in ((1, 0.1), (10, 10)):
+        parse_policy(f"{{factor: {factor}, nodes: [{rule % factor}], models: {{a: {model % least}}}}}")
 
 
 @pytest.mark.parametrize(
@@ -162,6 +168,7 @@ def test_a_kubelets_node_is_amplified_lowered_and_left_alone_again() -> None:
         text = "pods hold 6 cpus, more than the 4 of a ratio of 1.00: the ratio is 1.50 until they leave"
         assert held == [f"{text}, nobody is evicted"]
         assert set(await world.pods()) == {"a", "b", "c"}
+        await world.settle(30)  # nothing but that it is held has it looked at again
         await world.cluster.delete(catalog.POD, "a", "default", grace_period_seconds=0)
         await world.settle(15)
         assert (await annotate(world)).status.allocatable["cpu"] == "4"

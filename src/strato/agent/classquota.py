@@ -49,10 +49,10 @@ class ClassQuota:
     async def clear(self) -> bool:
         """Give the class all CPU back; return whether it was held to less."""
         await asyncio.to_thread(self.read)
-        if self.milli is None or not await self._write(None):
+        if self.milli is None:
+            self._is_ours = self._is_ours and not self.has_group
             return False
-        self._is_ours = False
-        return True
+        return await self._write(None)
 
     async def _write(self, milli: int | None) -> bool:
         group = self._layout.best_effort()

@@ -1,4 +1,4 @@
-"""What counts as too long between two samples."""
+"""What samples say of the host and its containers, and what counts as too long between two."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from strato.agent.sampling.layouts import Group
 from strato.agent.sampling.sampler import Sampler
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -31,3 +32,30 @@ def test_what_was_measured_over_too_long_says_nothing(
         sampler.sample(at, {})
     assert sampler.has_gap is is_too_long
     assert sampler.host.cpu.mean_since(0) == (None if is_too_long else pytest.approx(0.5))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "used", "throttled"),
+    [
+        pytest.param((0, 0, 0), (0, 0, 0), 0.0, 0.0, id="nothing at all"),
+        pytest.param((0, 0, 0), (250_000, 10, 4), 0.25, 0.4, id="a part of a CPU, throttled in four periods of ten"),
+        pytest.param((0, 5, 5), (250_000, 5, 5), 0.25, 0.0, id="no period has passed"),
+        pytest.param((0, 0, 5), (250_000, 10, 4), 0.25, 0.0, id="fewer throttled periods than before"),
+        pytest.param((500_000, 0, 0), (250_000, 10, 4), None, 0.0, id="started again: it has used less"),
+        pytest.param((0, 20, 0), (250_000, 10, 4), None, 0.0, id="started again: fewer periods have passed"),
+    ],
+)
+def test_what_a_container_used_between_two_samples(
+    tmp_path: Path, before: tuple[int, int, int], after: tuple[int, int, int], used: float | None, throttled: float
+) -> None:
+    sampler = Sampler(2, 1.0, str(tmp_path), str(tmp_path))
+    group = Group(str(tmp_path), str(tmp_path), str(tmp_path), is_unified=True)
+    for at, (usage, periods, count) in ((10.0, before), (11.0, after)):
+        text = f"usage_usec {usage}\nnr_periods {periods}\nnr_throttled {count}\n"
+        (tmp_path / "cpu.stat").write_text(text)
+        sampler.sample(at, {"a": group})
+    known = sampler.containers["a"]
+    assert known.cpu.mean_since(0) == (used if used is None else pytest.approx(used))
+    assert known.throttled_ratio == pytest.approx(throttled)
+    sampler.sample(12.0, {})
+    assert sampler.containers == {}

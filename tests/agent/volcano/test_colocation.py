@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -335,7 +334,14 @@ async def test_the_machine_s_use_counts_where_it_is_to(tmp_path: Path) -> None:
         await found.rounds(1)
         for _ in range(9):
             found.kernel.pass_second(found.agent, 0.5, {})
-        looked = replace(found.agent.options, cpus=CORES)
-        assert looked.cpus == CORES
         await found.rounds(1)
-        assert (await found.lent())[BATCH_MEMORY] == str(32 * GIB * 60 // 100)
+        assert await found.lent() == {BATCH_CPU: str(CORES * 500 * 60 // 100), BATCH_MEMORY: str(32 * GIB * 60 // 100)}
+
+
+async def test_cpus_that_a_pod_has_for_itself_are_not_lent(tmp_path: Path) -> None:
+    async with world(tmp_path, ratio_percent=100) as found:
+        found.agent._running._static_cpus = True
+        await found.label("true")
+        await found.run_pod("alone", "", {"cpu": "8", "memory": "1Gi"})
+        await found.rounds(7, cores=10)
+        assert (await found.lent())[BATCH_CPU] == str((CORES - 8 - 10) * 1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import msgspec
@@ -69,7 +70,8 @@ def running(level: str = "", requests: tuple[str, str] = ("500m", "1")) -> list[
     return facts_of(msgspec.convert(body, Pod))
 
 
-def test_files_are_written_where_the_kernel_has_them(tree: Tree) -> None:
+def test_files_are_written_where_the_kernel_has_them(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     weight = "cpu.weight" if tree.unified else "cpu.shares"
     memory = "memory.max" if tree.unified else "memory.limit_in_bytes"
     files = [GroupFile("a", weight, "77"), GroupFile("a", memory, "4096"), GroupFile(POD, weight, "99")]
@@ -78,6 +80,19 @@ def test_files_are_written_where_the_kernel_has_them(tree: Tree) -> None:
     assert tree.read("a", memory) == "4096"
     assert not list(tree.folder.rglob("cpu.unheard_of"))
     assert not list(tree.folder.rglob("gone"))
+    assert not caplog.messages, "nobody is told of what this kernel has not"
+
+
+def test_a_file_that_refuses_is_told_once_and_in_nobody_s_way(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    weight = "cpu.weight" if tree.unified else "cpu.shares"
+    memory = "memory.max" if tree.unified else "memory.limit_in_bytes"
+    refusing = next(tree.folder.rglob(f"a/{memory}"))
+    refusing.unlink()
+    refusing.mkdir()
+    tree.groups.write(running(), [GroupFile("a", memory, "4096"), GroupFile("a", weight, "77")])
+    assert tree.read("a", weight) == "77"
+    assert len(caplog.messages) == 1
 
 
 def test_a_quota_that_somebody_else_holds_is_left_with_its_pod_s(tree: Tree) -> None:

@@ -1,7 +1,7 @@
-"""Which ratio a node's cpu is to have: from its annotations and labels, and a table in a ConfigMap. Pure.
+"""The wanted ratio of a node's cpu, from its annotations and labels and a table in a ConfigMap. Pure.
 
-Overcommit is what people choose; normalisation levels generations of processors, so that one cpu means the same work
-on an old 2.2 GHz core and on a new 2.6 GHz one. The ratio is their product.
+The ratio is the product of an overcommit factor, which operators choose, and a normalisation, which makes one cpu mean
+the same amount of work on an old 2.2 GHz core and on a new 2.6 GHz one.
 
 Source: spec utilisation 1; the keys of the table are those of Koordinator's ``cpu-normalization-config``.
 """
@@ -43,7 +43,7 @@ _Part = TypeVar("_Part")
 
 
 class CpuInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """What a node says of its processor, as in Koordinator's ``cpu-basic-info``."""
+    """A node's annotation about its processor, Koordinator's ``cpu-basic-info``."""
 
     cpu_model: str = ""
     hyper_thread_enabled: bool = False
@@ -57,7 +57,7 @@ class _Model(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     hyper_thread_turbo_enabled_ratio: float | None = None
 
     def ratio(self, info: CpuInfo) -> float:
-        """Return the ratio of a processor in the state that it is in; one that is not given is the base's."""
+        """Return the ratio for the processor's settings (hyper-threading, turbo), else the model's ``baseRatio``."""
         given = {
             (True, False): self.hyper_thread_enabled_ratio,
             (False, True): self.turbo_enabled_ratio,
@@ -74,24 +74,24 @@ class _Nodes(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 class _File(msgspec.Struct, frozen=True):
     factor: float | None = None
     nodes: dict[int, _Nodes] = {}
-    """By their place in the list."""
+    """Rules by their index in the list; those that could not be read are missing."""
     models: dict[str, _Model] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What is in force."""
+    """The configuration in force."""
 
     factor: float | None = None
-    """Of nodes that nothing else is said of."""
+    """Factor of nodes without another one."""
     nodes: Sequence[tuple[Selector, float]] = ()
-    """Of nodes by label; the last that matches wins."""
+    """Factors of nodes by label; the last selector that matches wins."""
     models: Mapping[str, _Model] | None = None
-    """Normalisation by model of the processor."""
+    """Normalisation by processor model."""
 
 
 def parse_policy(text: str) -> Policy:
-    """Read the configuration; no text is one without rules.
+    """Read the configuration; an empty text has no rules.
 
     Raises:
         InvalidInput: Something in it is wrong; all problems are listed.
@@ -123,11 +123,11 @@ def parse_policy(text: str) -> Policy:
 
 
 def _read_file(document: dict[str, Any]) -> tuple[_File, list[Problem]]:
-    """Return what of a document has the right shape, and a problem for each part that has not."""
+    """Return the parts of a document that can be decoded, and a problem for each of the others."""
     problems: list[Problem] = []
 
     def parts(kind: type[_Part], named: Iterable[tuple[_Name, str, Any]]) -> dict[_Name, _Part]:
-        """Read what has a name and a place; a part that is wrong is left out."""
+        """Decode parts, given as name, place and value; adds a problem for each that fails, and leaves it out."""
         found = {}
         for name, where, value in named:
             try:
@@ -155,18 +155,19 @@ class Wanted:
 
     ratio: float
     source: str
-    """What says so: the key of an annotation or label, or of the configuration."""
+    """Where it comes from: the key of an annotation or label, or of the configuration."""
     is_explicit: bool
-    """Whether it is said of this very node."""
+    """Whether it comes from an annotation or label of the node itself."""
 
 
 def wanted_ratio(node: Node, policy: Policy) -> Wanted | None:
-    """Return the ratio for a node; None when nothing is said of it.
+    """Return the wanted ratio of a node; None when neither the node nor the configuration specifies one.
 
-    The annotation wins over the label, this over what the node was started with, and that over the configuration.
+    The annotation takes precedence over the label, that over the factor with which the node was started, and that over
+    the configuration.
 
     Raises:
-        InvalidFactor: What is said of it cannot be used.
+        InvalidFactor: The factor or normalisation in an annotation or label is invalid.
     """
     metadata = node.metadata
     factor: float | None = None
@@ -180,14 +181,12 @@ def wanted_ratio(node: Node, policy: Policy) -> Wanted | None:
     if factor is None:
         matching = [given for selector, given in policy.nodes if selector.matches(metadata.labels)]
         factor = matching[-1] if matching else policy.factor
-        source = CONFIG_KEY if factor is not None else ""
+        source = CONFIG_KEY
     normalisation = _normalisation(node, policy)
     if factor is None and normalisation == 1.0:
         return None
     ratios = final_ratios({"cpu": factor if factor is not None else 1.0}, normalisation)
-    return Wanted(
-        ratio=written_ratio(min(ratios["cpu"], MAX_FACTOR)), source=source or CONFIG_KEY, is_explicit=is_explicit
-    )
+    return Wanted(ratio=written_ratio(min(ratios["cpu"], MAX_FACTOR)), source=source, is_explicit=is_explicit)
 
 
 def _normalisation(node: Node, policy: Policy) -> float:
@@ -207,7 +206,7 @@ def _normalisation(node: Node, policy: Policy) -> float:
 
 
 def requested_milli(pods: Sequence[Pod]) -> int:
-    """Return the cpu that pods of a node hold, in milli-cpu; finished ones hold none."""
+    """Return the cpu that the pods of a node hold, in milli-cpu; finished pods hold none."""
     total = 0
     for pod in pods:
         if not pod.is_finished:
@@ -217,12 +216,12 @@ def requested_milli(pods: Sequence[Pod]) -> int:
 
 
 def held_ratio(wanted: float, requested: int, raw: int) -> float:
-    """Return the ratio to have while pods hold more than the wanted one would offer: what they hold, in hundredths.
+    """Return the ratio that offers exactly what pods hold, rounded up to hundredths, and at least the wanted ratio.
 
     Args:
-        wanted: The ratio to come down to.
-        requested: Held by pods, in milli-cpu.
-        raw: The node's, in milli-cpu.
+        wanted: The wanted ratio, lower than the present one.
+        requested: Cpu that pods hold, in milli-cpu.
+        raw: The node's cpu before amplification, in milli-cpu.
     """
     if raw <= 0 or amplified(raw, wanted) >= requested:
         return wanted
