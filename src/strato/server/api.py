@@ -1,7 +1,7 @@
 """`ApiServer`: the embedded Kubernetes API, a plain function from request to response over the store.
 
-HTTP and the in-process client both call `handle`. It authorises, finds the resource and hands over to the verbs in
-`strato.server.rest`. Nothing here knows a transport.
+The HTTP service and the in-process client both call it. `ApiServer` authorises a request, finds the resource and calls
+the verb in `strato.server.rest`. This module knows nothing of transports.
 """
 
 from __future__ import annotations
@@ -51,46 +51,46 @@ _log = logging.getLogger(__name__)
 
 _READING = frozenset(("GET", "HEAD"))
 _NAMESPACED_VERBS = frozenset(("create", "deletecollection"))
-"""What is done in one namespace only: a bulk delete never reaches over all of them."""
+"""Verbs that need a namespace in the path; so a bulk delete never spans all namespaces."""
 _OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))
-"""What is done to one object, and needs its name; the other verbs must not have one."""
+"""Verbs whose path must name an object; the paths of the other verbs must not."""
 _TOGETHER = 64
-"""Creations of one batch that wait for webhooks at the same time."""
+"""Most creations of one batch that wait for webhooks at the same time."""
 _STREAMS = frozenset(("attach", "exec", "portforward"))
-"""Subresources of pods that lead to their processes."""
+"""Subresources of pods that connect a client to a pod's processes."""
 _RAW = _STREAMS | {"log", "proxy", "scale"}
-"""Subresources whose answers are not objects of the kind."""
+"""Subresources that answer with something other than an object of the kind."""
 _PARTS = podsubresources.ALL | {"approval"}
-"""Subresources that are the whole object, of which a write takes a part."""
+"""Subresources whose reads give the whole object and whose writes change a part of it."""
 _NOT_ALLOWED = "the server does not allow this method on the requested resource"
 
 
 class Pages(Protocol):
-    """Something that answers some paths: discovery, OpenAPI."""
+    """Answers paths that are not resources: discovery, OpenAPI."""
 
     def handle(self, request: Request) -> Response | Awaitable[Response] | None:
-        """Answer, or None when the path is not its own."""
+        """Answer the request; None if the path is not one of these pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may do what; by default everybody everything."""
+    """The parts that decide on rights; by default every user may do everything."""
 
     authorizer: Authorizer | None = None
-    """None allows everything."""
+    """Decides on requests; None allows all."""
     write_rights: Callable[[State], WriteRights] | None = None
-    """What the rights of a user let it write; None allows every write."""
+    """Makes the check of a write's content against its user's rights; None allows every write."""
     tokens: Tokens | None = None
-    """Reviews tokens and issues those of service accounts; None knows none."""
+    """Reviews tokens and issues those of service accounts; with None no token is valid."""
 
 
 class ApiServer(Handler):
     """The server's core.
 
     Args:
-        registry: What is served; custom kinds found in the store are added.
-        admission: Mutates and validates what users submit; None admits everything.
-        flows: Shares the loop among those who ask; None counts slices instead of measuring them.
+        registry: The kinds served; those of CustomResourceDefinitions in the store are added.
+        admission: Mutates and validates users' writes; None admits everything.
+        flows: Shares the loop's time among flows; with None slices of work are counted instead of measured.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ApiServer(Handler):
         access = access if access is not None else Access()
         self.authorizer = authorizer = access.authorizer
         self.pages: tuple[Pages, ...] = ()
-        """Discovery, OpenAPI and what else has paths of its own."""
+        """Answerers of paths that are not resources, asked in order."""
         self.state = State(store, clock, rng, self.registry, admission or AdmitAll(), flows, memoises=memoises)
         self.state.authorizer = authorizer
         if access.write_rights is not None:
@@ -152,7 +152,7 @@ class ApiServer(Handler):
         self._counts: dict[tuple[str, str, str, int], int] = {}
 
     def report_to(self, metrics: Metrics) -> None:
-        """Count requests, and what they wait for, in ``metrics``."""
+        """Add the counts of requests and the figures of flow control to ``metrics``."""
         metrics.collect(self._collect)
         metrics.collect(self.state.flows.collect)
 
@@ -165,18 +165,19 @@ class ApiServer(Handler):
         self._streams.source = source
 
     def use_metrics(self, source: UsageSource) -> None:
-        """Serve what the pods of this machine use, as measured by ``source``, from now on."""
+        """Serve the resource usage of this machine's pods, as measured by ``source``, from now on."""
         self._metrics.source = source
 
     def add_pages(self, *pages: Pages) -> None:
-        """Serve further paths from now on."""
+        """Serve further paths that are not resources from now on."""
         self.pages = (*self.pages, *pages)
 
     async def handle(self, request: Request) -> Response:
         """Answer one request; every error becomes a ``Status``.
 
-        A crash could roll back a write until it is durable: here, and only here, answers wait for the disk. An
-        uncommitted read waits before it reads instead, to find every write that was acknowledged.
+        A crash can roll back a write that is not durable yet. Therefore the answer waits for the commit, here and in
+        `start` and `handle_all`, and nowhere else. An uncommitted read waits before it reads instead, so that it finds
+        every write that was acknowledged.
         """
         if request.uncommitted and request.method in _READING:
             failure = await self.store.wait_durable()
@@ -186,33 +187,33 @@ class ApiServer(Handler):
 
     async def _after_commit(self, request: Request, answer: Response | Awaitable[Response]) -> Response:
         response = answer if isinstance(answer, Response) else await self._awaited(request, answer)
-        if _holds(request, response):
+        if _needs_no_commit(request):
             return response
-        return _held(response, await self.store.wait_durable())
+        return _once_committed(response, await self.store.wait_durable())
 
     def start(self, request: Request, answered: Callable[[Response], None]) -> Awaitable[Response] | None:
-        """Answer one request as `handle` does, by calling ``answered``; return what has to be awaited instead."""
+        """Answer one request as `handle` does: call ``answered``, or return an awaitable that gives the answer."""
         if request.uncommitted:
             return self.handle(request)
         response = self._answer(request)
         if not isinstance(response, Response):
             return self._after_commit(request, response)
-        if _holds(request, response):
+        if _needs_no_commit(request):
             answered(response)
         else:
-            self.store.when_durable(lambda failure: answered(_held(response, failure)))
+            self.store.when_durable(lambda failure: answered(_once_committed(response, failure)))
         return None
 
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
-        """Answer writes in order; those that wait for the disk wait for it once.
+        """Answer writes in order, and wait for their commit once.
 
-        Creations that take long, since webhooks are asked, are begun in order and waited for together.
+        Creations that call webhooks are begun in order and awaited together.
         """
         answers: list[Response | asyncio.Task[Response]] = []
         begun = 0
         try:
             for request in requests:
-                # one that does not create may be about what one before it creates
+                # a write that is not a creation may concern an object that a creation before it makes
                 if begun and (request.method != "POST" or begun == _TOGETHER):
                     await _all_ended(answers)
                     begun = 0
@@ -232,10 +233,10 @@ class ApiServer(Handler):
         failure = await self.store.wait_durable()
         if failure is None:
             return responses
-        return [_held(response, failure) for response in responses]
+        return [_once_committed(response, failure) for response in responses]
 
     async def _whole(self, request: Request, answer: Awaitable[Response]) -> Response:
-        """Return the answer to a write that takes long, in one piece."""
+        """Await the answer to a write, and read its stream, if it has one, into one body."""
         response = await self._awaited(request, answer)
         if response.stream is None:
             return response
@@ -243,13 +244,13 @@ class ApiServer(Handler):
         return Response(response.status, body, response.content_type, response.headers)
 
     def write(self, request: Request) -> Response:
-        """Carry out a request that may write; its response is valid once the write is durable."""
+        """Carry out a write; the caller must wait for `Store.wait_durable` before it relies on the response."""
         answer = self._answer(request)
         assert isinstance(answer, Response), "only what is read from elsewhere is waited for"
         return answer
 
     def _answer(self, request: Request) -> Response | Awaitable[Response]:
-        """Answer a request, and count it; a log that lies elsewhere is still to be waited for."""
+        """Authorise, route and count a request; return its answer, or an awaitable if the verb has to wait."""
         verb = resource = subresource = ""
         answer: Response | Awaitable[Response]
         try:
@@ -265,7 +266,7 @@ class ApiServer(Handler):
                 if path is None:
                     answer = self._page(request)
                 else:
-                    # a single object is read, whatever it is asked for; selectors watch one
+                    # a path with a name is read even with ?watch; to watch one object, clients use a field selector
                     is_watch = not path.name and request.flag("watch")
                     verb = verb_of(request.method, bool(path.name), is_watch)
                     if self.authorizer is not None:
@@ -280,7 +281,7 @@ class ApiServer(Handler):
                     action = self._action(path, served_there, verb)
                     if served_there.versions is not None and served_there.versions.webhook is not None:
                         action = self._conversions.around(action)
-                    subresource = path.subresource  # one that there is
+                    subresource = path.subresource  # counted by name only now, when it is known to exist
                     if subresource not in _RAW and "accept" in request.headers:
                         wanted(request, served_there, has_table=not self._reviews.answers(served_there.kind))
                     self._note(request, path, served_there, verb, action)
@@ -292,7 +293,7 @@ class ApiServer(Handler):
         return answer
 
     def _known_routes(self) -> Routes:
-        """Return the routes that hold now."""
+        """Return the cached routes, emptied if the served kinds or the roles have changed."""
         routes = self._routes
         roles = 0 if self.authorizer is None else self.authorizer.revision
         if routes.revision != (self.registry.revision, roles):
@@ -300,11 +301,11 @@ class ApiServer(Handler):
         return routes
 
     def _note(self, request: Request, target: ResourcePath, served: Served, verb: str, action: Action) -> None:
-        """Remember the route of a write that was allowed, whatever the name of its object."""
+        """Cache the route of an allowed write, unless the right to it may depend on the object's name."""
         if request.method in _READING:
             return
         if target.plural == "namespaces" and target.name:
-            return  # each is asked for in itself
+            return  # here the name is also the namespace, which rights do depend on
         if self.authorizer is None or not self.authorizer.depends_on_names(request.user or ANONYMOUS):
             self._routes.note(request, target, served, verb, action)
 
@@ -315,7 +316,7 @@ class ApiServer(Handler):
             return _failure(request, error)
 
     def _collect(self) -> Iterable[Sample]:
-        """Tell the metrics how many requests there were; counting itself is one dict entry per request."""
+        """Yield the counts of requests. Counting by dict entry is cheaper for a request than a metric with labels."""
         for (verb, resource, subresource, code), count in list(self._counts.items()):
             labels = {"verb": verb, "resource": resource, "subresource": subresource, "code": str(code)}
             yield Sample("apiserver_request_total", labels, count)
@@ -329,19 +330,21 @@ class ApiServer(Handler):
         raise NotFound("the server could not find the requested resource")
 
     def authorize_path(self, user: User, verb: str, path: str) -> None:
-        """Return when the user may do something (a lower-case HTTP method) on a path that is no resource.
+        """Check that a user may use a verb (a lower-case HTTP method) on a path that is not a resource.
 
         Raises:
-            Forbidden: It may not.
+            Forbidden: The user may not.
         """
         if self.authorizer is not None:
             authorize(self.authorizer, user, Attributes(verb, path=path))
 
     def _action(self, target: ResourcePath, served: Served, verb: str) -> Action:
-        """Return what answers a request; depends on whether the target has a name, and on none that it has.
+        """Return the action that answers a request.
+
+        It may depend on whether the target has a name but not on which, because `Routes` caches it for all names.
 
         Raises:
-            ApiError: There is no such thing to be done.
+            ApiError: The resource does not support the verb or subresource.
         """
         kind = served.kind
         if target.subresource:
@@ -383,24 +386,25 @@ class ApiServer(Handler):
 
 
 async def _all_ended(answers: Sequence[Response | asyncio.Task[Response]]) -> None:
-    """Wait for those answers that are still to come."""
+    """Wait for the tasks among the answers."""
     waiting = [answer for answer in answers if not isinstance(answer, Response) and not answer.done()]
     if waiting:
         await asyncio.wait(waiting)
 
 
-def _holds(request: Request, response: Response) -> bool:
-    """Tell whether an answer need not wait for the disk: the request only reads, or is uncommitted.
+def _needs_no_commit(request: Request) -> bool:
+    """Tell whether an answer need not wait for the commit: the request only reads, or is uncommitted.
 
-    A refusal waits too: what already exists or is gone must be so after a crash.
+    Even a refused write waits, because the refusal may rest on the existence or absence of an object that a crash
+    could roll back.
     """
     return request.uncommitted or request.method in _READING
 
 
-def _held(response: Response, failure: ApiError | None) -> Response:
-    """Return the response to a write once it is durable, else why it is not.
+def _once_committed(response: Response, failure: ApiError | None) -> Response:
+    """Return the response to a write after the wait for its commit: the response itself, or the failure of the commit.
 
-    A refusal (exists already, not found) may rest on a write that never becomes durable.
+    A refusal of 404 or 409 is replaced too: the write it rests on may never become durable.
     """
     decided_on_objects = response.status < 400 or response.status in (404, 409)
     return error_response(failure) if failure is not None and decided_on_objects else response
@@ -411,7 +415,7 @@ def _not_allowed(served: Served, verb: str) -> MethodNotAllowed:
 
 
 def _failure(request: Request, error: Exception) -> Response:
-    """Return what a request is answered that went wrong; a bug of ours is logged."""
+    """Return the answer to a request that raised an error; log the error if it is a bug of ours."""
     if isinstance(error, ApiError):
         return error_response(error)
     if isinstance(error, RecursionError):
