@@ -1,7 +1,8 @@
-"""Send mail when jobs begin, end or fail, to whom their annotations name.
+"""Send mail when jobs begin, end or fail, to the addresses in their annotations.
 
-What was sent is noted on the job once it has been sent, so that new controllers do not send it again; a controller that
-dies in between sends once more. The note also tells who submits whether there is a server that takes mail at all.
+After a mail the controller records it in the annotation `MAIL_STATE` of the job, so that no controller sends it again;
+a controller that dies between the two sends it once more. The annotation also shows the submitter whether there is a
+mail server at all.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from strato.controllers.job.terms import FINISHED_PHASES, Phase
 from strato.controllers.reconcile import KeyedController
 from strato.errors import NotFound, StratoError, one_line
 
-if TYPE_CHECKING:  # imported where mail is sent: a start need not wait for it
+if TYPE_CHECKING:  # at run time imported where mail is sent, because the import would delay the start
     from email.message import EmailMessage
 
 NO_SERVER: Final = "not sent: the controllers have no SMTP server; start them with --smtp-server HOST:PORT"
@@ -38,7 +39,7 @@ class MailDelayed(StratoError):
 
 
 class SmtpMailer:
-    """Hands messages to a relay that asks for no password.
+    """Sends messages to a relay that requires no login.
 
     Args:
         server: ``HOST`` or ``HOST:PORT``.
@@ -51,11 +52,11 @@ class SmtpMailer:
         self._sender = sender
 
     async def send(self, message: EmailMessage) -> None:
-        """Send one message in a thread: `smtplib` waits for its answers.
+        """Send one message, in a thread because `smtplib` blocks.
 
         Raises:
-            MailRefused: It will never be taken.
-            MailDelayed: It may be taken later.
+            MailRefused: The relay will never accept the message.
+            MailDelayed: The relay may accept it later.
         """
         await asyncio.to_thread(self._send, message)
 
@@ -83,7 +84,10 @@ class SmtpMailer:
 
 
 def due(phase: str, wanted: Sequence[MailType], sent: Sequence[str]) -> tuple[MailType | None, tuple[MailType, ...]]:
-    """Return what to send now, and what counts as sent then; no mail says that a job began which is over."""
+    """Return the mail to send now, and the types that count as sent afterwards.
+
+    A job that has ended gets no mail about its begin any more.
+    """
     if phase in FINISHED_PHASES:
         failed = phase != Phase.COMPLETED
         fits = MailType.END in wanted or (failed and MailType.FAIL in wanted)
@@ -95,7 +99,7 @@ def due(phase: str, wanted: Sequence[MailType], sent: Sequence[str]) -> tuple[Ma
 
 
 def compose(job: Job, about: MailType, addresses: Sequence[str]) -> EmailMessage:
-    """Return the message about a job; who it is from is the mailer's to say."""
+    """Return the message about a job, without the sender, which `SmtpMailer` adds."""
     from email.message import EmailMessage
 
     meta, status = job.metadata, job.status
@@ -132,7 +136,7 @@ class MailController(KeyedController):
         settings = context.settings
         self._mailer = SmtpMailer(settings.smtp_server, settings.mail_from) if settings.smtp_server else None
         self._states: dict[str, str] = {}
-        """By uid of a job: the last state written, which the cache may not show yet."""
+        """Uid of a job → its last written `MAIL_STATE`, which the cache may not show yet."""
         self._jobs = context.informers.informer(Job)
         self._jobs.add_handler(self._on_job, among=_with_mail)
 
@@ -143,7 +147,7 @@ class MailController(KeyedController):
             self.queue.add(change.key)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Send what is due and note it."""
+        """Send the mail that is due and record it on the job."""
         job = self._jobs.get(key)
         if job is None:
             return None
@@ -160,7 +164,7 @@ class MailController(KeyedController):
         return None
 
     async def _state(self, job: Job, known: str) -> str:
-        """Send what is due; return what is to be noted."""
+        """Send the mail that is due; returns the new `MAIL_STATE`."""
         if self._mailer is None:
             return NO_SERVER
         if known.startswith("not sent: ") and known != NO_SERVER:
@@ -185,5 +189,5 @@ class MailController(KeyedController):
 
 
 def _with_mail(changes: Sequence[Change[Job]]) -> Sequence[Change[Job]]:
-    """Return the changes of jobs somebody wants mail about."""
+    """Return the changes of jobs with the annotation `MAIL`."""
     return [change for change in changes if (of := change.object.metadata.annotations) and MAIL in of]

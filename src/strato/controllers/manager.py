@@ -1,4 +1,4 @@
-"""All controllers of one process: which there are, which run, and how they start.
+"""All controllers of one process: the table of them, the choice of those that run, and their start.
 
 Volcano's controllers keep Volcano's names and run on any cluster. Those named ``kube-…`` do what
 kube-controller-manager does; only the embedded cluster needs them.
@@ -69,19 +69,19 @@ VOLCANO: Mapping[str, Factory] = {
 """Volcano's controllers by name, and ours for any cluster."""
 
 OFF_BY_DEFAULT = frozenset({"sharding-controller"})
-"""What runs only when named: it divides the nodes among schedulers, and most clusters have one."""
+"""Controllers that run only when named. Sharding divides nodes among schedulers, and most clusters have only one."""
 
 DEFAULT: tuple[str, ...] = tuple(name for name in VOLCANO if name not in OFF_BY_DEFAULT)
-"""What runs on any cluster."""
+"""The controllers that run on any cluster unless others are chosen."""
 
 EMBEDDED: tuple[str, ...] = (*DEFAULT, *KUBE)
-"""What the embedded cluster needs: also the stock controllers."""
+"""The controllers of the embedded cluster: also Kubernetes' own."""
 
 _FACTORIES: Mapping[str, Factory] = {**VOLCANO, **KUBE}
 
 
 class UnknownController(UsageError):
-    """A name that is no controller."""
+    """There is no controller of that name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -91,11 +91,11 @@ class UnknownController(UsageError):
 def choose_controllers(names: Iterable[str]) -> tuple[str, ...]:
     """Read a list like ``*,-gc-controller``: ``*`` is all of Volcano's, ``+name`` or ``name`` adds, ``-name`` removes.
 
-    No word at all is what runs by default. The stock controllers (``kube-…``) run only when they are named.
+    An empty list chooses `DEFAULT`. Kubernetes' own controllers (``kube-…``) run only when they are named.
 
     Raises:
-        UnknownController: A name is no controller's.
-        UsageError: A controller is named twice: it is not clear which entry should count.
+        UnknownController: There is no controller of a name.
+        UsageError: A controller is named twice, so that it is ambiguous which entry counts.
     """
     asked: dict[str, bool] = {}
     everything = False
@@ -115,7 +115,7 @@ def choose_controllers(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def controllers_of(names: Iterable[str], off: Collection[Kind]) -> tuple[str, ...]:
-    """Return the names without those of controllers whose kind is off."""
+    """Return the names without those of controllers whose kind is switched off."""
     idle = {adapter.framework.controller for kind, adapter in ADAPTERS.items() if kind in off}
     if catalog.TRAINJOB in off:
         idle.add(TrainJobController.name)
@@ -126,7 +126,7 @@ class ControllerManager:
     """Runs controllers side by side on shared informers.
 
     Args:
-        enabled: Names of what runs.
+        enabled: Names of the controllers to run.
     """
 
     def __init__(
@@ -159,10 +159,10 @@ class ControllerManager:
             made.append((_FACTORIES[name](replace(common, informers=used)), used))
         self._made = tuple(made)
         self.controllers: tuple[Controller, ...] = tuple(controller for controller, _ in made)
-        """What runs, in the order given."""
+        """The controllers that run, in the order of ``enabled``."""
 
     async def run(self) -> None:
-        """Run until cancelled; every controller starts when what it reads is there."""
+        """Run until cancelled; each controller starts when the informers that it reads are synced."""
         async with asyncio.TaskGroup() as group:
             for controller, used in self._made:
                 group.create_task(_run(controller, used), name=controller.name)

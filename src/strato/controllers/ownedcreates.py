@@ -1,4 +1,4 @@
-"""Creates the objects of an owner, many in one call, and says what is there then."""
+"""Create the objects of an owner, many in one call, and return the objects that exist then."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _CONCURRENT: Final = 32
 async def create_owned(
     cluster: Cluster, view: type[V], owner: ObjectMeta, bodies: Sequence[Body]
 ) -> tuple[list[V], list[StratoError]]:
-    """Create objects of an owner in its namespace; one of its own that exists is fine.
+    """Create objects of an owner in its namespace; an object of the owner that exists already counts as created.
 
     Returns:
-        What is there now, without what only the server knows beyond uid and resource version; and what failed.
+        The objects, of whose server-set members only uid and resource version are known; and the failures.
     """
     kind, there, failures = kind_of(view), list[V](), list[StratoError]()
 
@@ -52,7 +52,7 @@ async def create_owned(
 
 
 def _stored(view: type[V], body: Body, made: Created, namespace: str) -> V:
-    """Return the view of an object that was made of a body."""
+    """Return the view of an object that was created from a body."""
     sent = msgspec.convert(body, view)
     known = msgspec.structs.replace(
         sent.metadata,

@@ -8,12 +8,15 @@ from strato.api.meta import Object, ObjectMeta
 
 
 def managers_of(one: Object) -> list[str]:
-    """Return the uids of the owners that manage an object, for an index."""
+    """Return the uids of the controlling owners of an object, for an index."""
     return [owner.uid for owner in one.metadata.owner_references or () if owner.controller]
 
 
 def controller_reference(api_version: str, kind: str, owner: ObjectMeta) -> dict[str, Any]:
-    """Return the reference that makes ``owner`` the managing owner; it waits for us when deleted in the foreground."""
+    """Return the reference that makes ``owner`` the controlling owner of an object.
+
+    A foreground deletion of the owner waits until the object is gone.
+    """
     return {
         "apiVersion": api_version,
         "kind": kind,

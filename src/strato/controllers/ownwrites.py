@@ -1,4 +1,4 @@
-"""Objects as our own writes left them, until the watch shows them."""
+"""Objects as the answers to a controller's own writes show them, until the watch does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ V = TypeVar("V", bound=Object)
 
 
 class OwnWrites(Generic[V]):
-    """The results of our writes, so that a decision on a stale cache does not repeat them."""
+    """The answers to a controller's writes, so that it does not repeat a write because of a stale cache."""
 
     def __init__(self) -> None:
         self._written: dict[Key, V] = {}
@@ -21,11 +21,11 @@ class OwnWrites(Generic[V]):
         self._written[written.key] = written
 
     def forget(self, key: Key) -> None:
-        """Drop what is remembered; call when the object is gone."""
+        """Drop the answer about an object; call when the object is deleted."""
         self._written.pop(key, None)
 
     def newest(self, key: Key, observed: V | None) -> V | None:
-        """Return the newer of what the watch shows and what we wrote."""
+        """Return the newer of the object that the watch shows and the answer to our last write."""
         written = self._written.get(key)
         if observed is None or written is None or observed.metadata.uid != written.metadata.uid:
             return observed

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]], limit: int) -> list[StratoError]:
-    """Await ``work`` for every item, begun in order, at most ``limit`` at a time; return what failed."""
+    """Await ``work`` for every item, begun in order, at most ``limit`` at a time; return the failures."""
     failures: list[StratoError] = []
     rest = iter(items)
 
@@ -34,9 +34,9 @@ async def for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]], lim
 
 
 async def off_loop(clock: Clock, work: Callable[[], T]) -> T:
-    """Compute something that takes tens of milliseconds without holding up the loop.
+    """Run a computation of tens of milliseconds without blocking the event loop.
 
-    It runs in a thread on the machine's clock. Virtual time knows no threads: there it runs at once.
+    With the system clock it runs in a thread. A virtual clock allows no threads, so there it runs in the loop.
     """
     if isinstance(clock, VirtualClock):
         return work()

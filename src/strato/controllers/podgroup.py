@@ -1,6 +1,6 @@
-"""PodGroups for pods that have none: plain pods, and pods of workloads that know nothing of gangs.
+"""PodGroups for pods that have none: plain pods, and pods of workloads without gang support.
 
-`build_group` decides what the group of a pod looks like; the controller creates it and marks the pod.
+`build_group` builds the group of a pod; the controller creates it and annotates the pod with its name.
 
 Source: volcano-controllers Part C.
 """
@@ -33,7 +33,7 @@ TOPOLOGY_MODE: Final = "volcano.sh/network-topology-mode"
 TOPOLOGY_TIER: Final = "volcano.sh/network-topology-highest-tier"
 
 _WORKLOAD: Final = "workload/"
-"""Marks a queue key that names a workload by uid, not a pod; no pod name holds a slash."""
+"""Prefix of work-queue keys that name a workload by its uid instead of a pod; no pod name has a slash."""
 
 V = TypeVar("V", bound=Object)
 
@@ -52,7 +52,7 @@ def group_name(pod: Pod) -> str:
 
 
 def is_ours(pod: Pod, schedulers: Collection[str]) -> bool:
-    """Return whether a pod needs a group from us."""
+    """Return whether a pod needs a group from this controller."""
     return pod.spec.scheduler_name in schedulers and not pod.metadata.annotation(GROUP_ANNOTATION)
 
 
@@ -117,7 +117,7 @@ def _topology(pod: Pod) -> dict[str, Any] | None:
         return None
     topology: dict[str, Any] = {"mode": mode.lower() if mode.lower() in ("hard", "soft") else "hard"}
     if tier:
-        with suppress(ValueError):  # an unreadable tier counts as none
+        with suppress(ValueError):  # an invalid tier is ignored
             topology["highestTierAllowed"] = int(tier)
     return topology
 
@@ -142,7 +142,7 @@ class PodGroupController(KeyedController):
         self.queue.add(change.key)
 
     def _without_group(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
-        """Return the changes of new pods that need a group from us."""
+        """Return the changes of new pods that need a group from this controller."""
         return [
             change
             for change in changes
@@ -156,7 +156,7 @@ class PodGroupController(KeyedController):
         self.queue.add(Key(workload.metadata.namespace, f"{_WORKLOAD}{workload.metadata.uid}/{workload.metadata.name}"))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Give one pod its group, or bring the group of a workload up to date."""
+        """Create the group of one pod and annotate the pod, or bring the group of a workload up to date."""
         if key.name.startswith(_WORKLOAD):
             await self._reconcile_workload(key)
             return None
@@ -178,7 +178,10 @@ class PodGroupController(KeyedController):
             )
 
     async def _inherited(self, pod: Pod) -> dict[str, str]:
-        """Collect owners' annotations; the first that has a key wins; those gone or forbidden are skipped."""
+        """Collect the annotations of a pod's owners; the first owner with a key wins.
+
+        Owners that are gone or that the controller may not read are skipped.
+        """
         found: dict[str, str] = {}
         if not self._inherit:
             return found
@@ -234,7 +237,7 @@ class PodGroupController(KeyedController):
         return stateful_set if stateful_set is not None and stateful_set.metadata.uid == uid else None
 
     def _pod_of(self, workload: ReplicaSet | StatefulSet) -> Pod | None:
-        """Return the first pod the workload manages; Volcano matches labels over all namespaces instead."""
+        """Return the first pod that the workload controls; Volcano matches labels over all namespaces instead."""
         selector = workload.spec.selector
         matches = from_labels(selector.match_labels) if selector is not None else None
         for pod in self._pods.list():

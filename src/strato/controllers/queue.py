@@ -1,6 +1,6 @@
-"""Queues: their state (open, closing, closed), which follows commands, their groups and their parents.
+"""Queues: their state (open, closing, closed), which depends on commands, their PodGroups and their parents.
 
-`next_state` is the table; everything around it reads caches and writes one status field.
+`next_state` is the table of states; the controller reads caches and writes ``status.state``.
 
 Source: volcano-controllers Part D.
 """
@@ -35,14 +35,14 @@ _GROUP_PHASES = (PENDING, "Inqueue", "Running", "Unknown", "Completed")
 
 
 class QueueError(StratoError):
-    """A queue cannot be brought to the state asked for."""
+    """A queue cannot be brought to the state that an action asks for."""
 
 
 def next_state(state: str, action: str, groups: int) -> str:
     """Return the state that follows an action, given how many PodGroups use the queue.
 
     Raises:
-        QueueError: The state is none we know.
+        QueueError: The state is unknown.
     """
     drained = CLOSED if groups == 0 else CLOSING
     if state not in ("", OPEN, CLOSED, CLOSING, UNKNOWN):
@@ -98,12 +98,12 @@ class QueueController:
         elif (
             old is None
             or old.spec.parent != new.spec.parent
-            or (old.status.state != CLOSING and new.status.state == CLOSING)  # its last group may be gone already
+            or (old.status.state != CLOSING and new.status.state == CLOSING)  # closed at once if it has no groups
         ):
             self._ask(name, SYNC_QUEUE)
 
     def _on_groups(self, changes: Sequence[Change[PodGroup]]) -> None:
-        """Count the groups of each queue by phase; look at those queues that their number may change."""
+        """Count the groups of each queue by phase; sync the queues whose state may depend on the number."""
         touched: dict[str, None] = {}
         for old, new in changes:
             if old is not None:
@@ -129,9 +129,9 @@ class QueueController:
         touched[queue] = None
 
     def _is_unaffected(self, name: str) -> bool:
-        """Return whether a sync would leave a queue as it is, however many groups it has: open, and so is its parent.
+        """Return whether the number of groups cannot change a queue's state: the queue is open, and so is its parent.
 
-        Thousands of groups come and go in a second, and hardly one of them changes its queue.
+        Thousands of groups may be created and deleted in a second, and very few of them change their queue's state.
         """
         queue = self._queues.get(("", name))
         if queue is None or queue.status.state != OPEN or self._actions.get(name):
@@ -167,7 +167,7 @@ class QueueController:
                 await self._act(queue, action)
             except StratoError as error:
                 if is_server_error(error):
-                    raise  # an outage, however long, must not cost a queue what was asked of it
+                    raise  # retried without limit, so that an outage of the API server does not drop an action
                 self._failures[name] += 1
                 if 0 <= self._max_requeue < self._failures[name]:
                     self._recorder.event(queue, "Warning", action, f"{action} of queue {name} failed: {error}")
@@ -182,8 +182,9 @@ class QueueController:
 
     async def _act(self, queue: Queue, action: str) -> None:
         state = queue.status.state
-        next_state(state, action, 0)  # refuses an unknown state
-        unfinished = queue.metadata.annotation(CLOSED_BY_PARENT) == "true"  # opened, but for the annotation
+        next_state(state, action, 0)  # raises QueueError for an unknown state
+        # the state of an open queue was written, but the annotation was not removed
+        unfinished = queue.metadata.annotation(CLOSED_BY_PARENT) == "true"
         if action == OPEN_QUEUE and (state not in ("", OPEN) or unfinished):
             await self._open(queue)
         elif action == CLOSE_QUEUE and state not in (CLOSED, CLOSING):

@@ -1,4 +1,4 @@
-"""What every controller offers, and the loop most of them share."""
+"""The interface of controllers, and the base class with the loop that most of them share."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ class Controller(Protocol):
 
     @property
     def name(self) -> str:
-        """The name it is switched by."""
+        """The name by which the controller is switched on and off."""
 
     async def run(self) -> None:
         """Work until cancelled; informers are synced before this is called."""
 
 
 Factory = Callable[[ControllerContext], Controller]
-"""Makes one controller: mostly its class."""
+"""Makes one controller; mostly the class itself."""
 
 
 class KeyedController:
     """A controller that brings one object at a time up to date, by key.
 
-    Subclasses add keys to ``queue`` from informer handlers and implement `reconcile`, which must be idempotent: the
-    queue repeats whatever it raises.
+    Subclasses add keys to ``queue`` from informer handlers and implement `reconcile`. That must be idempotent, because
+    the queue retries a key for which it raises.
     """
 
     name: ClassVar[str]
     workers: ClassVar[int] = 4
     longest_backoff_seconds: ClassVar[float] = 1000.0
-    """Within which an object that could not be brought up to date is tried again."""
+    """Longest back-off before a failed `reconcile` of an object is retried."""
 
     def __init__(self, context: ControllerContext) -> None:
         self.clock, self._cluster, self._recorder = context.clock, context.cluster, context.recorder
@@ -47,11 +47,11 @@ class KeyedController:
         )
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one object up to date; returns seconds after which to look again, or None."""
+        """Bring one object up to date; returns the seconds until it is to be reconciled again, or None."""
         raise NotImplementedError
 
     async def write_status(self, kind: Kind | type[Object], key: Key, status: Mapping[str, Any]) -> None:
-        """Write members of an object's status; one that went meanwhile needs none."""
+        """Write members of an object's status; does nothing if the object was deleted meanwhile."""
         with suppress(NotFound):
             await self._cluster.patch(kind, key.name, key.namespace, {"status": status}, subresource="status")
 

@@ -1,4 +1,4 @@
-"""Shared informers, tracked per controller: each waits only for the caches it reads."""
+"""Shared informers, tracked per controller, so that each controller waits only for the caches that it reads."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ V = TypeVar("V", bound=Object)
 
 
 class TrackedInformers(Informers):
-    """A controller's view of shared informers; it notes which ones the controller asked for.
+    """A controller's view of shared informers, which tracks the informers that the controller has asked for.
 
     A cluster may lack a kind (JobFlow comes in a chart of its own): then only the controllers that read it wait.
 
     Args:
-        shared: Whose informers they are; starting and stopping them is its owner's business.
+        shared: The informers; the owner of this object starts and stops them.
     """
 
-    def __init__(self, shared: Informers) -> None:  # deliberately without the base's: nothing is owned here
+    def __init__(self, shared: Informers) -> None:  # without super().__init__: this view owns no informers
         self._shared = shared
         self.absent = shared.absent
         self._used: list[Informer[Object]] = []
@@ -27,7 +27,7 @@ class TrackedInformers(Informers):
     def informer(
         self, view: type[V], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> Informer[V]:
-        """Return the shared informer and note it."""
+        """Return the shared informer of a kind, and track it."""
         found = self._shared.informer(
             view, namespace=namespace, label_selector=label_selector, field_selector=field_selector
         )
@@ -35,20 +35,20 @@ class TrackedInformers(Informers):
         return found
 
     def drop(self, informer: Informer[Any]) -> None:
-        """Stop an informer, for all who share it."""
+        """Stop an informer, for all controllers that share it."""
         self._used = [used for used in self._used if used is not informer]
         self._shared.drop(informer)
 
     def start(self) -> None:
-        """Start what was asked for."""
+        """Start the tracked informers."""
         for informer in self._used:
             informer.start()
 
     async def wait_synced(self) -> None:
-        """Wait until every informer that was asked for here has its first list."""
+        """Wait until every tracked informer has its first list."""
         self.start()
         for informer in self._used:
             await informer.wait_synced()
 
     async def stop(self) -> None:
-        """Stop nothing: others may still read."""
+        """Do nothing, because other controllers may still read the shared informers."""

@@ -77,7 +77,7 @@ class KubeJobController(KeyedController):
             group.create_task(self._orphans.run())
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring the job's pods and status up to date; returns the seconds until the next pass, if one is due by time."""
+        """Bring the job's pods and status up to date; returns the seconds until a pass that is due by time, if any."""
         job = self._written.newest(key, self._jobs.get(key))
         if job is None or job.spec.managed_by not in (None, CONTROLLER):
             return None  # deleted, or managed by another controller

@@ -58,7 +58,7 @@ class NodeLifecycleController:
         self._on_node_pods: defaultdict[str, set[Key]] = defaultdict(set)
         self._recorder = context.recorder
         self._tainted: dict[str, dict[tuple[str, str], float]] = {}
-        """When each node got its NoExecute taints, by key and value; for a taint without a time, when it was first seen."""
+        """When each node got its NoExecute taints, by key and value; for a taint without a time, when it was seen."""
         self._nodes = context.informers.informer(Node)
         self._leases = context.informers.informer(Lease)
         self._pods = context.informers.informer(Pod)

@@ -126,7 +126,7 @@ class OwnedPods:
         Args:
             workload: The owner.
             fits: Returns whether a pod without a controlling owner may be adopted.
-            lacks_finalizer: Returns whether an owned pod is adopted again, to get the finalizer; None adopts none again.
+            lacks_finalizer: Returns whether an owned pod is adopted again, to get the finalizer; None: no pod is.
         """
         owner = workload.metadata
         shown = (pod for key in self._owned.get(owner.uid, ()) if (pod := self._pods.get(key)) is not None)

@@ -216,7 +216,7 @@ class VolumeController(KeyedController):
         return claim if is_for(volume, claim) else None
 
     async def _remove(self, volume: PersistentVolume) -> None:
-        """Remove the directory of a volume that we made. Its path comes from the name, as the object's can be forged."""
+        """Remove the directory of a volume that we made; the path in the object alone is not trusted."""
         local, source, owner = self._local, volume.spec.host_path, volume.spec.claim_ref
         if local is None or source is None or owner is None or volume.metadata.name != f"pvc-{owner.uid}":
             return

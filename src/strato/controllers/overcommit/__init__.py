@@ -1,4 +1,4 @@
-"""CPU overcommit: which ratio each node's cpu is amplified by, and how a ratio is lowered under load."""
+"""CPU overcommit: the ratio by which each node's cpu is amplified, and how a ratio is lowered while pods use it."""
 
 from strato.controllers.overcommit.controller import CpuOvercommitController
 

@@ -1,7 +1,8 @@
-"""The controller that writes the ratio of each node's cpu; nodes of ours and the webhook publish by it.
+"""The controller that writes the ratio of each node's cpu, by which our nodes and the webhook amplify allocatable cpu.
 
-A ratio that falls under what pods hold is lowered as they leave: nobody is evicted, no new pod is admitted meanwhile.
-Ratios that somebody else writes (Koordinator's manager) are left alone, unless a factor is set on that very node.
+When the wanted ratio offers less cpu than pods hold, the controller lowers the ratio as pods leave: it evicts none, and
+the scheduler places none there meanwhile. It leaves ratios alone that others write (Koordinator's manager), unless the
+node itself has a factor.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from strato.controllers.reconcile import KeyedController
 from strato.errors import InvalidInput, NotFound
 
 HELD: Final = "held"
-"""`SOURCE` of a ratio that nothing asks for any more, while pods hold what it offers."""
+"""`SOURCE` of a ratio that nothing asks for any more and that is kept only because pods hold the cpu."""
 RETRY_SECONDS: Final = 10.0
-"""Between looks at a node whose pods hold more than it is to offer."""
+"""Seconds between checks of a node whose pods hold more cpu than the wanted ratio offers."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class CpuOvercommitController(KeyedController):
         old, new = change
         if new is None:
             return
-        # heartbeats are most of the changes
+        # most changes of nodes are heartbeats, which do not matter here
         if old is None or (old.metadata.annotations, old.metadata.labels) != (
             new.metadata.annotations,
             new.metadata.labels,
@@ -115,7 +116,8 @@ class CpuOvercommitController(KeyedController):
     async def _write(self, node: Node, body: Json) -> None:
         with suppress(NotFound):
             await self._cluster.patch(Node, node.metadata.name, "", body)
-            # a kubelet writes again within minutes only: the webhook amplifies what it wrote last
+            # A kubelet writes its status only every few minutes. Write its last amount once more, so that the webhook
+            # amplifies it by the new ratio at once.
             amount = node.status.allocatable.get("cpu")
             if amount is not None:
                 await self.write_status(Node, node.key, {"allocatable": {"cpu": str(amount)}})

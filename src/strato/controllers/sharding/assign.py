@@ -14,7 +14,7 @@ from strato.controllers.sharding.settings import SchedulerShare
 def assign(shares: Sequence[SchedulerShare], nodes: Sequence[NodeMetrics]) -> dict[str, list[str]]:
     """Give every node to at most one scheduler, in the order of the configuration; returns sorted names.
 
-    Limits count over all nodes; Volcano counts anew for every fifty.
+    The limits of a scheduler apply to all nodes; Volcano applies them to each batch of fifty nodes anew.
     """
     free = list(nodes)
     given: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The sharding controller: every period, and soon after a node changed a lot, divide the nodes anew.
+"""The sharding controller: divides the nodes anew every period, and soon after the use of a node has changed a lot.
 
 Source: volcano-controllers Part I.
 """
@@ -31,10 +31,10 @@ from strato.controllers.sharding.usage import NodeUsage, Ratios
 from strato.errors import AlreadyExists, InvalidInput, NotFound
 
 EVENT_DELAY_SECONDS: Final = 0.2
-"""How long a pass waits for further events."""
+"""Delay of a pass that an event causes, so that further events share it."""
 
 CHANGE_RATIO: Final = 0.5
-"""A node that fills or empties by more than this is divided anew."""
+"""A change of a node's requested share by more than this causes a pass."""
 
 _PASS = Key("", "all shards")
 _log = logging.getLogger(__name__)
@@ -50,10 +50,10 @@ class ShardingController(KeyedController):
         super().__init__(context)
         settings = self._defaults = context.settings
         self._configured: ShardingSettings | None = None
-        """What the ConfigMap says; None while there was none."""
+        """The settings of the ConfigMap; None before the first valid one."""
         self._usage = NodeUsage()
         self._divided: dict[str, Ratios | None] = {}
-        """How full nodes were in the last pass."""
+        """The requested shares of each node in the last pass."""
         where = settings.sharding_configmap
         self._configs = context.informers.informer(
             ConfigMap, namespace=where.namespace, field_selector=f"metadata.name={where.name}"
@@ -69,7 +69,7 @@ class ShardingController(KeyedController):
 
     def _on_config(self, change: Change[ConfigMap]) -> None:
         if change.new is None:
-            return  # what it said last stays in force
+            return  # an invalid or deleted ConfigMap leaves the last settings in force
         try:
             self._configured = parse_sharding(change.new.data.get(CONFIG_KEY, ""))
         except InvalidInput as error:
@@ -120,7 +120,7 @@ class ShardingController(KeyedController):
         return parse_flags(self._defaults.scheduler_configs)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Divide all nodes and write what differs enough; returns the time until the next pass."""
+        """Divide all nodes and write the shards that have changed enough; returns the seconds until the next pass."""
         settings = self._settings()
         metrics = []
         for node in self._nodes.list():

@@ -14,7 +14,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class NodeMetrics:
-    """What policies know of a node."""
+    """The values of a node that policies read."""
 
     name: str
     labels: Mapping[str, str]
@@ -23,7 +23,7 @@ class NodeMetrics:
 
 
 class ShardPolicy:
-    """Base of policies; what is not overridden lets every node pass with the same score."""
+    """Base of policies; its methods accept every node with the same score unless overridden."""
 
     name: ClassVar[str]
     scores: ClassVar[bool] = False
@@ -46,17 +46,17 @@ class ShardPolicy:
         return True
 
     def score(self, node: NodeMetrics) -> float:
-        """Return how much it wants the node."""
+        """Return the node's score; the scheduler gets nodes of higher scores first."""
         return 0.0
 
     def select(self, nodes: Sequence[NodeMetrics]) -> Sequence[NodeMetrics]:
-        """Return those of the nodes, best first, that it gets."""
+        """Return the nodes that the scheduler gets, out of those sorted best first."""
         return nodes
 
 
 @dataclass(frozen=True, kw_only=True)
 class AllocationRate(ShardPolicy):
-    """Nodes whose requested share of cpu lies in a range; the fuller the better."""
+    """Accepts nodes whose requested share of cpu lies in a range; prefers fuller ones."""
 
     name: ClassVar[str] = "allocation-rate"
     scores: ClassVar[bool] = True
@@ -82,7 +82,7 @@ class AllocationRate(ShardPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class Warmup(ShardPolicy):
-    """Nodes that carry a label are preferred."""
+    """Prefers nodes with a label."""
 
     name: ClassVar[str] = "warmup"
     scores: ClassVar[bool] = True
@@ -97,7 +97,7 @@ class Warmup(ShardPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLimit(ShardPolicy):
-    """No more than so many nodes."""
+    """Bounds the number of nodes."""
 
     name: ClassVar[str] = "node-limit"
     min_nodes: int = 0
@@ -114,7 +114,7 @@ class NodeLimit(ShardPolicy):
         return cls(min_nodes=low, max_nodes=high, weight=weight)
 
     def select(self, nodes: Sequence[NodeMetrics]) -> Sequence[NodeMetrics]:
-        """Return the best ones."""
+        """Return the best nodes, at most as many as the limit."""
         return nodes[: self.max_nodes] if self.max_nodes > 0 else nodes
 
 

@@ -1,4 +1,4 @@
-"""Who shares the nodes, and by which policies: the key ``sharding.yaml`` of a ConfigMap, or flags.
+"""The schedulers that share the nodes, and their policies: the key ``sharding.yaml`` of a ConfigMap, or flags.
 
 Source: volcano-controllers Part I, Configuration.
 """
@@ -32,13 +32,13 @@ class SchedulerShare:
 
 @dataclass(frozen=True, slots=True)
 class ShardingSettings:
-    """What is in force."""
+    """The settings in force."""
 
     shares: tuple[SchedulerShare, ...]
     sync_seconds: float | None = None
-    """Time between passes when the file says so."""
+    """Time between passes; None when the file does not set it."""
     on_events: bool | None = None
-    """Whether events start passes when the file says so."""
+    """Whether events cause passes; None when the file does not set it."""
 
 
 class _Policy(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ def parse_flags(flags: Sequence[str]) -> ShardingSettings:
 
 
 def period_or_fallback(seconds: float) -> float:
-    """Return a period; one that is not positive counts as two minutes."""
+    """Return a period, or two minutes if it is not positive."""
     return seconds if seconds > 0 else FALLBACK_PERIOD_SECONDS
 
 
@@ -149,7 +149,7 @@ def _share(entry: _Scheduler, where: str, problems: list[Problem]) -> SchedulerS
 
 
 def _synthesized(entry: _Scheduler, where: str, problems: list[Problem]) -> list[ShardPolicy]:
-    """Return the policies of an entry that lists none: its utilisation bounds and its wish for warm nodes."""
+    """Return the policies of an entry that lists none: from its utilisation bounds and preference for warm nodes."""
     policies: list[ShardPolicy] = []
     bounds: Mapping[str, Any] = entry.arguments or {
         "minCPUUtil": entry.cpu_utilization_min,

@@ -1,4 +1,4 @@
-"""How full every node is by the requests of its pods, kept up to date event by event.
+"""The requested shares of every node, which pod and node events keep up to date.
 
 Source: volcano-controllers Part I, "Utilisation".
 """
@@ -24,13 +24,13 @@ class NodeUsage:
         self._requested: dict[str, list[int]] = {}
 
     def put_node(self, node: Node) -> None:
-        """Take over a node's capacity."""
+        """Set a node's capacity."""
         capacity = node.status.capacity
         amounts = [parse(capacity[name]).nanos if name in capacity else 0 for name in _RESOURCES]
         self._capacity[node.metadata.name] = (amounts[0], amounts[1])
 
     def drop_node(self, name: str) -> None:
-        """Forget a node; its pods stay known until they go."""
+        """Forget a node's capacity; the requests of its pods are kept until these are deleted."""
         self._capacity.pop(name, None)
 
     def change_pod(self, old: Pod | None, new: Pod | None) -> set[str]:
@@ -62,7 +62,7 @@ class NodeUsage:
 
 
 def _share(pod: Pod | None) -> tuple[str, int, int] | None:
-    """Return node, cpu and memory of a pod that counts."""
+    """Return node, cpu and memory of a pod; None for pods that do not count."""
     if pod is None or not pod.spec.node_name or pod.is_finished or pod.metadata.annotation(MIRROR):
         return None
     total = [0, 0]

@@ -1,4 +1,4 @@
-"""HyperNodes: how many nodes each has, and those found by themselves, from node labels or a fabric manager.
+"""HyperNodes: count the nodes of each, and discover HyperNodes from node labels or a fabric manager.
 
 `members` counts, `settings` reads the configuration, `label_source` and `ufm_source` decide which HyperNodes there
 should be, `controller` reads and writes.

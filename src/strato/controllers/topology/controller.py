@@ -1,9 +1,9 @@
-"""The HyperNode controller: counts nodes, and keeps the HyperNodes of each source as the source finds them.
+"""The HyperNode controller: counts the nodes of HyperNodes, and makes the HyperNodes that each source discovers.
 
-Discovery runs when the configuration, a node's labels or a HyperNode of it changes, and every ``interval``. It reads
-everything each time, so changes that come together are one run.
+A source's discovery runs when the configuration, a node's labels or one of its HyperNodes changes, and every
+``interval``. Each run reads everything, so changes within `DEBOUNCE_SECONDS` share one run.
 
-Source: volcano-controllers Part H. One departure: nodes that come, go or change labels are counted anew.
+Source: volcano-controllers Part H. One departure: nodes that are added, deleted or change labels cause a recount.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from strato.controllers.topology.ufm_source import HttpsFabric
 from strato.errors import AlreadyExists, NotFound
 
 DEBOUNCE_SECONDS: Final = 0.1
-"""Nodes join in crowds: a run waits this long for more news."""
+"""How long a run waits for further changes, as many nodes join at the same time."""
 
 RECOUNT_SECONDS: Final = 1.0
-"""How long counts that follow nodes may lag."""
+"""How long after changes of nodes their HyperNodes are counted again."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,11 +51,11 @@ class HyperNodeController:
         self._sources: dict[str, Discovery] = {}
         self._types: Sequence[label_source.TopologyType] = ()
         self._node_labels: frozenset[str] = frozenset()
-        """Labels of nodes that the ``label`` source reads; empty when it is off."""
+        """Labels of nodes that the ``label`` source reads; empty when the source is off."""
         self._dynamic: set[str] = set()
-        """HyperNodes whose count depends on nodes."""
+        """HyperNodes whose count changes as nodes are added and deleted."""
         self._created: dict[str, HyperNode] = {}
-        """What we made and the watch has not shown: without it a domain would get a second HyperNode."""
+        """HyperNodes that were created and the watch has not shown yet; a run must not create them again."""
         self._hyper_nodes = context.informers.informer(HyperNode)
         self._nodes = context.informers.informer(Node)
         configs = context.informers.informer(
@@ -131,7 +131,7 @@ class HyperNodeController:
     async def _discover(self, source: str) -> float | None:
         settings = self._sources.get(source)
         if settings is None:
-            return None  # switched off; its HyperNodes stay
+            return None  # the source was switched off; the HyperNodes that it found stay
         present = self._present(source)
         if source == label_source.SOURCE:
             wanted = label_source.discover(self._types, self._nodes.list(), present, self._random)
@@ -165,7 +165,7 @@ class HyperNodeController:
             except AlreadyExists:
                 await self._take_over(body)
         for name, change in changes.patch:
-            with suppress(NotFound):  # its end wakes us again
+            with suppress(NotFound):  # somebody deleted it; the watch event of that causes another run
                 await self._cluster.patch(HyperNode, name, "", change)
         for hyper_node in changes.delete:
             meta = hyper_node.metadata
@@ -173,7 +173,7 @@ class HyperNodeController:
                 await self._cluster.delete(HyperNode, meta.name, uid=meta.uid)
 
     async def _take_over(self, body: dict[str, object]) -> None:
-        """Bring a HyperNode up to date that the watch has not shown; one of another owner is left alone."""
+        """Bring an existing HyperNode up to date that the watch has not shown; refuses one of another source."""
         wanted = body["metadata"]
         assert isinstance(wanted, dict)
         name = wanted["name"]

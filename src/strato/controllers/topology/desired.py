@@ -1,4 +1,4 @@
-"""A HyperNode that a source found, and what has to change for it. Pure."""
+"""The HyperNodes that a source found, and the changes that make the present ones equal to them. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCE_LABEL: Final = "volcano.sh/network-topology-source"
 
 @dataclass(frozen=True, slots=True)
 class WantedHyperNode:
-    """One HyperNode as it should be."""
+    """One HyperNode that a source found."""
 
     name: str
     tier: int
@@ -45,7 +45,7 @@ class WantedHyperNode:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What brings the HyperNodes of one source to what it found."""
+    """The changes that make the HyperNodes of one source equal to those it found."""
 
     create: Sequence[dict[str, Any]]
     patch: Sequence[tuple[str, dict[str, Any]]]
@@ -53,7 +53,7 @@ class Changes:
 
 
 def plan_changes(wanted: Iterable[WantedHyperNode], present: Iterable[HyperNode]) -> Changes:
-    """Compare what was found with what there is of the same source."""
+    """Compare the HyperNodes that a source found with the present ones of that source."""
     by_name = {item.metadata.name: item for item in present}
     create, patch = [], []
     for one in wanted:

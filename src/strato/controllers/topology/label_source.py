@@ -1,4 +1,4 @@
-"""HyperNodes from node labels: one per value of each label, from the host up. Pure but for the names it draws.
+"""HyperNodes from node labels: one per value of each label, from the host up. Pure except for random names.
 
 Source: volcano-controllers Part H, "Source label".
 """
@@ -56,7 +56,7 @@ def parse_types(config: Mapping[str, Any]) -> list[TopologyType]:
         elif len(set(labels)) != len(labels):
             _log.error("topology type left out: type=%s: a label is listed twice", name)
         else:
-            # written from the widest domain to the host, whose label stands for the node itself
+            # labels are listed from the widest domain down to the host, whose label identifies the node itself
             types.append(TopologyType(name, tuple(reversed(labels[:-1]))))
     return types
 
@@ -79,10 +79,10 @@ def discover(
         types: The hierarchies.
         nodes: All nodes.
         present: HyperNodes of this source; their names are kept.
-        random: Draws names of new ones.
+        random: Generates the names of new HyperNodes.
     """
     names = _Names(present, random)
-    domains: dict[tuple[str, str], _Domain] = {}  # shared by all types: a label's value is one domain
+    domains: dict[tuple[str, str], _Domain] = {}  # shared by all types: equal labels and values are the same domain
     for node in nodes:
         labels = node.metadata.labels or {}
         for kind in types:
@@ -111,7 +111,7 @@ def discover(
 
 
 class _Names:
-    """Names of HyperNodes: those of before where they fit, else new ones."""
+    """Names of HyperNodes: those of present ones for the same domain, else new ones."""
 
     def __init__(self, present: Sequence[HyperNode], random: Random) -> None:
         self._random = random

@@ -14,14 +14,14 @@ from strato.api.volcano.topology import HyperNode
 
 
 def is_dynamic(hyper_node: HyperNode) -> bool:
-    """Return whether nodes that come and go may change the count."""
+    """Return whether adding or deleting nodes may change the count."""
     return any(member.selector.exact_match is None for member in hyper_node.spec.members)
 
 
 def node_count(hyper_node: HyperNode, nodes: Iterable[Node]) -> int:
     """Return how many distinct names the members select.
 
-    Names given exactly count whether or not there is such a node, and so do child HyperNodes.
+    A member that gives an exact name counts even if no such node exists, and so does a child HyperNode.
     """
     names: set[str] = set()
     patterns, selectors = [], []

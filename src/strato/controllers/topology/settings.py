@@ -20,11 +20,11 @@ DEFAULT_INTERVAL_SECONDS: Final = 3600.0
 
 
 class BadDiscovery(StratoError):
-    """The configuration cannot be used; what was in force stays."""
+    """The configuration cannot be used; the previous one stays in force."""
 
 
 class SecretReference(msgspec.Struct, frozen=True):
-    """Where credentials are."""
+    """The Secret that holds the credentials."""
 
     name: str = ""
     namespace: str = ""
@@ -63,7 +63,7 @@ def parse_discovery(text: str) -> dict[str, Discovery]:
     """Read the configuration; returns the sources that are switched on, by name.
 
     Raises:
-        BadDiscovery: The text is not what it should be; the message lists what is wrong and where.
+        BadDiscovery: The text is invalid; the message lists all problems with their places.
     """
     try:
         return _read(read_mapping(text, CONFIG_KEY).get(_MEMBER) or [])

@@ -1,7 +1,8 @@
-"""Training jobs of Kubeflow's kinds: one core, and what differs in one file per framework.
+"""Training jobs of Kubeflow's kinds: one core for all frameworks, and an `adapters.Adapter` for each.
 
-`plan` decides from what was read (`record`) which pods, services and PodGroup there should be and what the status says;
-`controller` reads and writes. `verdicts` says when a job runs, succeeds or fails, `limits` when it has to end.
+`controller` reads the state of a job into a `record`; `plan` decides from it which pods, services and PodGroup the job
+should have, and its status; `controller` writes these. `verdicts` decides when a job runs, succeeds or fails, `limits`
+when it has to end.
 
 Source: spec training, which describes Kubeflow Training Operator 1.9.4.
 """

@@ -1,4 +1,4 @@
-"""What is particular to each framework: how it is judged, and what its pods are told. One row per kind."""
+"""What differs between frameworks: how success is decided, and the environment of pods. One row per kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from strato.controllers.trainingoptions import PodOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """One kind of training job, for the core."""
+    """What the core has to know of one kind of training job."""
 
     framework: Framework
     judge: Judge = verdicts.led
@@ -32,20 +32,20 @@ class Adapter:
     dress: Dress | None = None
     companions: Callable[[JobShape, Sequence[Pod], PodOptions], Sequence[Companion]] | None = None
     while_it_runs: tuple[Kind, ...] = ()
-    """Companions, called like the job, that go with what they are for."""
+    """Kinds of companions with the job's name that exist only while the job runs."""
     plan: Callable[[TrainingRecord], TrainingPlan] = plan
     pod_maker: Callable[[PodOptions], PodMaker] | None = None
-    """Makes pods that are not like those of the other kinds."""
+    """Makes the pods of a kind for which `Renderer` does not suffice."""
 
     def companions_of(self, options: PodOptions) -> CompanionsOf:
-        """Return what says which objects its jobs have beside their pods."""
+        """Return the function that lists the objects of a job beside its pods."""
         companions = self.companions
         if companions is None:
             return no_companions
         return lambda shape, pods: companions(shape, pods, options)
 
     def renderer(self, options: PodOptions) -> PodMaker:
-        """Return what makes the pods of its jobs."""
+        """Return the maker of the pods of its jobs."""
         if self.pod_maker is not None:
             return self.pod_maker(options)
         return Renderer(
@@ -102,4 +102,4 @@ ADAPTERS: Mapping[Kind, Adapter] = {
         ),
     )
 }
-"""Every kind that is run."""
+"""All kinds of training jobs that Strato runs."""

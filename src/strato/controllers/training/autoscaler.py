@@ -1,6 +1,6 @@
-"""The HorizontalPodAutoscaler of an elastic job that says by which metrics it grows and shrinks (spec training H4).
+"""The HorizontalPodAutoscaler of an elastic job with ``elasticPolicy.metrics`` (spec training H4).
 
-It goes when the job ends, is suspended or has no metrics any more: there is nothing to scale then.
+It is deleted when the job ends, is suspended or has no metrics any more, because there is nothing to scale then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KIND = catalog.HORIZONTALPODAUTOSCALER
 
 
 def companions(shape: JobShape, _pods: Sequence[Pod], _options: PodOptions) -> Sequence[Companion]:
-    """Return the autoscaler, if the job says metrics."""
+    """Return the autoscaler, if the job has metrics."""
     policy, kind = shape.spec.elastic_policy, shape.framework.kind
     if policy is None or not policy.metrics:
         return ()

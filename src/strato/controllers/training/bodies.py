@@ -24,7 +24,7 @@ _WAIT_FOR_MASTER: Final = (
 )
 
 Dress = Callable[[JobShape, str, Json, PodOptions], None]
-"""Changes the spec of a role's pod in place; what is below its members is shared."""
+"""Changes the spec of a role's pod in place; the values of its members are shared and must be replaced, not edited."""
 
 
 class PodMaker(Protocol):
@@ -77,7 +77,7 @@ class Renderer:
         return body
 
     def _container(self, shape: JobShape, container: Json, position: int, variables: Sequence[Json]) -> Json:
-        """Return a container with its variables, and the default port if it trains."""
+        """Return a container with its variables, and with the default port if it is the training container."""
         framework = shape.framework
         changed = dict(container)
         if variables and (self.in_every_container or container.get("name") == framework.container):
@@ -104,7 +104,7 @@ class Renderer:
 
 
 def service(shape: JobShape, owner: ObjectMeta, replica: Replica) -> Json:
-    """Return the headless service by whose name the peers of a replica find it."""
+    """Return the headless service that gives a replica the DNS name by which its peers reach it."""
     role, index = replica.role, replica.index
     kind, selector = shape.framework.kind, labels.of_replica(shape, role, index)
     ports = {
@@ -129,7 +129,10 @@ def service(shape: JobShape, owner: ObjectMeta, replica: Replica) -> Json:
 
 
 def _keeping(shape: JobShape, template: Mapping[str, Any], replica: Replica) -> dict[str, str]:
-    """Return what keeps the pods of an elastic job at which its others meet: those give way first, and it goes on."""
+    """Return the annotation that exempts an elastic job's rendezvous pods from preemption.
+
+    The other workers may come and go while the job goes on, so these are preempted instead.
+    """
     own = (template.get("metadata") or {}).get("annotations") or {}
     comes_and_goes = replica.role == WORKER and replica.index > 0
     return {PREEMPTABLE: "false"} if shape.is_elastic and not comes_and_goes and PREEMPTABLE not in own else {}

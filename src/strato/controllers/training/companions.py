@@ -1,7 +1,7 @@
-"""The objects that a job has beside its pods: made when they are missing, and kept up to date.
+"""The objects that a job has beside its pods: created when they are missing, and kept up to date.
 
-They are read when the job is seen first and when what they should say changes, so that the cluster's Secrets and
-ConfigMaps need not be watched for the few that are ours.
+They are read when the controller sees a job for the first time and when their desired content changes. So the
+controller need not watch all Secrets and ConfigMaps of the cluster for the few that belong to jobs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from strato.controllers.training.record import Companion
 from strato.errors import AlreadyExists, NotFound, StratoError
 
 _ABSENT: Final[Json] = {}
-"""Remembered of a companion that was removed."""
+"""Marks a companion in `Companions._ensured` as removed."""
 
 
 class CompanionOfOthers(StratoError):
-    """An object has the name of a job's companion and belongs to something else."""
+    """An object with the name of a job's companion has another owner."""
 
     def __init__(self, kind: Kind, name: str, owner: Kind) -> None:
         self.kind, self.name = kind, name
@@ -41,17 +41,17 @@ class Companions:
     def __init__(self, cluster: Cluster, owner: Kind) -> None:
         self._cluster, self._owner = cluster, owner
         self._ensured: defaultdict[str, dict[tuple[Kind, str], Json]] = defaultdict(dict)
-        """What they were found or made to be, by uid of the job."""
+        """The last ensured body of each companion, by uid of the job."""
 
     def forget(self, owner: str) -> None:
-        """Drop what is remembered for a job that is gone."""
+        """Forget the companions of a deleted job."""
         self._ensured.pop(owner, None)
 
     async def ensure(self, owner: ObjectMeta, wanted: Sequence[Companion]) -> None:
         """Bring the companions of a job up to date, in order.
 
         Raises:
-            CompanionOfOthers: One of them belongs to something else.
+            CompanionOfOthers: An object with a companion's name has another owner.
         """
         for one in wanted:
             key = one.kind, one.body["metadata"]["name"]
@@ -79,12 +79,13 @@ class Companions:
         await self._cluster.patch(kind, name, owner.namespace, {member: new})
 
     async def remove(self, owner: ObjectMeta, kind: Kind, *, look: bool) -> None:
-        """Delete the companion of a kind that is called like the job, if it is the job's.
+        """Delete the companion of a kind that has the job's name, if the job owns it.
 
         Args:
             owner: The job.
-            kind: The companion's.
-            look: Whether one may be there that this process does not remember.
+            kind: The companion's kind.
+            look: Whether to read the API although this process has not ensured such a companion: an earlier process may
+                have created it.
         """
         key = kind, owner.name
         known = self._ensured[owner.uid].get(key)

@@ -13,8 +13,8 @@ class Conditions:
     """The conditions of a job while its status is decided.
 
     Args:
-        conditions: As they are.
-        now: RFC 3339 text.
+        conditions: The present conditions.
+        now: The time for changed conditions, RFC 3339.
     """
 
     def __init__(self, conditions: Iterable[TrainingCondition], now: str) -> None:
@@ -31,7 +31,7 @@ class Conditions:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the job is over: the first verdict is final."""
+        """Whether the job has ended; its first verdict is final."""
         return self.holds("Succeeded") or self.holds("Failed")
 
     def set(self, type_: str, status: str, reason: str, message: str) -> bool:
@@ -78,5 +78,5 @@ class Conditions:
         )
 
     def to_tuple(self) -> tuple[TrainingCondition, ...]:
-        """Return them as a status holds them."""
+        """Return the conditions in the form of the status."""
         return tuple(self._conditions)

@@ -1,7 +1,8 @@
-"""`TrainingController`: reads what a training job has, lets `plan` decide, and writes.
+"""`TrainingController`: reads the objects of a training job, lets `plan` decide, and writes.
 
-The status is written before anything is made or deleted: what was seen of pods outlives them, and a controller that
-stops between two writes finds the rest still to be done. One controller runs one kind, so that each has its switch.
+It writes the status before it creates or deletes anything, so that the status records how pods ended before they are
+gone, and so that a controller which stops between two writes plans the remaining ones again. There is one controller
+for each kind, so that each can be switched on and off.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _WORKERS: Final = 8
 
 
 class GroupOfOthers(StratoError):
-    """A PodGroup has the name of the job and belongs to something else."""
+    """A PodGroup with the name of the job has another owner."""
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -54,8 +55,8 @@ class TrainingController:
     """Runs the jobs of one kind.
 
     Args:
-        context: What controllers are built from.
-        adapter: The kind.
+        context: The context of all controllers.
+        adapter: The kind of job.
     """
 
     def __init__(self, context: ControllerContext, adapter: Adapter) -> None:
@@ -87,7 +88,10 @@ class TrainingController:
         self._services = OwnedServices(context.cluster, informers, kind, self._queue.add)
         self._written: OwnWrites[TrainingJob] = OwnWrites()
         self._decided: dict[Key, tuple[str, TrainingJobStatus]] = {}
-        """What was written last, and what the API made of it: one with Kubeflow's definitions drops our own fields."""
+        """The resource version of the last status write and the status that was sent.
+
+        The API's answer may lack some of it: a server with Kubeflow's definitions drops the fields that are ours.
+        """
         self._reported: dict[str, set[Any]] = {}
         """Observations that have been reported, by uid of the job."""
         self._groups.add_owned_handler(kind, self._on_group)
@@ -95,11 +99,11 @@ class TrainingController:
 
     @property
     def name(self) -> str:
-        """The name it is switched by."""
+        """The name by which the controller is switched on and off."""
         return self._framework.controller
 
     async def run(self) -> None:
-        """Work until cancelled; while Kubeflow's own operator runs nothing is done."""
+        """Work until cancelled; does nothing while Kubeflow's own operator runs."""
         await self._operator.run_beside(
             partial(run_workers, self._queue, self._reconcile_ours, _WORKERS, name=self.name)
         )
@@ -131,7 +135,7 @@ class TrainingController:
         self._queue.add(Key(change.key.namespace, owner.name))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one job on by one step; returns when time alone will change something."""
+        """Take the next step of one job; returns the seconds until one is due by time, if any."""
         job: TrainingJob | None = self._written.newest(key, self._jobs.get(key))  # type: ignore[arg-type] # the view is that of the kind
         if job is None or job.metadata.deletion_timestamp is not None or not self._is_ours(job):
             return None
@@ -145,7 +149,7 @@ class TrainingController:
         return is_run_as(framework, job) and is_ours(job.spec.run_policy.managed_by, framework.manager)
 
     def _refuse(self, job: TrainingJob, error: StratoError) -> StratoError:
-        """Report that an object of others is in the job's way."""
+        """Record a warning event that an object of another owner has a name that the job needs."""
         self._recorder.event(job, "Warning", "ErrResourceExists", str(error))
         return error
 
@@ -187,7 +191,7 @@ class TrainingController:
         return found.value if found is not None else 0
 
     async def _apply(self, record: TrainingRecord, planned: TrainingPlan) -> None:
-        """Write, in the order in which a stop between any two does no harm."""
+        """Write the plan, in an order in which a crash between any two writes does no harm."""
         job, meta = record.job, record.job.metadata
         if planned.group is not None:
             await self._ensure_group(record, planned.group)
@@ -273,7 +277,7 @@ class TrainingController:
 
 
 def _templates(replicas: Mapping[str, Json | None]) -> Mapping[str, Json]:
-    """Return templates by role in lower case; of several spellings of a role the first counts."""
+    """Return templates by role in lower case; if a role occurs in several spellings the first counts."""
     found: dict[str, Json] = {}
     for role, replica in replicas.items():
         if replica is not None:

@@ -1,4 +1,4 @@
-"""The status of a job while it is decided."""
+"""The status of a job while a plan is being made."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from strato.controllers.training.events import JobEvent
 
 
 class StatusDraft:
-    """What verdicts and limits write to.
+    """The status that verdicts and limits change.
 
     Args:
         shape: The job with its defaults.
-        job: The job as it is.
+        job: The job as it was read.
         now: Seconds since the epoch.
     """
 
@@ -32,11 +32,11 @@ class StatusDraft:
         self.events: list[JobEvent] = []
 
     def count(self, role: str) -> ReplicaStatus:
-        """Return how the pods of a role stand."""
+        """Return the counters of a role's pods."""
         return self.replicas.get(role) or ReplicaStatus()
 
     def note(self, type_: str, status: str, reason: str, message: str, event: str = "") -> None:
-        """Set a condition, with an event of that type if it changes anything."""
+        """Set a condition; if that changes it, add an event of the type ``event``."""
         reason = f"{self.kind}{reason}"
         if self.conditions.set(type_, status, reason, message) and event:
             self.events.append(JobEvent(event, reason, message))
@@ -55,7 +55,7 @@ class StatusDraft:
             self.events.append(JobEvent(event, reason, message))
 
     def to_status(self) -> TrainingJobStatus:
-        """Return it as it is written."""
+        """Return the status to write."""
         return TrainingJobStatus(
             conditions=self.conditions.to_tuple(),
             replica_statuses=self.replicas,

@@ -1,4 +1,4 @@
-"""What the frameworks are told through the environment, in upstream's order (spec training G, H and I3)."""
+"""The environment variables that frameworks read, in upstream's order (spec training G, H and I3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Environment = Callable[[JobShape, str, int, str], Sequence[Json]]
 
 _UNBUFFERED: Final = ("PYTHONUNBUFFERED", "1")
 _MANY: Final = 1
-"""Of a single pod there is nobody to tell it about."""
+"""A job with more pods than this is distributed; a single pod has no peers to be listed."""
 
 
 def _variables(*pairs: tuple[str, object]) -> list[Json]:
@@ -28,7 +28,7 @@ def nothing(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Jso
 
 
 def tensorflow(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Json]:
-    """Return ``TF_CONFIG``; of a job with dynamic workers each knows only itself and the servers."""
+    """Return ``TF_CONFIG``; with dynamic workers it lists only the worker itself and the parameter servers."""
     if shape.total == _MANY:
         return []
     task = {"type": role.lower(), "index": index}
@@ -60,7 +60,7 @@ def _address(shape: JobShape, role: str, index: int, domain: str) -> str:
 
 
 def pytorch(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Json]:
-    """Return what ``torchrun`` and ``torch.distributed`` read."""
+    """Return the variables that ``torchrun`` and ``torch.distributed`` read."""
     pairs: list[tuple[str, object]] = [_UNBUFFERED]
     if MASTER in shape.roles:
         port, host = shape.port(MASTER), shape.object_name(MASTER, 0)
@@ -98,7 +98,7 @@ def _rendezvous(shape: JobShape) -> Iterator[tuple[str, object]]:
 
 
 def xgboost(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Json]:
-    """Return where the master is, and the workers where there are any."""
+    """Return the address of the master, and those of the workers if there are any."""
     pairs: list[tuple[str, object]] = [
         ("MASTER_PORT", shape.port(MASTER)),
         ("MASTER_ADDR", shape.object_name(MASTER, 0)),
@@ -113,7 +113,7 @@ def xgboost(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Jso
 
 
 def paddle(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Json]:
-    """Return where the master is: the first replica names itself by its address."""
+    """Return the address of the master; the first replica, which is the master, uses its own pod IP."""
     first = MASTER if MASTER in shape.roles else WORKER
     variables = _variables(_UNBUFFERED, ("PADDLE_JOB_ID", shape.name), ("PADDLE_NNODES", shape.total))
     if role == first and index == 0:
@@ -128,7 +128,7 @@ def paddle(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Json
 
 
 def jax(shape: JobShape, role: str, index: int, domain: str) -> Sequence[Json]:
-    """Return where worker 0 coordinates."""
+    """Return the address of worker 0, which is the coordinator."""
     return _variables(
         _UNBUFFERED,
         ("COORDINATOR_PORT", shape.port(WORKER)),

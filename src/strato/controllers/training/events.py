@@ -1,4 +1,4 @@
-"""Events on training jobs: what happened, and what is to be seen at their pods (spec training J1)."""
+"""Events on training jobs: changes of a job, and problems and ends of its pods (spec training J1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class JobEvent(NamedTuple):
 
 
 def exit_code(framework: Framework, pod: Pod) -> int | None:
-    """Return the exit code of the training container, None while or when it has none."""
+    """Return the exit code of the training container, None if it has not ended or its status is missing."""
     for status in pod.status.container_statuses:
         if status.name == framework.container and status.state.terminated is not None:
             return status.state.terminated.exit_code
@@ -26,7 +26,7 @@ def exit_code(framework: Framework, pod: Pod) -> int | None:
 
 
 def exit_event(framework: Framework, pod: Pod) -> Iterator[JobEvent]:
-    """Yield that the training container has ended."""
+    """Yield an event if the training container has ended."""
     code = exit_code(framework, pod)
     if code is not None:
         meta = pod.metadata
@@ -34,7 +34,7 @@ def exit_event(framework: Framework, pod: Pod) -> Iterator[JobEvent]:
 
 
 def trouble(pod: Pod) -> Iterator[JobEvent]:
-    """Yield what keeps a pod that is neither finished nor going from running."""
+    """Yield events about what keeps a pod from running that is neither finished nor terminating."""
     name = pod.metadata.name
     for status in pod.status.container_statuses:
         ended, waiting = status.state.terminated, status.state.waiting

@@ -1,4 +1,4 @@
-"""Kubeflow's own operators: two controllers of one job would undo each other's work, so ours stands aside."""
+"""Detect Kubeflow's own operators: two controllers of one job would undo each other's work, so ours does nothing."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ SELECTORS: Final = {
     MPI_OPERATOR: "app=mpi-operator",
     trainer.CONTROLLER: "app.kubernetes.io/name=trainer,app.kubernetes.io/part-of=kubeflow",
 }
-"""By who manages jobs that name nobody: the label of that operator's Deployment in Kubeflow's manifests."""
+"""Default manager of a kind's jobs → label of that operator's Deployment in Kubeflow's manifests."""
 LOOK_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 5.0
 
 
 async def running_operator(cluster: Cluster, manager: str) -> str:
-    """Return the Deployment of a manager's operator that is to have pods; empty when there is none.
+    """Return the name of an operator's Deployment with replicas; empty when there is none.
 
     Raises:
-        ApiError: The server cannot be asked.
+        ApiError: The API server did not answer.
     """
     page = await cluster.list(catalog.DEPLOYMENT, label_selector=SELECTORS[manager])
     for item in page.items:
@@ -41,16 +41,17 @@ async def running_operator(cluster: Cluster, manager: str) -> str:
 
 
 class ForeignOperator:
-    """Knows whether a manager's operator runs, which is looked for again and again.
+    """Checks periodically whether an operator of Kubeflow runs.
 
-    Where looking for it is forbidden it is taken as absent: whoever took the right away answers for what runs.
+    If the controller may not read Deployments, it assumes that the operator does not run: an administrator who has
+    removed that right has to make sure of it.
 
     Args:
-        cluster: Asked for its Deployment.
-        clock: Times the looks.
-        name: Of the controller that stands aside, for the log.
-        manager: Whose operator it is.
-        recorder: Tells users who runs their jobs instead.
+        cluster: Reads the operator's Deployment.
+        clock: Times the checks.
+        name: Name of our controller that must not run beside the operator, for the log.
+        manager: The manager whose operator is looked for.
+        recorder: Records events on jobs that are left to the operator.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock, name: str, manager: str, recorder: EventRecorder) -> None:
@@ -63,11 +64,11 @@ class ForeignOperator:
 
     @property
     def is_running(self) -> bool:
-        """Whether it ran when it was looked for last."""
+        """Whether the operator ran at the last check."""
         return bool(self._found)
 
     def leave(self, job: Object | None) -> float:
-        """Report on a job, once, who runs it instead; returns in how many seconds to look at it again."""
+        """Record once on a job that the operator runs it; returns the seconds until the job is reconciled again."""
         if job is not None and job.metadata.uid not in self._notified:
             self._notified.add(job.metadata.uid)
             text = f"{self._found} runs {self._manager}: the job is left to it; {self._name} goes on when it is gone"
@@ -75,13 +76,13 @@ class ForeignOperator:
         return LOOK_SECONDS
 
     def forget(self, uid: str) -> None:
-        """Drop what is remembered of a job that is gone."""
+        """Forget a deleted job."""
         self._notified.discard(uid)
 
     async def run_beside(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Work until cancelled, and look for it all the while.
+        """Run ``work`` until cancelled, and check for the operator meanwhile.
 
-        Until it has been looked for once nothing may be done that it might do too.
+        The work begins after the first check, so that it never does what a running operator does too.
         """
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self.watch())
@@ -90,7 +91,7 @@ class ForeignOperator:
             watching.cancel()
 
     async def watch(self) -> None:
-        """Look for it until cancelled; what changes is logged."""
+        """Check for the operator until cancelled, and log when it appears or goes."""
         while True:
             try:
                 found = await running_operator(self._cluster, self._manager)

@@ -26,15 +26,15 @@ def desired(
     priority_of: Callable[[str], int],
     done: Mapping[str, int] = MappingProxyType({}),
 ) -> PodGroupSpec:
-    """Return what the group has to say; one that is there keeps its queue.
+    """Return the desired spec of the group; an existing group keeps its queue.
 
     Args:
         shape: The job with its defaults.
-        job: The job as it is.
+        job: The job as it was read.
         present: Its group, if it has one.
-        priority_of: The value of a priority class.
-        done: By role how many replicas have succeeded and have no pod any more: they never come back, and a group that
-            waited for them would keep the others from ever starting.
+        priority_of: Returns the value of a priority class.
+        done: Number of replicas by role that have succeeded and whose pods are gone. They get no pods any more, so a
+            ``minMember`` that includes them would keep the others from ever starting.
     """
     policy = shape.spec.run_policy.scheduling_policy or SchedulingPolicy()
     members = shape.least if policy.min_available is None else policy.min_available
@@ -52,7 +52,7 @@ def desired(
 def _smallest(
     shape: JobShape, members: int, priority_of: Callable[[str], int], done: Mapping[str, int]
 ) -> Mapping[str, str]:
-    """Return what the first pods ask for, those of the highest priority first; of equal ones the leader's."""
+    """Return the requests of the first ``members`` pods, by descending priority; among equal ones the leader first."""
     total: usage.Usage = {}
     for role, spec in sorted(
         shape.roles.items(), key=lambda item: -priority_of(item[1].template.spec.priority_class_name)
@@ -65,7 +65,7 @@ def _smallest(
 
 
 def _asks(spec: PodSpec) -> usage.Usage:
-    """Return the requests of a pod's containers; of one that has none at all its limits."""
+    """Return the requests of a pod's containers; a container without any counts with its limits."""
     asked: usage.Usage = {}
     for container in spec.containers:
         amounts = container.resources.requests or container.resources.limits
@@ -74,7 +74,7 @@ def _asks(spec: PodSpec) -> usage.Usage:
 
 
 def body(shape: JobShape, job: TrainingJob, spec: PodGroupSpec) -> dict[str, Any]:
-    """Return the group as it is created: with the job's annotations, and one that says whether it is elastic."""
+    """Return the group to create, with the job's annotations and one for elastic jobs."""
     kind = shape.framework.kind
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -93,7 +93,7 @@ def body(shape: JobShape, job: TrainingJob, spec: PodGroupSpec) -> dict[str, Any
 
 
 def patch(group: PodGroup, spec: PodGroupSpec) -> dict[str, Any] | None:
-    """Return the merge patch of what is ours in a group's spec, None when it is as it should be."""
+    """Return the merge patch for the members of a group's spec that the job sets, None when they are up to date."""
     changes: dict[str, Any] = {}
     if group.spec.min_member != spec.min_member:
         changes["minMember"] = spec.min_member
@@ -108,11 +108,11 @@ def patch(group: PodGroup, spec: PodGroupSpec) -> dict[str, Any] | None:
 
 
 def is_waiting(group: PodGroup | None) -> bool:
-    """Return whether pods are not to be made yet."""
+    """Return whether the scheduler has not admitted the group yet, so that no pods may be created."""
     return group is None or group.status.phase in ("", "Pending")
 
 
 def names_other_scheduler(shape: JobShape, scheduler: str) -> bool:
-    """Return whether a template names another scheduler than the gangs'."""
+    """Return whether a template names a scheduler other than the one that schedules gangs."""
     names = {spec.template.spec.scheduler_name for spec in shape.roles.values()}
     return bool(names - {"", scheduler})

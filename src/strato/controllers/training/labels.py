@@ -1,4 +1,4 @@
-"""Labels of what training jobs own (spec training B4)."""
+"""Labels of the objects that training jobs own (spec training B4)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ JOB_ROLE: Final = _PREFIX + "job-role"
 
 
 def of_replica(shape: JobShape, role: str, index: int) -> dict[str, str]:
-    """Return what selects one replica: the labels of its service."""
+    """Return the labels that select one replica: the selector of its service."""
     number = {} if role in shape.framework.unnumbered else {REPLICA_INDEX: str(index)}
     return {**of_job(shape), REPLICA_TYPE: role.lower(), **number}
 
 
 def of_job(shape: JobShape) -> dict[str, str]:
-    """Return what selects all that a job owns."""
+    """Return the labels that select all objects of a job."""
     return {OPERATOR_NAME: shape.framework.controller, JOB_NAME: shape.name}
 
 
@@ -39,13 +39,13 @@ def selector_text(framework: Framework, job: str, role: str) -> str:
 
 
 def role_of(shape: JobShape, item: Pod | Service) -> str:
-    """Return the role an object belongs to; empty when it is of none of the job's."""
+    """Return the role of an object; empty when the job has no such role."""
     lower = item.metadata.label(REPLICA_TYPE)
     return next((role for role in shape.roles if role.lower() == lower), "")
 
 
 def index_of(shape: JobShape, item: Pod | Service) -> int | None:
-    """Return the index of an object's replica; it is 0 where a role is of one pod and has none."""
+    """Return the index of an object's replica; 0 for a role of a single pod, whose objects have no index label."""
     if role_of(shape, item) in shape.framework.unnumbered:
         return 0
     text = item.metadata.label(REPLICA_INDEX)

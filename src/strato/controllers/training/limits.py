@@ -1,4 +1,4 @@
-"""When a job has to end or to go: back-off, deadline, time to live (spec training E2 and E3)."""
+"""When a job has to end or to be deleted: back-off, deadline, time to live (spec training E2 and E3)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def container_restarts(shape: JobShape, pods: Sequence[Pod]) -> int:
 def is_past_backoff(shape: JobShape, pods: Sequence[Pod], status: TrainingJobStatus) -> bool:
     """Return whether the job has restarted too often.
 
-    Restarts of containers and replaced pods are added up, which is ours: upstream forgets the replaced ones. With the
-    limit 0 the first failed pod is enough.
+    Both restarts of containers and replaced pods count; upstream does not count replaced pods. With the limit 0 the
+    first failed pod fails the job.
     """
     limit = shape.spec.run_policy.backoff_limit
     if limit is None:
@@ -55,7 +55,7 @@ def seconds_to_schedule(shape: JobShape, since: str | None, now: float) -> float
 
     Args:
         shape: The job.
-        since: When it began to wait; None while it does not.
+        since: When the job began to wait; None if it does not wait.
         now: Seconds since the epoch.
     """
     policy = shape.spec.run_policy.scheduling_policy
@@ -65,7 +65,7 @@ def seconds_to_schedule(shape: JobShape, since: str | None, now: float) -> float
 
 
 def check(draft: StatusDraft, job: TrainingJob, pods: Sequence[Pod], now: float) -> bool:
-    """Fail the job when it is over one of its limits; returns whether it is."""
+    """Fail the job if it has exceeded one of its limits; returns whether it has."""
     left = seconds_to_deadline(job, now)
     if is_past_backoff(draft.shape, pods, job.status):
         why = "it has reached the specified backoff limit"
@@ -78,17 +78,17 @@ def check(draft: StatusDraft, job: TrainingJob, pods: Sequence[Pod], now: float)
 
 
 class MissingCompletionTime(ValueError):
-    """A finished job does not say when it ended, so that it is not known when it should go."""
+    """The status of a finished job does not say when it ended, so its time to live has no beginning."""
 
     def __init__(self) -> None:
         super().__init__("job completion time is nil, cannot cleanup")
 
 
 def seconds_to_removal(job: TrainingJob, status: TrainingJobStatus, now: float) -> float | None:
-    """Return when a finished job is to be deleted; None when it stays.
+    """Return the seconds until a finished job is to be deleted; None when it has no time to live.
 
     Raises:
-        MissingCompletionTime: It is not known when it ended.
+        MissingCompletionTime: The job's status does not say when it ended.
     """
     ttl = job.spec.run_policy.ttl_seconds_after_finished
     if ttl is None or job.spec.run_policy.suspend:

@@ -1,4 +1,4 @@
-"""What to do for one training job, from what is known of it (spec training B1, E). Pure."""
+"""What to do for one training job, from its record (spec training B1, E). Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OVERWRITTEN = JobEvent(
 
 
 def plan(record: TrainingRecord) -> TrainingPlan:
-    """Return the writes that bring a job on by one step; of a job that is as it should be none."""
+    """Return the writes of the job's next step; none for a job that needs no step."""
     draft = StatusDraft(record.shape, record.job, record.now)
     planned = TrainingPlan()
     name = record.job.metadata.name
@@ -60,7 +60,7 @@ def plan(record: TrainingRecord) -> TrainingPlan:
 
 
 def _advance(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) -> None:
-    """Bring the pods of a job that goes on up to date, and decide how it stands."""
+    """Plan the pods of a job that has not ended, and decide its conditions."""
     shape = record.shape
     if record.gang is not None:
         done = {role: len(_lost(record, draft, role)) for role in shape.roles}
@@ -135,7 +135,7 @@ def _warn(record: TrainingRecord, planned: TrainingPlan) -> None:
 
 
 def _suspend(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) -> None:
-    """Take everything away; what has succeeded will run again."""
+    """Delete all pods and services of a job; on resumption replicas that have succeeded run again too."""
     text = f"{draft.kind} {record.job.metadata.name} is suspended."
     _clean(record, planned, record.pods)
     draft.replicas = {
@@ -149,7 +149,7 @@ def _suspend(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) 
 
 
 def _end(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) -> None:
-    """Clean up after a job as its policy says."""
+    """Clean up after a job by its ``cleanPodPolicy``."""
     policy = record.shape.clean_pod_policy
     pods: Iterable[Pod] = record.pods
     if policy == "None":
@@ -166,7 +166,7 @@ def _all_succeeded(status: ReplicaStatus) -> ReplicaStatus:
 
 
 def _clean(record: TrainingRecord, planned: TrainingPlan, pods: Iterable[Pod]) -> None:
-    """Delete pods, the services that are then without one, and the PodGroup."""
+    """Delete pods, the services that have no pod then, and the PodGroup."""
     going = [pod for pod in pods if not _is_going(record, pod)]
     planned.delete_pods += going
     gone = {pod.metadata.uid for pod in going} | record.terminating
@@ -190,7 +190,7 @@ def _is_going(record: TrainingRecord, pod: Pod) -> bool:
 
 
 def _wake(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) -> None:
-    """Say when to look again, and whether the job is to go."""
+    """Plan when the job is to be reconciled again, and whether to delete it."""
     status = draft.to_status()
     try:
         left = limits.seconds_to_removal(record.job, status, record.now)

@@ -1,4 +1,4 @@
-"""What is known of one training job when it is planned, and the plan: values only."""
+"""What the plan of one training job is made from, and the plan: values only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Gang:
     """How jobs are scheduled as gangs."""
 
     scheduler: str
-    """Name of the scheduler: pods that name none get it."""
+    """Name of the scheduler of gangs; pods that name none get it."""
     priority_of: Callable[[str], int]
     """Returns the value of a priority class."""
     enforces_timeout: bool = False
@@ -35,17 +35,17 @@ class Companion:
 
     kind: Kind
     body: Json
-    """Without what is made once."""
+    """The object, without the members of ``made_once``."""
     member: str = ""
-    """Brought up to date in an object that exists; empty leaves that as it is."""
+    """The member to bring up to date when the object exists; empty changes no existing object."""
     made_once: Callable[[], Json] | None = None
-    """Returns further members of a new object: keys, which must not change."""
+    """Returns members that only a new object gets: keys, which must not change."""
     may_be_others: bool = False
-    """Whether one that is there is taken as it is, whoever made it."""
+    """Whether an existing object of that name is used as it is, whoever owns it."""
 
 
 CompanionsOf = Callable[[JobShape, Sequence[Pod]], Sequence[Companion]]
-"""Returns the companions of a job with these pods; their owner is filled in by whoever writes them."""
+"""Returns the companions of a job with these pods, without owner references, which `Companions` adds."""
 
 
 def no_companions(shape: JobShape, pods: Sequence[Pod]) -> Sequence[Companion]:
@@ -55,39 +55,39 @@ def no_companions(shape: JobShape, pods: Sequence[Pod]) -> Sequence[Companion]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecord:
-    """One job and what it has."""
+    """One job and the objects that it owns."""
 
     framework: Framework
     judge: Judge
     job: TrainingJob
     shape: JobShape
     pods: Sequence[Pod]
-    """Those it owns, terminating ones included."""
+    """Pods that the job owns, terminating ones included."""
     terminating: frozenset[str]
-    """Uids of pods that are being deleted, by us or others."""
+    """Uids of terminating pods, also of those whose deletion the watch has not shown yet."""
     services: Sequence[Service]
     group: PodGroup | None
     gang: Gang | None
-    """None: pods are scheduled one by one."""
+    """None when pods are scheduled one by one."""
     now: float
     companions_of: CompanionsOf = no_companions
     while_it_runs: Sequence[Kind] = ()
-    """Kinds of companions, called like the job, that it has only while it runs and asks for them."""
+    """Kinds of companions with the job's name that exist only while the job runs and asks for them."""
     launcher: Job | None = None
-    """Of a job whose launcher is a Job."""
+    """The launcher of an MPI job of v2beta1, if it exists."""
     launcher_pods: Sequence[Pod] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One place for a pod and its service."""
+    """One replica of a role, which has a pod and a service."""
 
     role: str
     index: int
 
 
 class Launch(Enum):
-    """What is done about the Job of a launcher."""
+    """What to do with the Job of a launcher."""
 
     CREATE = "create"
     CREATE_SUSPENDED = "create suspended"
@@ -97,29 +97,29 @@ class Launch(Enum):
 
 @dataclass(slots=True)
 class TrainingPlan:
-    """What to do; the writes are made in the order of the members."""
+    """The writes to make, in the order of the members."""
 
     group: PodGroupSpec | None = None
-    """What the PodGroup has to say."""
+    """The desired spec of the PodGroup; None when there is to be none."""
     status: TrainingJobStatus | None = None
-    """None when it stays as it is."""
+    """The new status; None when it is unchanged."""
     delete_pods: list[Pod] = field(default_factory=list)
     delete_services: list[Service] = field(default_factory=list)
     delete_group: bool = False
     companions: Sequence[Companion] = ()
-    """What has to be there before the pods."""
+    """Objects that must exist before the pods are created."""
     delete_companions: Sequence[Kind] = ()
-    """Kinds of those, called like the job, that are not to be there."""
+    """Kinds of companions with the job's name to delete."""
     create_services: list[Replica] = field(default_factory=list)
     create_pods: list[Replica] = field(default_factory=list)
     launch: Launch | None = None
-    """What to do about the Job of the launcher."""
+    """What to do with the Job of the launcher."""
     events: list[JobEvent] = field(default_factory=list)
-    """What has changed."""
+    """Events about changes, recorded each time."""
     observations: list[JobEvent] = field(default_factory=list)
-    """What is so, and is reported once."""
+    """Events about lasting states, recorded once per job."""
     delete_job: bool = False
     again_seconds: float | None = None
-    """When time alone will change something."""
+    """Seconds until a step is due by time; None for no such step."""
     problem: str = ""
-    """Why the job cannot be handled as it should."""
+    """Why the job cannot be run as specified."""

@@ -12,7 +12,8 @@ from strato.controllers.training.draft import StatusDraft
 from strato.controllers.training.events import exit_code
 
 UNKNOWN_EXIT_CODE = 48879
-"""Read from a failed pod whose training container says nothing: evicted, or on a lost node. It is retried."""
+"""Exit code assumed for a failed pod without a status of its training container (evicted, or on a lost node); it is
+retryable."""
 _FIRST_RETRYABLE = 128
 
 Slots = Mapping[int, Sequence[Pod]]
@@ -20,12 +21,12 @@ Slots = Mapping[int, Sequence[Pod]]
 
 
 def is_retryable(code: int) -> bool:
-    """Return whether a pod that ended with this code is tried again: signals are, the program's own codes are not."""
+    """Return whether a pod with this exit code is replaced: after a signal it is, after a code of the program not."""
     return code >= _FIRST_RETRYABLE
 
 
 def slots_of(pods: Sequence[Pod], shape: JobShape, role: str) -> Slots:
-    """Return the pods of a role by index; those without one are nobody's."""
+    """Return the pods of a role by index; pods without an index are ignored."""
     slots: dict[int, list[Pod]] = {}
     for pod in pods:
         if labels.role_of(shape, pod) == role and (index := labels.index_of(shape, pod)) is not None:
@@ -34,7 +35,7 @@ def slots_of(pods: Sequence[Pod], shape: JobShape, role: str) -> Slots:
 
 
 def counted(slots: Slots, terminating: Collection[str]) -> ReplicaStatus:
-    """Count pods by phase; a running one that is being deleted has failed, pending ones count nowhere."""
+    """Count pods by phase; a terminating running pod counts as failed, pending pods do not count."""
     active = succeeded = failed = 0
     for pod in (pod for pods in slots.values() for pod in pods):
         phase = pod.status.phase
@@ -46,15 +47,15 @@ def counted(slots: Slots, terminating: Collection[str]) -> ReplicaStatus:
 
 
 def remembered(old: ReplicaStatus, slots: Slots, replicas: int) -> tuple[int, ...]:
-    """Return the indexes that have succeeded, whether their pods are still there or not."""
+    """Return the indexes that have succeeded, including those whose pods are gone."""
     done = {index for index, pods in slots.items() if any(pod.status.phase == "Succeeded" for pod in pods)}
     return tuple(sorted(index for index in {*old.succeeded_indexes, *done} if index < replicas))
 
 
 def replace_failed(draft: StatusDraft, role: str, slots: Slots) -> Iterator[Pod]:
-    """Yield the failed pods of a role that others take the place of; a permanent failure ends the job.
+    """Yield the failed pods of a role that are to be replaced; a permanent failure ends the job.
 
-    Each is counted once, however long it takes to go.
+    Each failed pod is counted once, however long its deletion takes.
     """
     shape = draft.shape
     policy = shape.restart_policy(role)

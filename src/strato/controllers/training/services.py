@@ -1,4 +1,4 @@
-"""The services of training jobs: those in the cache, and those that we made and the watch has not shown."""
+"""The services of training jobs: those in the cache, and created ones that the watch has not shown yet."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class OwnedServices:
     """See the module.
 
     Args:
-        cluster: Where to write.
-        informers: Where to read.
+        cluster: Creates and deletes services.
+        informers: Provide the cache of services.
         kind: The kind of the owners.
-        on_change: Told the key of the owner when one of its services is gone.
+        on_change: Called with the key of the owner when one of its services was deleted.
     """
 
     def __init__(self, cluster: Cluster, informers: Informers, kind: Kind, on_change: Callable[[Key], None]) -> None:
@@ -35,9 +35,9 @@ class OwnedServices:
         self._on_change = on_change
         self._services = informers.informer(Service)
         self._owned: defaultdict[str, dict[Key, None]] = defaultdict(dict)
-        """Keys of the services the watch shows, by uid of the owner."""
+        """Keys of the services that the watch has shown, by uid of the owner."""
         self._made: defaultdict[str, dict[Key, Service]] = defaultdict(dict)
-        """Services that only our create vouches for, by uid of the owner."""
+        """Services that we have created and the watch has not shown yet, by uid of the owner."""
         self._services.add_owned_handler(kind, self._on_service)
 
     def _on_service(self, change: Change[Service]) -> None:
@@ -52,7 +52,7 @@ class OwnedServices:
         self._on_change(Key(service.metadata.namespace, owner.name))
 
     def forget(self, owner: str) -> None:
-        """Drop what is remembered for an owner that is gone."""
+        """Forget the services of a deleted owner."""
         self._owned.pop(owner, None)
         self._made.pop(owner, None)
 
@@ -66,10 +66,10 @@ class OwnedServices:
         return list({**made, **shown}.values())
 
     async def create(self, owner: ObjectMeta, bodies: Sequence[Mapping[str, Any]]) -> None:
-        """Create services of an owner; its own that exist are fine.
+        """Create services of an owner; a service of the owner that exists already counts as created.
 
         Raises:
-            StratoError: The first that failed, after all were tried.
+            StratoError: The first failure, after all creates were tried.
         """
         there, failures = await create_owned(self._cluster, Service, owner, bodies)
         for service in there:
@@ -78,10 +78,10 @@ class OwnedServices:
             raise failures[0]
 
     async def delete(self, owner: str, services: Sequence[Service]) -> None:
-        """Delete services of an owner; those that are gone are fine.
+        """Delete services of an owner; those that do not exist any more are ignored.
 
         Raises:
-            StratoError: The first that failed, after all were tried.
+            StratoError: The first failure, after all deletes were tried.
         """
 
         async def delete(service: Service) -> None:

@@ -8,11 +8,11 @@ from strato.metrics import Registry
 
 
 class TrainingMetrics:
-    """Counts what became of the jobs of one kind; each once, however often its status is written.
+    """Counts creations, ends and restarts of the jobs of one kind, each once however often its status is written.
 
     Args:
-        registry: Where the counters are.
-        framework: The kind.
+        registry: Holds the counters.
+        framework: The kind of job.
     """
 
     def __init__(self, registry: Registry, framework: Framework) -> None:
@@ -27,10 +27,10 @@ class TrainingMetrics:
             for what in ("created", "successful", "failed")
             if framework.manager == MPI_OPERATOR
         }
-        """By the names of the operator whose jobs these are, where it has its own."""
+        """The counters, under the names that the kind's own operator uses, if it has its own."""
 
     def written(self, namespace: str, old: TrainingJobStatus, new: TrainingJobStatus) -> None:
-        """Count what a status says that the one before it did not."""
+        """Count the conditions that a new status has and the old one did not."""
         for type_, what in (("Created", "created"), ("Succeeded", "successful"), ("Failed", "failed")):
             if _holds(new, type_) and not _holds(old, type_):
                 self._count(what, namespace)
@@ -38,7 +38,7 @@ class TrainingMetrics:
             self._count("restarted", namespace)
 
     def deleted(self, namespace: str) -> None:
-        """Count a job that is gone."""
+        """Count a deleted job."""
         self._count("deleted", namespace)
 
     def _count(self, what: str, namespace: str) -> None:

@@ -14,15 +14,15 @@ from strato.controllers.training.events import exit_code
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict goes by, besides the counts in the draft."""
+    """What a verdict is decided from, besides the counters of the draft."""
 
     draft: StatusDraft
     pods: Sequence[Pod]
     replaced: Collection[str]
-    """Roles of which a failed pod is being replaced."""
+    """Roles with a failed pod that is being replaced."""
 
     def expected(self, role: str) -> int:
-        """Return how many pods of a role have still to succeed."""
+        """Return how many pods of a role have yet to succeed."""
         return self.draft.shape.count(role) - self.draft.count(role).succeeded
 
 
@@ -55,7 +55,7 @@ def _first_worker_decides(evidence: Evidence) -> bool:
 
 
 def first_worker_completed(evidence: Evidence) -> bool:
-    """Return whether worker 0 has ended with exit code 0; a job without workers answers yes."""
+    """Return whether worker 0 has ended with exit code 0; True for a job without workers."""
     shape = evidence.draft.shape
     if WORKER not in shape.roles:
         return True
@@ -67,7 +67,7 @@ def first_worker_completed(evidence: Evidence) -> bool:
 
 
 def collective(evidence: Evidence) -> None:
-    """D2: a master decides, else all workers have to succeed; of an elastic job one is enough."""
+    """D2: a master decides; without one all workers have to succeed, in an elastic job one of them."""
     draft, shape = evidence.draft, evidence.draft.shape
     decides = shape.leader or WORKER
     for role in shape.roles:
@@ -84,7 +84,7 @@ def collective(evidence: Evidence) -> None:
 
 
 def led(evidence: Evidence) -> None:
-    """D3: the leader decides; a failed pod that does not end with a code fails the job."""
+    """D3: the leader decides; a failed pod without an exit code fails the job."""
     draft, shape = evidence.draft, evidence.draft.shape
     for role in shape.roles:
         count = draft.count(role)

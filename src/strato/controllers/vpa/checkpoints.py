@@ -1,4 +1,4 @@
-"""VerticalPodAutoscalerCheckpoints: histograms as objects, and back. Pure."""
+"""VerticalPodAutoscalerCheckpoints: convert histograms to objects and back. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def name_of(autoscaler: str, container: str) -> str:
 
 
 def body_of(autoscaler: VerticalPodAutoscaler, container: str, use: UseHistograms, now: float) -> Json:
-    """Return the object; it goes with its autoscaler."""
+    """Return the checkpoint of a container; it is owned by the autoscaler and deleted with it."""
     meta = autoscaler.metadata
     owner = {"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler", "name": meta.name, "uid": meta.uid}
     return {
@@ -58,8 +58,8 @@ def use_of(status: CheckpointStatus) -> UseHistograms:
     """Return the histograms of a checkpoint.
 
     Raises:
-        ValueError: It is of another version or its text is none of a checkpoint's.
-        InvalidCheckpoint: A histogram cannot be.
+        ValueError: The checkpoint has another version, or a text in it cannot be parsed.
+        InvalidCheckpoint: The content of a histogram is impossible.
     """
     if status.version != CHECKPOINT_VERSION:
         raise ValueError(f"version {status.version!r}; known is {CHECKPOINT_VERSION}")

@@ -1,4 +1,4 @@
-"""The status of an autoscaler, and what running pods are resized to. Pure."""
+"""The status of an autoscaler, and the resizes of running pods. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def recommend(autoscaler: VerticalPodAutoscaler, estimates: Mapping[str, Estimate]) -> list[Json]:
-    """Return the recommendations of the containers, in the order of their names, within their policies."""
+    """Return the recommendations of the containers, bounded by their policies, in the order of their names."""
     found = []
     for name in sorted(estimates):
         policy = autoscaler.spec.resource_policy.of(name)
@@ -64,7 +64,7 @@ def _known(bounds: Mapping[str, str | int | float], name: str, otherwise: int) -
 
 
 def status_of(autoscaler: VerticalPodAutoscaler, recommended: list[Json], *, has_pods: bool, now: float) -> Json:
-    """Return the status: with what was recommended before where nothing is now."""
+    """Return the status; without new recommendations it keeps the previous ones."""
     conditions = {"RecommendationProvided": (bool(recommended), "", "")}
     if not has_pods:
         conditions["NoPodsMatched"] = (True, "NoPodsMatched", "No pods match this VPA object")
@@ -87,9 +87,9 @@ def status_of(autoscaler: VerticalPodAutoscaler, recommended: list[Json], *, has
 
 
 def resize_of(pod: Pod, autoscaler: VerticalPodAutoscaler, wanted: Iterable[ContainerRecommendation]) -> Json | None:
-    """Return the patch that brings a running pod to its targets; None while its requests are within their bounds.
+    """Return the patch that resizes a running pod to its targets; None while its requests are within their bounds.
 
-    Limits change in proportion to their requests, unless the policy says that only requests do.
+    Limits change in proportion to their requests, unless the policy allows only requests to change.
     """
     known = {container.name: container.resources for container in pod.spec.containers}
     containers = []

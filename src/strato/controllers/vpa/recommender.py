@@ -1,7 +1,7 @@
-"""Once a minute: asks what pods use, recommends requests, and resizes running pods whose autoscaler says so.
+"""Once a minute: read what pods use, recommend requests, and resize running pods whose autoscaler allows it.
 
-Only autoscalers are touched whose ``spec.recommenders`` names one of ours. A container's histograms are kept as a
-checkpoint, written every ten minutes and read at the start.
+The controller serves only autoscalers whose ``spec.recommenders`` names one of its names. It writes a container's
+histograms to a checkpoint every ten minutes, and reads the checkpoints when it starts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from strato.errors import AlreadyExists, ApiError, NotFound
 PERIOD_SECONDS: Final = 60.0
 _SAVE_SECONDS: Final = 600.0
 _SLICE: Final = 2000
-"""Pods that are looked through at a time."""
+"""Pods handled between two yields to the event loop."""
 _log = logging.getLogger(__name__)
 
 _Container = tuple[Key, str]
@@ -57,9 +57,9 @@ class VerticalAutoscalerController:
         self._pods = context.informers.informer(Pod)
         self._sets = context.informers.informer(ReplicaSet)
         self._uses: defaultdict[Key, dict[str, UseHistograms]] = defaultdict(dict)
-        """By autoscaler and container."""
+        """Histograms by autoscaler and container."""
         self._containers: dict[tuple[_Container, str], ContainerUse] = {}
-        """Also by the pod's uid."""
+        """Use of each pod's container, by autoscaler, container and uid of the pod."""
         self._ooms: set[tuple[str, str, int]] = set()
         self._options = Aggregation()
         self._is_unmeasured = False
@@ -70,7 +70,7 @@ class VerticalAutoscalerController:
         await self._load()
         while True:
             await self._clock.sleep(PERIOD_SECONDS)
-            with suppress(ApiError):  # checkpoints are written again
+            with suppress(ApiError):  # checkpoints are written again in ten minutes
                 await self._round()
 
     def _ours(self) -> list[VerticalPodAutoscaler]:
@@ -125,7 +125,7 @@ class VerticalAutoscalerController:
             await self._save(ours, now)
 
     async def _measured(self) -> dict[Key, PodMetrics]:
-        """Return what pods use; nothing where nobody measures it, and what was recommended before holds."""
+        """Return the metrics of pods; empty if no metrics are served: then the previous recommendations stay."""
         try:
             found = {one.key: one for one in (await self._cluster.list(PodMetrics)).items}
         except ApiError as error:
@@ -141,7 +141,7 @@ class VerticalAutoscalerController:
         return owner.metadata.controller if owner is not None else None
 
     def _take(self, autoscaler: Key, pod: Pod, metrics: PodMetrics | None, now: float) -> None:
-        """Add the samples of a pod, and what its containers were killed for."""
+        """Add the samples of a pod, and the memory at which its containers were OOM-killed."""
         for measured in metrics.containers if metrics is not None else ():
             used = amounts(measured.usage)
             if used is None:
@@ -212,7 +212,7 @@ class VerticalAutoscalerController:
                 self._recorder.event(pod, "Warning", "ResizeRefused", f"Cannot be resized in place: {error}")
 
     def _forget(self, known: set[Key], live: set[str], now: float) -> None:
-        """Forget what went: autoscalers, pods, and histograms that got no samples for eight days."""
+        """Forget deleted autoscalers and pods, and histograms without samples for eight days."""
         kept = self._options.kept_seconds
         for autoscaler in self._uses.keys() - known:
             del self._uses[autoscaler]

@@ -1,4 +1,4 @@
-"""Which pods an autoscaler is about: those that its target manages, itself or through what it makes."""
+"""The pods of an autoscaler: those that its target controls, directly or through a workload that it owns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from strato.api.recommended import OwnerOf, is_target, managers
 
 
 class PodsByTarget:
-    """The pods that have not ended, by what manages them: looked through once for all autoscalers."""
+    """The pods that have not ended, by their controlling owner; built once for all autoscalers."""
 
     def __init__(self, owner_of: OwnerOf) -> None:
         self._owner_of = owner_of
         self._found: dict[tuple[str, str, str], list[tuple[OwnerReference, Pod]]] = {}
-        """By namespace, kind and name of the manager: that and the pod."""
+        """Namespace, kind and name of an owner → pods, each with its owner reference."""
 
     def add(self, pods: Iterable[Pod]) -> None:
         """Add pods."""

@@ -26,7 +26,7 @@ _IDLE: Final = ["sleep", "365d"]
 
 
 def companions(shape: JobShape, pods: Sequence[Pod], options: PodOptions) -> Sequence[Companion]:
-    """Return what lets the launcher find its workers, and execute commands in them and in nothing else."""
+    """Return the lists of hosts, and the Role that lets the launcher execute commands in its workers only."""
     name = shape.object_name(LAUNCHER, 0)
     metadata = {"name": name, "labels": {"app": shape.name}}
     container = f" --container {shape.spec.main_container}" if shape.spec.main_container else ""
@@ -36,7 +36,7 @@ def companions(shape: JobShape, pods: Sequence[Pod], options: PodOptions) -> Seq
         _AGENT: _AGENT_TEXT.format(folder=_KUBECTL_FOLDER, container=container),
     }
     account = _account(shape)
-    # kubectl asks by WebSocket, which is a GET, and older ones by a POST
+    # kubectl executes by WebSocket, a GET request (verb get), older versions by a POST (verb create)
     workers = [shape.object_name(WORKER, index) for index in range(shape.count(WORKER))]
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
@@ -48,7 +48,7 @@ def companions(shape: JobShape, pods: Sequence[Pod], options: PodOptions) -> Seq
         "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
     }
     config = {"metadata": {**metadata, "name": hosts.config_name(shape)}, "data": data}
-    # without workers there is nothing to name, and a rule without names would be for all pods
+    # a rule without resourceNames would apply to all pods, so without workers the rule is left out
     role = {"metadata": metadata, "rules": rules if workers else rules[:1]}
     return (
         Companion(kind=catalog.CONFIGMAP, body=config, member="data"),
@@ -59,7 +59,7 @@ def companions(shape: JobShape, pods: Sequence[Pod], options: PodOptions) -> Seq
 
 
 def dress(shape: JobShape, role: str, spec: Json, options: PodOptions) -> None:
-    """Give a pod, in place, what it starts ranks with or is started in."""
+    """Change a pod in place: a launcher gets what it needs to start ranks, a worker what it needs to run them."""
     if not spec.get("containers"):
         return
     first = dict(spec["containers"][0])
@@ -89,12 +89,12 @@ def _account(shape: JobShape) -> str:
 
 
 def _variables(shape: JobShape, given: list[Json]) -> list[Json]:
-    """Return the launcher's environment: what the user set for Intel's launcher stays."""
+    """Return the launcher's environment; variables that the user has set for Intel's launcher stay."""
     added = {
         "OMPI_MCA_plm_rsh_agent": _AGENT_PATH,
         "OMPI_MCA_orte_default_hostfile": f"{hosts.FOLDER}/{hosts.HOSTFILE}",
     }
-    if not hosts.runs_ranks(shape):  # a launcher that has no GPU must not see those of its node
+    if not hosts.runs_ranks(shape):  # a launcher without ranks has requested no GPU and must not use its node's
         added |= {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
     names = {one.get("name") for one in given}
     intel = {"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": _AGENT_PATH}
@@ -103,7 +103,7 @@ def _variables(shape: JobShape, given: list[Json]) -> list[Json]:
 
 
 def _delivery(shape: JobShape, mounts: list[Json], options: PodOptions) -> Json:
-    """Return the init container that brings kubectl and waits for the workers."""
+    """Return the init container that copies kubectl into the launcher and waits for the workers."""
     command = {"command": list(options.kubectl_command)} if options.kubectl_command else {}
     return {
         "name": "kubectl-delivery",

@@ -15,11 +15,11 @@ from strato.api.volcano.scheduling import QUEUE_ANNOTATION, PodGroup, PodGroupSp
 def desired(
     shape: JobShape, job: TrainingJob, present: PodGroup | None, priority_of: Callable[[str], int]
 ) -> PodGroupSpec:
-    """Return what the group has to say; one that is there keeps its queue."""
+    """Return the desired spec of the group; an existing group keeps its queue."""
     policy = shape.spec.run_policy.scheduling_policy or SchedulingPolicy()
     members = policy.min_available
     if members is None:
-        # a launcher that waits for its workers is not there when they are to be scheduled
+        # a launcher that is created after its workers are ready is not part of their gang
         waits = shape.spec.launcher_creation_policy == mpioperator.WHEN_READY
         members = shape.count(WORKER) + (0 if waits and shape.count(WORKER) else 1)
     classes = (shape.roles[role].template.spec.priority_class_name for role in shape.roles)
@@ -37,7 +37,10 @@ def desired(
 
 
 def _smallest(shape: JobShape, members: int, priority_of: Callable[[str], int]) -> Mapping[str, str]:
-    """Return what the pods ask for, the role of the lower priority cut down; of equal ones that is the workers'."""
+    """Return the requests of ``members`` pods; if there are more, the role of lower priority counts ``members - 1``.
+
+    With equal priorities that role is the workers.
+    """
     counts = {role: shape.count(role) for role in (LAUNCHER, WORKER) if role in shape.roles}
     if sum(counts.values()) > members:
         lowest = min(reversed(counts), key=lambda role: priority_of(_spec(shape, role).priority_class_name))

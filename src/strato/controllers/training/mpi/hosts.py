@@ -1,4 +1,4 @@
-"""The lists of hosts that a launcher reads (spec training I1 and I2). Pure."""
+"""The lists of hosts that launchers read (spec training I1 and I2). Pure."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def config_name(shape: JobShape) -> str:
 
 
 def config_volume(shape: JobShape, modes: Iterable[tuple[str, int]]) -> dict[str, object]:
-    """Return the volume of some of its files, with their modes."""
+    """Return the volume with some files of that ConfigMap, given with their modes."""
     items = [{"key": name, "path": name, "mode": mode} for name, mode in modes]
     return {"name": VOLUME, "configMap": {"name": config_name(shape), "items": items}}
 
 
 def runs_ranks(shape: JobShape) -> bool:
-    """Return whether the launcher is a host too: of v1 when it asks for a GPU, of v2beta1 when its user says so."""
+    """Return whether the launcher runs ranks too: in v1 if it requests a GPU, in v2beta1 by ``runLauncherAsWorker``."""
     if shape.framework.kind is catalog.MPIJOB:
         return shape.spec.run_launcher_as_worker
     launcher = shape.roles.get(LAUNCHER)
@@ -39,30 +39,30 @@ def runs_ranks(shape: JobShape) -> bool:
 
 
 def by_pod(shape: JobShape) -> str:
-    """Return the hostfile of a job of v1: hosts are called like their pods."""
+    """Return the hostfile of a job of v1, whose hosts are the names of the pods."""
     return "".join(f"{name} slots={shape.slots}\n" for name in _hosts(shape))
 
 
 def by_name(shape: JobShape, domain: str) -> str:
-    """Return the hostfile of a job of v2beta1, as its implementation of MPI reads it."""
+    """Return the hostfile of a job of v2beta1, in the syntax of its MPI implementation."""
     is_open = shape.spec.mpi_implementation in ("", mpioperator.OPEN_MPI)
     slots = f" slots={shape.slots}" if is_open else f":{shape.slots}"
     return "".join(f"{address(shape, name, domain)}{slots}\n" for name in _hosts(shape))
 
 
 def discovery_by_pod(shape: JobShape, pods: Sequence[Pod]) -> str:
-    """Return the script that prints the hosts of a job of v1 that run."""
+    """Return the script that prints the running hosts of a job of v1."""
     return "\n".join([_SHEBANG, *(f"echo {name}:{shape.slots}" for name in _running(shape, pods))])
 
 
 def discovery_by_name(shape: JobShape, pods: Sequence[Pod], domain: str) -> str:
-    """Return the script that prints the hosts of a job of v2beta1 that run."""
+    """Return the script that prints the running hosts of a job of v2beta1."""
     lines = [_SHEBANG, *(f"echo {address(shape, name, domain)}" for name in _running(shape, pods))]
     return "".join(f"{line}\n" for line in lines)
 
 
 def address(shape: JobShape, pod: str, domain: str) -> str:
-    """Return the name by which a pod of a job of v2beta1 is found."""
+    """Return the DNS name of a pod of a job of v2beta1."""
     return f"{pod}.{shape.name}.{shape.namespace}.svc{'.' if domain else ''}{domain}"
 
 

@@ -1,4 +1,4 @@
-"""The Jobs that launch MPI jobs: those in the cache, and what is written of them."""
+"""The Jobs that launch MPI jobs: finds them in the cache; creates, suspends and resumes them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Launchers:
     """See the module.
 
     Args:
-        context: What controllers are built from.
-        on_change: Told the key of an MPI job whose launcher has changed.
+        context: The context of all controllers.
+        on_change: Called with the key of an MPI job whose launcher has changed.
     """
 
     def __init__(self, context: ControllerContext, on_change: Callable[[Key], None]) -> None:
@@ -40,7 +40,7 @@ class Launchers:
         self._jobs = context.informers.informer(Job)
         self._pods = context.informers.informer(Pod)
         self._gone: dict[str, Job] = {}
-        """Launchers that had ended when they went at the end of their time, by uid of the MPI job."""
+        """Last state of launchers that had ended when their time to live deleted them, by uid of the MPI job."""
         self._pods.add_index(_INDEX, _job_of)
         self._pods.add_handler(self._on_pod, among=_launching)
         self._jobs.add_owned_handler(catalog.MPIJOB, self._on_job)
@@ -64,14 +64,14 @@ class Launchers:
         self._on_change(Key(change.key.namespace, change.object.metadata.label(labels.JOB_NAME)))
 
     def forget(self, owner: str) -> None:
-        """Drop what is remembered for an MPI job that is gone."""
+        """Forget the launcher of a deleted MPI job."""
         self._gone.pop(owner, None)
 
     def of(self, shape: JobShape, owner: ObjectMeta) -> tuple[Job | None, Sequence[Pod]]:
         """Return the launcher of an MPI job, and its pods.
 
         Raises:
-            CompanionOfOthers: A Job of that name belongs to something else.
+            CompanionOfOthers: A Job of that name has another owner.
         """
         name = shape.object_name(LAUNCHER, 0)
         launcher = self._jobs.get(Key(shape.namespace, name))
@@ -87,7 +87,7 @@ class Launchers:
         ]
 
     async def apply(self, shape: JobShape, owner: ObjectMeta, template: Json, launch: Launch) -> None:
-        """Make, suspend or resume a launcher."""
+        """Create, suspend or resume a launcher."""
         name, namespace = shape.object_name(LAUNCHER, 0), shape.namespace
         body = self._renderer.launcher(shape, owner, template, suspended=launch is Launch.CREATE_SUSPENDED)
         try:
@@ -98,11 +98,11 @@ class Launchers:
             else:
                 await self._cluster.create(catalog.JOB, body, namespace)
         except (AlreadyExists, NotFound):
-            return  # the watch will show it
+            return  # the watch will show the new Job
 
 
 def _resumed(body: Json) -> Json:
-    """Return the patch that resumes a Job: with what decides where its pod may run, as it is now."""
+    """Return the patch that resumes a Job, with the present scheduling members of its pod template."""
     template = body["spec"]["template"]
     spec: dict[str, Any] = {member: template["spec"].get(member) for member in _MAY_CHANGE}
     return {"spec": {"suspend": False, "template": {"metadata": template["metadata"], "spec": spec}}}

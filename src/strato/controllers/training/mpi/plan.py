@@ -1,6 +1,6 @@
 """What to do for one MPI job of kubeflow.org/v2beta1, whose launcher is a Job (spec training I2). Pure.
 
-The Job keeps back-off, deadline and time to live; it decides whether the MPI job succeeds.
+The Job enforces back-off, deadline and time to live; the MPI job succeeds or fails with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EXCEEDED: Final = "BackoffLimitExceeded"
 
 
 def plan(record: TrainingRecord) -> TrainingPlan:
-    """Return the writes that bring a job on by one step; of a job that is as it should be none."""
+    """Return the writes of the job's next step; none for a job that needs no step."""
     draft, planned = StatusDraft(record.shape, record.job, record.now), TrainingPlan()
     if not draft.conditions.has("Created"):
         draft.note("Created", "True", "Created", f"MPIJob {draft.qualified_name} is created.", "Normal")
@@ -41,7 +41,7 @@ def plan(record: TrainingRecord) -> TrainingPlan:
 
 
 def ended(launcher: Job) -> Condition | None:
-    """Return the condition of a Job that is over."""
+    """Return the condition with which a Job has ended, None while it runs."""
     return next((one for one in launcher.status.conditions if _is_verdict(one)), None)
 
 
@@ -50,7 +50,7 @@ def _is_verdict(condition: Condition) -> bool:
 
 
 def _suspend(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) -> None:
-    """Take the workers away, and keep what they find each other by."""
+    """Delete the workers; keep their service and lists of hosts."""
     planned.companions = record.companions_of(record.shape, record.pods)
     _delete(record, planned, record.pods)
     if record.launcher is None:
@@ -92,7 +92,7 @@ def _start(launcher: Job | None) -> Launch | None:
 
 
 def _judge(record: TrainingRecord, draft: StatusDraft, verdict: Condition | None, workers: Sequence[Pod]) -> None:
-    """Say whether the job runs or is over."""
+    """Set the conditions that say whether the job runs or has ended."""
     evicted = sum(pod.status.phase == "Failed" and pod.status.reason == "Evicted" for pod in workers)
     wanted, running = record.shape.count(WORKER), draft.count(WORKER).active
     if verdict is not None and verdict.type == "Complete":
@@ -110,7 +110,7 @@ def _judge(record: TrainingRecord, draft: StatusDraft, verdict: Condition | None
 
 
 def _failure(record: TrainingRecord, draft: StatusDraft, verdict: Condition) -> tuple[str, str]:
-    """Return why the launcher has failed: also what its newest failed pod says, where it was tried again."""
+    """Return why the launcher has failed; if it was retried, with the reason of its newest failed pod too."""
     reason = verdict.reason or "MPIJobFailed"
     message = verdict.message or f"MPIJob {draft.qualified_name} has failed"
     failed = [pod for pod in record.launcher_pods if pod.status.phase == "Failed"]
@@ -138,7 +138,7 @@ def _worker_count(workers: Sequence[Pod]) -> ReplicaStatus:
 
 
 def _end(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) -> None:
-    """Clean up after a job as its policy says; workers that stay keep their PodGroup."""
+    """Clean up after a job by its ``cleanPodPolicy``; workers that stay keep their PodGroup."""
     draft.conditions.add_missing(
         "Running",
         "False",
@@ -150,7 +150,7 @@ def _end(record: TrainingRecord, draft: StatusDraft, planned: TrainingPlan) -> N
     if policy == "None":
         return
     if record.launcher is not None and ended(record.launcher) is None and not record.launcher.spec.suspend:
-        planned.launch = Launch.SUSPEND  # a worker was evicted: the launcher would wait for it
+        planned.launch = Launch.SUSPEND  # a worker was evicted, for which the launcher would wait in vain
     left = [pod for pod in record.pods if policy == "All" or pod.status.phase in ("Running", "Pending", "")]
     planned.delete_pods = []
     _delete(record, planned, left)

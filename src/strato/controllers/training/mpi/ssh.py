@@ -33,14 +33,14 @@ _HOSTFILE: Final = f"{hosts.FOLDER}/{hosts.HOSTFILE}"
 
 
 def companions(shape: JobShape, pods: Sequence[Pod], options: PodOptions) -> Sequence[Companion]:
-    """Return the names of the pods, the lists of hosts, and the keys."""
+    """Return the service for the pods' names, the lists of hosts, and the ssh keys."""
     labelled = {"app": shape.name}
     service = {
         "metadata": {"name": shape.name, "labels": labelled},
         "spec": {
             "clusterIP": "None",
             "selector": labels.of_job(shape),
-            # a launcher that runs ranks is Ready only after they could reach it
+            # a launcher that runs ranks must be reachable by the workers before it is Ready
             "publishNotReadyAddresses": shape.spec.run_launcher_as_worker,
         },
     }
@@ -77,7 +77,7 @@ class SshPods:
     def pod(self, shape: JobShape, owner: ObjectMeta, template: Mapping[str, Any], replica: Replica) -> Json:
         """Return a worker; the template is not changed."""
         name = shape.object_name(WORKER, replica.index)
-        # where the launcher is a host it has index 0
+        # a launcher that runs ranks has index 0, so the workers begin at 1
         number = replica.index + shape.spec.run_launcher_as_worker
         body = pod_body(
             shape.framework.kind,
@@ -88,7 +88,7 @@ class SshPods:
             name=name,
         )
         body["spec"] = spec = self._spec(shape, WORKER, name, body["spec"])
-        # Intel's and MPICH's workers call the launcher back by its short name
+        # workers of Intel MPI and MPICH connect to the launcher by its short name
         domain = self.options.cluster_domain or "cluster.local"
         dns = dict(spec.get("dnsConfig") or {})
         dns["searches"] = [*(dns.get("searches") or ()), f"{shape.name}.{shape.namespace}.svc.{domain}"]
@@ -99,7 +99,7 @@ class SshPods:
         return body
 
     def launcher(self, shape: JobShape, owner: ObjectMeta, template: Mapping[str, Any], *, suspended: bool) -> Json:
-        """Return the Job; it keeps the limits of the run policy."""
+        """Return the Job of the launcher; it enforces the limits of the run policy."""
         kind, policy, name = shape.framework.kind, shape.spec.run_policy, shape.object_name(LAUNCHER, 0)
         limits = {
             "ttlSecondsAfterFinished": policy.ttl_seconds_after_finished,
@@ -117,7 +117,7 @@ class SshPods:
             },
             "spec": {
                 **{member: value for member, value in limits.items() if value is not None},
-                # a pod that is going must not have a second launcher beside it
+                # a terminating launcher must have ended before another one starts
                 "podReplacementPolicy": "Failed",
                 **({"suspend": True} if suspended else {}),
                 "template": self._launcher_template(shape, template),
@@ -145,7 +145,7 @@ class SshPods:
         return {GROUP_ANNOTATION: shape.name} if self.options.scheduler else {}
 
     def _spec(self, shape: JobShape, role: str, name: str, given: Json) -> Json:
-        """Return the spec of a pod with its name and its keys."""
+        """Return the spec of a pod with its host name and its ssh keys."""
         spec = {**given, "hostname": name, "subdomain": shape.name, "restartPolicy": shape.restart_policy(role)}
         if spec.get("hostNetwork"):
             spec["dnsPolicy"] = "ClusterFirstWithHostNet"
@@ -173,7 +173,7 @@ def _labels(shape: JobShape, role: str) -> dict[str, str]:
 
 
 def _variables(shape: JobShape) -> dict[str, str]:
-    """Return what the launcher's implementation of MPI reads."""
+    """Return the variables that the MPI implementation of the launcher reads."""
     match shape.spec.mpi_implementation:
         case mpioperator.INTEL:
             found = {
@@ -190,6 +190,6 @@ def _variables(shape: JobShape) -> dict[str, str]:
                 "OMPI_MCA_plm_rsh_args": _SSH_OPTIONS,
                 "OMPI_MCA_orte_set_default_slots": str(shape.slots),
             }
-    if not shape.spec.run_launcher_as_worker:  # a launcher that has no GPU must not see those of its node
+    if not shape.spec.run_launcher_as_worker:  # a launcher without ranks must not use the GPUs of its node
         found |= {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
     return found

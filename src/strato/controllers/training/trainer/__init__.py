@@ -1,5 +1,5 @@
-"""TrainJobs of trainer.kubeflow.org: Jobs made of what a runtime and the job say (spec training K).
+"""TrainJobs of trainer.kubeflow.org: Jobs made from a runtime and the TrainJob's own members (spec training K).
 
-Upstream makes a JobSet of it and leaves the rest to its controller. Here the Jobs are made directly, with the names,
-labels and variables that they have there.
+Upstream makes a JobSet, whose controller makes the Jobs. Strato makes the Jobs directly, with the names, labels and
+variables that the JobSet controller would give them.
 """

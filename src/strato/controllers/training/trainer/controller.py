@@ -1,4 +1,4 @@
-"""`TrainJobController`: reads what a TrainJob has, lets `plan` decide, and writes."""
+"""`TrainJobController`: reads the objects of a TrainJob, lets `plan` decide, and writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from strato.controllers.training.trainer.steps import BadRuntime
 from strato.errors import AlreadyExists, ApiError, Invalid, NotFound, StratoError
 
 _RESTARTS: Final = "strato.io/restarts"
-"""Annotation of a TrainJob: how often all of its Jobs were begun anew, and how many of that count."""
+"""Annotation of a TrainJob: how often all of its Jobs were restarted, and how many of these count as failures."""
 _MAY_CHANGE: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 """Members of a pod template that a suspended Job may change."""
 
@@ -53,16 +53,16 @@ class TrainJobController(KeyedController):
         self._companions = Companions(context.cluster, catalog.TRAINJOB)
         self._runtimes = Runtimes(context.cluster)
         self._owned: defaultdict[str, dict[Key, None]] = defaultdict(dict)
-        """Keys of the Jobs the watch shows, by uid of the TrainJob."""
+        """Keys of the Jobs that the watch has shown, by uid of the TrainJob."""
         self._rendered: dict[str, tuple[int, Rendering]] = {}
-        """Generation and what was made of it, by uid of the TrainJob."""
+        """Generation of a TrainJob and the rendering of that generation, by the TrainJob's uid."""
         self._written: OwnWrites[TrainJob] = OwnWrites()
         self._train_jobs.add_handler(self._on_train_job)
         self._jobs.add_owned_handler(catalog.TRAINJOB, self._on_job)
         self._groups.add_owned_handler(catalog.TRAINJOB, self._on_group)
 
     async def run(self) -> None:
-        """Work until cancelled; while Kubeflow's own controller runs nothing is done."""
+        """Work until cancelled; does nothing while Kubeflow's own controller runs."""
         work = partial(run_workers, self.queue, self._reconcile_ours, self.workers, name=self.name)
         await self._operator.run_beside(work)
 
@@ -99,7 +99,7 @@ class TrainJobController(KeyedController):
         self.queue.add(Key(change.key.namespace, owner.name))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one TrainJob on by one step; returns when time alone will change something."""
+        """Take the next step of one TrainJob; returns the seconds until one is due by time, if any."""
         job = self._written.newest(key, self._train_jobs.get(key))
         if job is None or job.metadata.deletion_timestamp is not None or not trainer.is_ours(job.spec.managed_by):
             return None
@@ -119,7 +119,7 @@ class TrainJobController(KeyedController):
                 problem = str(error)
             except CompanionOfOthers as error:
                 raise self._refuse(job, error) from None
-        elif self._owned.get(meta.uid):  # how long its Jobs are kept is said there
+        elif self._owned.get(meta.uid):  # the runtime says how long the Jobs are kept
             with suppress(BadRuntime, CompanionOfOthers):
                 rendering = await self._rendering(job)
         group = self._groups.get(job.key)
@@ -147,12 +147,12 @@ class TrainJobController(KeyedController):
         return known[1]
 
     def _refuse(self, job: TrainJob, error: StratoError) -> StratoError:
-        """Report that an object of others is in the job's way."""
+        """Record a warning event that an object of another owner has a name that the job needs."""
         self._recorder.event(job, "Warning", "ErrResourceExists", str(error))
         return error
 
     async def _apply(self, record: TrainJobRecord, planned: TrainJobPlan) -> None:
-        """Write, in the order in which a stop between any two does no harm."""
+        """Write the plan, in an order in which a crash between any two writes does no harm."""
         job, meta, rendering = record.job, record.job.metadata, record.rendering
         if planned.restarts is not None:
             text = f"{planned.restarts.all}/{planned.restarts.counted}"
@@ -164,7 +164,7 @@ class TrainJobController(KeyedController):
         if planned.delete_group and record.group is not None:
             group = record.group.metadata
             await self._delete(catalog.PODGROUP, group.name, group.uid, meta.namespace, "Background")
-        for old in planned.delete:  # a new one of the name must not have pods of the old one beside its own
+        for old in planned.delete:  # in the foreground: the pods of an old Job must be gone before its successor starts
             await self._delete(catalog.JOB, old.metadata.name, old.metadata.uid, meta.namespace, "Foreground")
         if rendering is None:
             return
@@ -183,11 +183,11 @@ class TrainJobController(KeyedController):
             await self._change_job(one.name, meta.namespace, _resumed(one))
 
     async def _create(self, job: TrainJob, kind: Kind, body: Json) -> None:
-        """Create an object; one that is there already has to be the job's.
+        """Create an object; if one of that name exists, the job has to own it.
 
         Raises:
-            CompanionOfOthers: It is not.
-            ApiError: It was refused.
+            CompanionOfOthers: An object of that name has another owner.
+            ApiError: The create was refused.
         """
         meta, name = job.metadata, body["metadata"]["name"]
         try:
@@ -206,7 +206,7 @@ class TrainJobController(KeyedController):
         try:
             await self._cluster.patch(catalog.JOB, name, namespace, patch)
         except NotFound:
-            return  # the watch will show it
+            return  # the watch will show the object
         except Invalid:
             if patch["spec"].keys() == {"suspend"}:
                 raise
@@ -229,12 +229,12 @@ class TrainJobController(KeyedController):
 
 
 def _members(status: TrainJobStatus) -> dict[str, Any]:
-    """Return what we write of a status; what the training says of itself is others'."""
+    """Return the members of a status that this controller writes; the training writes its own progress there."""
     return {"conditions": status.conditions, "jobsStatus": status.jobs_status}
 
 
 def _restarts(job: TrainJob) -> Restarts:
-    """Return how often a TrainJob was restarted; what its annotation does not say is none."""
+    """Return how often a TrainJob was restarted; numbers that its annotation lacks are 0."""
     numbers = job.metadata.annotation(_RESTARTS).split("/")
     if len(numbers) != 2 or not all(one.isascii() and one.isdigit() and len(one) < 10 for one in numbers):
         return Restarts()
@@ -242,7 +242,7 @@ def _restarts(job: TrainJob) -> Restarts:
 
 
 def _of_attempt(one: PlannedJob, restarts: Restarts, *, is_suspended: bool) -> Json:
-    """Return a Job as it is created: it and its pods say of which attempt they are."""
+    """Return a Job to create, with a label of the attempt on it and on its pods."""
     label = {trainer.ATTEMPT: str(restarts.all)}
     spec, meta = one.body["spec"], one.body["metadata"]
     template = spec["template"]
@@ -255,7 +255,7 @@ def _of_attempt(one: PlannedJob, restarts: Restarts, *, is_suspended: bool) -> J
 
 
 def _resumed(one: PlannedJob) -> Json:
-    """Return the patch that resumes a Job: with what decides where its pods may run, as it is now."""
+    """Return the patch that resumes a Job, with the present scheduling members of its pod template."""
     template = one.body["spec"]["template"]
     spec = {member: template["spec"].get(member) for member in _MAY_CHANGE}
     meta = {"labels": template["metadata"]["labels"], "annotations": template["metadata"]["annotations"]}

@@ -1,4 +1,4 @@
-"""What each framework's nodes are told: where they stand and where the first of them is (spec training K). Pure."""
+"""The environment of each framework's nodes: their rank, and the address of the first node (spec training K). Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _INDEX: Final = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX_KEY}']
 
 
 def inform(steps: Steps, job: TrainJob, policy: MLPolicy | None) -> None:
-    """Put what the framework of a runtime needs into the steps, in place.
+    """Add the variables and objects that the framework of a runtime needs to the steps, in place.
 
     Raises:
-        BadRuntime: The framework is not run here, or a container that it names is missing.
+        BadRuntime: The framework is not supported, or a container that the runtime names is missing.
     """
     if policy is None:
         return
@@ -66,7 +66,7 @@ def _variables(steps: Steps, node: Step, job: TrainJob, policy: MLPolicy) -> Ite
 
 
 def _tuning(steps: Steps, node: Step, job: TrainJob) -> list[str]:
-    """Return what torchtune is told, which takes its place of meeting from there instead of from variables."""
+    """Return the arguments of torchtune, which reads its rendezvous address from these instead of from variables."""
     tuning = torchtune.Tuning(
         runtime=job.spec.runtime_ref.name,
         nodes=node.pods,
@@ -101,7 +101,7 @@ def _resources(step: Step) -> Mapping[str, Any]:
 
 
 def _processes_of_torch(node: Step, job: TrainJob) -> str:
-    """Return the processes of a node: those the job says, one for each GPU, or else one for each CPU."""
+    """Return the processes of a node: as many as the job says, else one for each GPU, else one for each CPU."""
     own, resources = job.spec.trainer.num_proc_per_node, _resources(node)
     if own is not None:
         return str(own)
@@ -112,7 +112,7 @@ def _processes_of_torch(node: Step, job: TrainJob) -> str:
 
 
 def slots(steps: Steps, job: TrainJob, policy: MPIPolicy) -> int:
-    """Return the ranks of a node of MPI: what the job says, the runtime's, or one for each GPU where that is 1."""
+    """Return the MPI ranks of a node: as many as the job says, else the runtime; where that is 1, one for each GPU."""
     own, node = job.spec.trainer.num_proc_per_node, steps.named(trainer.NODE)
     if own is not None:
         return own

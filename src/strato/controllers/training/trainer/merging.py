@@ -1,6 +1,6 @@
-"""Patches of pod templates, merged as Kubernetes does it: maps by key, named lists by name, all else replaced. Pure.
+"""Patches of pod templates, merged as in Kubernetes: maps by key, named lists by name, all else replaced. Pure.
 
-What a TrainJob's ``runtimePatches`` may change is known (its definition says it), so the lists are too.
+The definition of TrainJob says which members ``runtimePatches`` may change, so a fixed table of their lists suffices.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _KEYS: Final[Mapping[str, str]] = {
     "claims": "name",
     "volumeMounts": "mountPath",
 }
-"""By member: what tells the elements of a list apart."""
+"""Member → merge key of its list."""
 
 
 def merged(base: Any, patch: Any) -> Any:
-    """Return a value with a patch of it; neither is changed."""
+    """Return a value with a patch applied; changes neither of the two."""
     if not isinstance(base, dict) or not isinstance(patch, dict):
         return patch
     result = dict(base)
@@ -40,7 +40,7 @@ def merged(base: Any, patch: Any) -> Any:
 
 
 def upserted(base: Iterable[Json], more: Iterable[Mapping[str, Any]], key: str = "name") -> list[Json]:
-    """Return a list with further elements, each in the place of the one that is told by the same key."""
+    """Return a list with further elements; each replaces the element with the same merge key, or is appended."""
     result = {one.get(key): dict(one) for one in base}
     for one in more:
         known = result.get(one.get(key))
@@ -49,7 +49,7 @@ def upserted(base: Iterable[Json], more: Iterable[Mapping[str, Any]], key: str =
 
 
 def with_variables(base: Iterable[Json] | None, more: Iterable[Mapping[str, Any]]) -> list[Json]:
-    """Return the variables of a container with further ones; a new value takes the place of an old one whole."""
+    """Return the variables of a container with further ones; a new variable replaces the old one of its name."""
     result = {one.get("name"): dict(one) for one in base or ()}
     result.update({one.get("name"): dict(one) for one in more})
     return list(result.values())

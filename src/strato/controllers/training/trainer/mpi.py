@@ -1,4 +1,4 @@
-"""MPI: the launcher reads a list of hosts and reaches them by ssh (spec training K, I2). Pure."""
+"""MPI: the launcher reads a list of hosts and starts ranks on them by ssh (spec training K, I2). Pure."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ _HOSTFILE: Final = "hostfile"
 
 
 def inform(steps: Steps, job: TrainJob, policy: MPIPolicy, slots: int) -> None:
-    """Give nodes and launcher their keys, and the launcher the list of hosts, in place.
+    """Mount the ssh keys in nodes and launcher, and the list of hosts in the launcher, in place.
 
     Raises:
-        BadRuntime: The implementation is not Open MPI.
+        BadRuntime: The MPI implementation is not Open MPI.
     """
     if policy.mpi_implementation not in ("", "OpenMPI"):
         raise BadRuntime(f"mlPolicy.mpi.mpiImplementation {policy.mpi_implementation!r} is not run here: use OpenMPI")
     for step in steps.steps:
         if step.name not in (trainer.NODE, trainer.LAUNCHER):
             continue
-        # ssh takes no key of its own user that others may read; another user reads it as a member of the pod's group
+        # ssh refuses a key that its own user owns and others may read; a user other than root reads the key, which
+        # root owns, as a member of the pod's group
         mode = 0o600 if policy.ssh_auth_mount_path == _ROOTS else 0o640
         items = [
             {"key": _PRIVATE, "path": "id_rsa", "mode": mode},
@@ -67,7 +68,7 @@ def _launch(step: Step, job: TrainJob, slots: int) -> None:
 
 
 def companions(steps: Steps, job: TrainJob, policy: MPIPolicy, slots: int) -> Sequence[Companion]:
-    """Return the keys and the list of hosts."""
+    """Return the Secret of the ssh keys and the ConfigMap of the list of hosts."""
     config: Json = {"metadata": {"name": _hosts_name(job)}, "data": {_HOSTFILE: hostfile(steps, job, policy, slots)}}
     secret: Json = {"metadata": {"name": _keys_name(job)}, "type": "kubernetes.io/ssh-auth", "immutable": True}
     return (

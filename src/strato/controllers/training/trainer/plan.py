@@ -1,7 +1,7 @@
-"""What to do for one TrainJob, from what is known of it (spec training K). Pure.
+"""What to do for one TrainJob, from its record (spec training K). Pure.
 
-All of its Jobs are made at once; one that waits for others is suspended until they are as far. When one fails, what
-a JobSet's ``failurePolicy`` says is done: all are begun anew, or the TrainJob has failed.
+All of its Jobs are created at once; a Job that depends on others is suspended until these have the status that it waits
+for. When a Job fails, the ``failurePolicy`` of the JobSet decides whether all are restarted or the TrainJob fails.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ _NO_MORE_RESTARTS: Final = ("ReachedMaxRestarts", "jobset failed due to reaching
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """How often all Jobs of a TrainJob were begun anew."""
+    """How often all Jobs of a TrainJob were restarted."""
 
     all: int = 0
     counted: int = 0
-    """Those that ``maxRestarts`` bounds."""
+    """Restarts that count towards ``maxRestarts``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainJobRecord:
-    """One TrainJob and what it has."""
+    """One TrainJob and the objects that it owns."""
 
     job: TrainJob
     rendering: Rendering | None
-    """What is made for it; None while that is not known, and where it cannot be."""
+    """The objects to make for it; None while its runtime has not been read, and when that cannot be run."""
     problem: str
-    """Why it never will be."""
+    """Why the runtime cannot be run; empty if it can."""
     jobs: Mapping[str, Job]
-    """Those it owns, by name."""
+    """The Jobs that it owns, by name."""
     group: PodGroup | None
     restarts: Restarts
     now: float
@@ -61,18 +61,18 @@ class TrainJobRecord:
 
 @dataclass(slots=True)
 class TrainJobPlan:
-    """What to do; the writes are made in the order of the members."""
+    """The writes to make, in the order of the members."""
 
     restarts: Restarts | None = None
-    """To be noted before the Jobs of the attempt before go."""
+    """New number of restarts, written before the Jobs of the previous attempt are deleted."""
     status: TrainJobStatus | None = None
-    """None when it stays as it is."""
+    """The new status; None when it is unchanged."""
     make_group: bool = False
     delete_group: bool = False
     delete: list[Job] = field(default_factory=list)
     make_companions: bool = False
     create: list[tuple[PlannedJob, bool]] = field(default_factory=list)
-    """Jobs, and whether each is suspended."""
+    """Jobs to create, and whether each is suspended."""
     suspend: list[str] = field(default_factory=list)
     resume: list[PlannedJob] = field(default_factory=list)
     events: list[JobEvent] = field(default_factory=list)
@@ -80,7 +80,7 @@ class TrainJobPlan:
 
 
 class _Draft:
-    """The status while it is decided."""
+    """The status while the plan is being made."""
 
     def __init__(self, record: TrainJobRecord) -> None:
         self._now = format_time(record.now)
@@ -113,7 +113,7 @@ class _Draft:
 
 
 def plan(record: TrainJobRecord) -> TrainJobPlan:
-    """Return the writes that bring a TrainJob on by one step; of one that is as it should be none."""
+    """Return the writes of a TrainJob's next step; none for one that needs no step."""
     draft, planned = _Draft(record), TrainJobPlan()
     if not draft.is_finished:
         if record.problem:
@@ -134,7 +134,7 @@ def plan(record: TrainJobRecord) -> TrainJobPlan:
 
 
 def _go_on(record: TrainJobRecord, rendering: Rendering, draft: _Draft, planned: TrainJobPlan) -> None:
-    """Decide how a TrainJob stands, and bring its Jobs on where it is not over."""
+    """Decide the conditions of a TrainJob and, unless it has ended, plan its Jobs."""
     is_suspended = record.job.spec.suspend
     if is_suspended:
         draft.set("Suspended", "True", "Suspended", "TrainJob is suspended")
@@ -173,7 +173,7 @@ def _go_on(record: TrainJobRecord, rendering: Rendering, draft: _Draft, planned:
 
 
 def _judge(record: TrainJobRecord, rendering: Rendering, draft: _Draft) -> Restarts | None:
-    """Say whether the TrainJob is over; returns how often it was restarted where it now is once more."""
+    """Set the conditions if the TrainJob has ended; returns the new number of restarts if it is restarted instead."""
     present = record.present()
     failed = [(job, verdict) for job in present.values() if (verdict := ended(job)) and verdict.type == "Failed"]
     if failed:
@@ -220,7 +220,7 @@ def _rule(rules: Iterable[JobSetFailureRule], step: str, reason: str) -> JobSetF
 
 
 def _is_met(awaited: Dependency, rendering: Rendering, present: Mapping[str, Job]) -> bool:
-    """Return whether all Jobs of a step are as far as another waits for."""
+    """Return whether all Jobs of a step have the status that a dependency waits for."""
     for one in rendering.jobs:
         if one.step == awaited.step:
             job = present.get(one.name)
@@ -243,7 +243,7 @@ def _is_going(job: Job) -> bool:
 
 
 def _steps(rendering: Rendering, present: Mapping[str, Job], *, is_suspended: bool) -> tuple[StepStatus, ...]:
-    """Return how many Jobs of each step are in what state; one that only waits for others is in none."""
+    """Return the numbers of Jobs of each step by state; a Job that only waits for dependencies counts in none."""
     found: dict[str, StepStatus] = {}
     for one in rendering.jobs:
         step = found.setdefault(one.step, StepStatus(name=one.step))
@@ -263,7 +263,7 @@ def _steps(rendering: Rendering, present: Mapping[str, Job], *, is_suspended: bo
 
 
 def _seconds_kept(record: TrainJobRecord, draft: _Draft) -> float | None:
-    """Return how long the Jobs of a TrainJob that is over are yet kept; None for ever, and where there are none."""
+    """Return the seconds until the Jobs of an ended TrainJob are deleted; None for never, and if there are none."""
     rendering = record.rendering
     if rendering is None or rendering.kept_seconds is None or not record.jobs:
         return None
@@ -272,7 +272,7 @@ def _seconds_kept(record: TrainJobRecord, draft: _Draft) -> float | None:
 
 
 def _seconds_left(record: TrainJobRecord, draft: _Draft) -> float | None:
-    """Return how long a TrainJob may yet run, None for ever: counted from its creation, or its last resumption."""
+    """Return the seconds until a TrainJob's deadline, None without one; it counts from creation or last resumption."""
     limit = record.job.spec.active_deadline_seconds
     if limit is None:
         return None

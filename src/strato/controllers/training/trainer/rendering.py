@@ -1,4 +1,4 @@
-"""What is made for a TrainJob: its Jobs, the service of their names, its PodGroup (spec training K). Pure."""
+"""The objects made for a TrainJob: Jobs, the service for the names of pods, the PodGroup (spec training K). Pure."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ class PlannedJob:
     pods: int
     waits_for: Sequence[Dependency]
     body: Json
-    """As it is created, not suspended; without the label of the attempt."""
+    """The Job to create, without ``suspend`` and without the label of the attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendering:
-    """All that is made for a TrainJob."""
+    """All objects made for a TrainJob."""
 
     jobs: Sequence[PlannedJob]
     companions: Sequence[Companion]
     group: PodGroupSpec | None
-    """None: its pods are no gang."""
+    """Spec of the PodGroup; None when the pods are no gang."""
     metadata: Json
-    """Labels and annotations of what is made."""
+    """Labels and annotations of all objects."""
     success: JobSetSuccess
     failure: JobSetFailure
     kept_seconds: int | None = None
-    """How long its Jobs are kept after the end; None: as long as the TrainJob."""
+    """How long the Jobs are kept after the end; None keeps them as long as the TrainJob."""
 
 
 def render(job: TrainJob, runtime: TrainingRuntimeSpec, scheduler: str) -> Rendering:
-    """Return what is made for a job.
+    """Return the objects to make for a TrainJob.
 
     Args:
-        job: What its user wrote.
-        runtime: What it refers to.
-        scheduler: Name of the gangs' scheduler; empty: there are no gangs.
+        job: The TrainJob.
+        runtime: The runtime that it refers to.
+        scheduler: Name of the scheduler of gangs; empty for no gangs.
 
     Raises:
         BadRuntime: The runtime cannot be run.
@@ -83,12 +83,12 @@ def render(job: TrainJob, runtime: TrainingRuntimeSpec, scheduler: str) -> Rende
 
 
 def owned_by(job: ObjectMeta) -> list[Json]:
-    """Return the owner references of what a job makes."""
+    """Return the owner references of the objects made for a job."""
     return [controller_reference(trainer.API_VERSION, trainer.TRAINJOB.name, job)]
 
 
 def group_body(job: TrainJob, rendering: Rendering, spec: Json) -> Json:
-    """Return the PodGroup as it is created."""
+    """Return the PodGroup to create."""
     annotations = {**(rendering.metadata.get("annotations") or {}), **(job.metadata.annotations or {})}
     return {
         "apiVersion": catalog.PODGROUP.api_version,
@@ -114,7 +114,7 @@ def _job(steps: Steps, step: Step, job: TrainJob, index: int, scheduler: str) ->
         trainer.JOB_INDEX: str(index),
     }
     meta, spec = step.template.get("metadata") or {}, dict(step.job)
-    spec.pop("ttlSecondsAfterFinished", None)  # a Job that went would be made again
+    spec.pop("ttlSecondsAfterFinished", None)  # a Job that its time to live deletes would be created again
     template = dict(spec.get("template") or {})
     pod_meta, pod = template.get("metadata") or {}, {"restartPolicy": "OnFailure", **step.pod}
     annotations = dict(pod_meta.get("annotations") or {})
@@ -151,7 +151,7 @@ def _service(steps: Steps, job: TrainJob) -> Companion:
 
 
 def _group(steps: Steps, job: TrainJob, runtime: TrainingRuntimeSpec) -> PodGroupSpec | None:
-    """Return the gang: it begins with the pods that are made at once, and has room for those that join them."""
+    """Return the gang's spec: ``minMember`` counts the pods that start together; later ones join the same group."""
     policy = runtime.pod_group_policy
     if policy is None or (policy.volcano is None and policy.coscheduling is None):
         return None

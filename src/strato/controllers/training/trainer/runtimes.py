@@ -1,4 +1,4 @@
-"""The runtimes of TrainJobs: each job keeps the one that it began with, in a ConfigMap of its own."""
+"""The runtimes of TrainJobs: each job keeps a copy of the runtime that it began with, in a ConfigMap of its own."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Runtimes:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[str, TrainingRuntimeSpec] = {}
-        """By uid of the job."""
+        """Uid of the job → its runtime."""
 
     def forget(self, owner: str) -> None:
-        """Drop what is remembered for a job that is gone."""
+        """Forget the runtime of a deleted job."""
         self._known.pop(owner, None)
 
     async def of(self, job: TrainJob) -> TrainingRuntimeSpec:
-        """Return the runtime of a job, as it was when the job was seen first.
+        """Return the runtime of a job, as it was when the controller first saw the job.
 
         Raises:
-            BadRuntime: There is none, or it cannot be read.
-            CompanionOfOthers: What has the name of the ConfigMap is not the job's, perhaps that of one before it.
-            ApiError: The cluster did not answer.
+            BadRuntime: There is no such runtime, or it cannot be decoded.
+            CompanionOfOthers: The ConfigMap has another owner, such as a deleted job of the same name.
+            ApiError: The API server did not answer.
         """
         uid = job.metadata.uid
         if uid not in self._known:
@@ -49,7 +49,7 @@ class Runtimes:
         return self._known[uid]
 
     async def _kept(self, job: TrainJob) -> bytes:
-        """Return what was kept; empty when nothing was."""
+        """Return the kept runtime as JSON; empty when there is none."""
         meta, name = job.metadata, job.metadata.name + _SUFFIX
         try:
             found: Json = await self._cluster.get(catalog.CONFIGMAP, name, meta.namespace)

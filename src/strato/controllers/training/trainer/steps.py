@@ -1,4 +1,4 @@
-"""The steps of a TrainJob: the replicated jobs of its runtime, and what the job says of them (spec training K)."""
+"""The steps of a TrainJob: the replicated jobs of its runtime, changed as the TrainJob says (spec training K)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ READY: Final = "Ready"
 
 
 class BadRuntime(StratoError):
-    """A runtime says what cannot be run."""
+    """A runtime cannot be run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """What a step waits for."""
+    """A step that another one waits for."""
 
     step: str
     status: str
@@ -38,20 +38,20 @@ class Dependency:
 
 @dataclass(slots=True, kw_only=True)
 class Step:
-    """One replicated job while it is put together."""
+    """One replicated job while its template is being changed."""
 
     name: str
     replicas: int
-    """How many Jobs it has."""
+    """Number of its Jobs."""
     template: Json
     """Metadata and spec of its Jobs."""
     waits_for: tuple[Dependency, ...] = ()
     of_runtime: tuple[str, ...] = ()
-    """Command of the runtime's node, where the job's took its place."""
+    """Command of the runtime's node, if the TrainJob's own command has replaced it."""
 
     @property
     def part(self) -> str:
-        """Which part of the training it runs: its label."""
+        """The part of the training that it runs, by its label."""
         return str(((self.template.get("metadata") or {}).get("labels") or {}).get(trainer.STEP_LABEL, ""))
 
     @property
@@ -67,7 +67,7 @@ class Step:
 
     @property
     def pods(self) -> int:
-        """Pods of each of its Jobs."""
+        """Number of pods of each of its Jobs."""
         count = self.job.get("parallelism")
         return 1 if count is None else int(count)
 
@@ -76,27 +76,27 @@ class Step:
         self.job["parallelism"] = self.job["completions"] = count
 
     def containers(self, name: str) -> Iterator[Json]:
-        """Yield its containers, init containers too, of a name."""
+        """Yield its containers and init containers of a name."""
         for member in ("initContainers", "containers"):
             yield from (one for one in self.pod.get(member) or () if one.get("name") == name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """What a job runs."""
+    """All steps of a TrainJob."""
 
     steps: Sequence[Step]
     subdomain: str
-    """Where the pods find each other: the name of their service."""
+    """Name of the headless service through which the pods reach each other."""
     publishes_unready: bool
     metadata: Json
-    """Labels and annotations of all that is made."""
+    """Labels and annotations of all objects that are made."""
     spec: JobSetSpec
-    """What the runtime says of all steps."""
+    """The runtime's settings for all steps."""
 
     @property
     def has_names(self) -> bool:
-        """Whether the pods find each other by name."""
+        """Whether pods have DNS names."""
         return self.spec.network.enable_dns_hostnames is not False
 
     def of_part(self, part: str) -> Step | None:
@@ -108,23 +108,23 @@ class Steps:
         return next((one for one in self.steps if one.name == name), None)
 
     def begins_with_the_nodes(self, step: Step) -> bool:
-        """Return whether a step's pods are made at once with those that train.
+        """Return whether a step's pods start together with those that train.
 
-        Those of a step that is over before others begin run earlier, those that wait until others are ready later.
+        Steps that have to complete before others run earlier; steps that wait until others are ready run later.
         """
         return step.name not in self.before_others() and all(one.status != READY for one in step.waits_for)
 
     def before_others(self) -> frozenset[str]:
-        """Return the steps that are over before others begin."""
+        """Return the steps that have to complete before others begin."""
         awaited = (one for step in self.steps for one in step.waits_for)
         return frozenset(one.step for one in awaited if one.status == COMPLETE)
 
 
 def steps_of(job: TrainJob, runtime: TrainingRuntimeSpec) -> Steps:
-    """Return the steps of a job before its framework is looked at.
+    """Return the steps of a TrainJob, still without what its framework adds.
 
     Raises:
-        BadRuntime: The runtime has none, or they wait for each other in a circle.
+        BadRuntime: The runtime has no steps, or they wait for each other in a circle.
     """
     metadata, spec = _patched(job, runtime)
     view = spec_view(spec, f"the runtime {job.spec.runtime_ref.name}")
@@ -157,10 +157,10 @@ def steps_of(job: TrainJob, runtime: TrainingRuntimeSpec) -> Steps:
 
 
 def spec_view(spec: Any, of: str) -> JobSetSpec:
-    """Return what is read of the spec of a JobSet, or of a patch of one.
+    """Decode the spec of a JobSet, or a patch of one.
 
     Raises:
-        BadRuntime: It does not look like one.
+        BadRuntime: The value has the wrong shape.
     """
     try:
         return msgspec.convert(spec, JobSetSpec)
@@ -169,7 +169,7 @@ def spec_view(spec: Any, of: str) -> JobSetSpec:
 
 
 def _patched(job: TrainJob, runtime: TrainingRuntimeSpec) -> tuple[Json, Json]:
-    """Return metadata and spec of a runtime's template with the patches of a job, as values of their own."""
+    """Return copies of metadata and spec of a runtime's template, with the patches of a TrainJob applied."""
     template = runtime.template
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     spec_view(spec, f"spec.template.spec of the runtime {job.spec.runtime_ref.name}")
@@ -186,7 +186,7 @@ def _patched(job: TrainJob, runtime: TrainingRuntimeSpec) -> tuple[Json, Json]:
 
 
 def _overlay(step: Step, job: TrainJob, policy: MLPolicy | None) -> None:
-    """Put what a job says of a step into it, in place."""
+    """Apply the TrainJob's settings to a step, in place."""
     initializers = {trainer.DATASET: job.spec.initializer.dataset, trainer.MODEL: job.spec.initializer.model}
     if step.part in initializers:
         step.replicas = 1
@@ -198,7 +198,7 @@ def _overlay(step: Step, job: TrainJob, policy: MLPolicy | None) -> None:
 
 
 def is_node(step: Step, policy: MLPolicy | None) -> bool:
-    """Return whether a step's pods train: of MPI the nodes do, whether or not the launcher does too."""
+    """Return whether a step's pods train; with MPI the nodes train even if the launcher runs ranks too."""
     return step.part == trainer.TRAINER or (_mpi(policy) is not None and step.name == trainer.NODE)
 
 
@@ -242,10 +242,10 @@ def _fetch(container: Json, given: InitializerStep | None) -> None:
 
 
 def _check_size(steps: Sequence[Step]) -> None:
-    """Refuse more than can be meant: each Job is an object, and each pod a line in a list of hosts.
+    """Refuse absurd sizes, because each Job is an object and each pod a line in a list of hosts.
 
     Raises:
-        BadRuntime: There are too many Jobs or pods, or fewer than none.
+        BadRuntime: There are too many Jobs or pods, or a negative number of them.
     """
     for step in steps:
         if step.replicas < 0 or step.pods < 0:
@@ -260,7 +260,7 @@ def _check_order(steps: Sequence[Step]) -> None:
     """Refuse dependencies that can never be met.
 
     Raises:
-        BadRuntime: One names no step, or itself through others.
+        BadRuntime: A dependency names no step, or the dependencies form a circle.
     """
     by_name = {step.name: step for step in steps}
     for step in steps:
@@ -277,12 +277,12 @@ def _check_order(steps: Sequence[Step]) -> None:
 
 
 def upsert(holder: Json, member: str, more: Sequence[Mapping[str, Any]], key: str = "name") -> None:
-    """Put elements into a list of a container or pod, in place."""
+    """Add elements to a list of a container or pod, or replace those with the same key, in place."""
     holder[member] = upserted(holder.get(member) or (), more, key)
 
 
 def pod_view(step: Step) -> PodSpec:
-    """Return what is read of a step's pods; requests that are absent are the limits, as a server fills them in."""
+    """Decode the spec of a step's pods; missing requests are set to the limits, as the API server does."""
     pod = dict(step.pod)
     for member in ("containers", "initContainers"):
         pod[member] = [_with_requests(one) for one in pod.get(member) or ()]
