@@ -398,3 +398,21 @@ def test_a_server_that_is_no_kubernetes_is_told_about(tmp_path: Path, foreign_se
     assert done.returncode == 1
     assert "it is no Kubernetes API" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_a_certificate_that_a_start_makes_anew_is_not_fetched_from_a_backup(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "pki").mkdir(parents=True, mode=0o700)
+    for name in ("ca.crt", "server.crt"):
+        (home / "pki" / name).write_text("garbage\n")
+    done = typed(home, "doctor", "-o", "json")
+    todo = {one["what"]: one["todo"] for one in json.loads(done.stdout)["findings"] if one["check"] == "certificates"}
+    pki = home / "pki"
+    assert todo == {
+        f"{pki}/ca.crt: it is no certificate": (
+            f"bring it back: strato restore FILE; or make a new one: rm {pki}/ca.crt {pki}/ca.key"
+        ),
+        f"{pki}/server.crt: it is no certificate; a start makes a new one": (
+            f"strato --home {home} down; strato --home {home} up"
+        ),
+    }

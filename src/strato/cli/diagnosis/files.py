@@ -100,7 +100,11 @@ def _certificates(home: Home, now: float) -> Iterator[Finding]:
     for path in sorted(home.pki.glob("*.crt")):
         ends = ends_of(path.read_bytes())
         if ends is None:
-            yield problem(check, f"{path}: it is no certificate", "bring it back: strato restore FILE")
+            if path.name == "ca.crt":
+                todo = f"bring it back: strato restore FILE; or make a new one: rm {path} {path.with_suffix('.key')}"
+                yield problem(check, f"{path}: it is no certificate", todo)
+            else:
+                yield problem(check, f"{path}: it is no certificate; a start makes a new one", _again(home))
         elif ends - now < WARN_DAYS * SECONDS_PER_DAY:
             yield problem(check, f"{path}: it ends {format_time(ends)}; a start renews it", _again(home))
         else:

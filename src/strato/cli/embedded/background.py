@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -164,11 +165,13 @@ def _failure(home: Home, code: int, data_dir: Path) -> StratoError:
     if code < 0:
         clear_machine(home, home.read_stop())
     home.clear_run_files()
-    unusable = re.search(r"^error: (.*)", home.log.read_text(errors="replace"), re.MULTILINE | re.DOTALL)
-    if code == UsageError.exit_code and unusable:  # what it was given is at fault, not what it met
-        return UsageError(unusable[1].strip())
+    log = home.log.read_text(errors="replace")
+    said = re.search(r"^error: (.*)", log, re.MULTILINE | re.DOTALL) if "Traceback" not in log else None
+    if code == UsageError.exit_code and said:  # what it was given is at fault, not what it met
+        return UsageError(said[1].strip())
     how = f" (ended by {signal.Signals(-code).name})" if code < 0 else ""
-    return StartFailed(f"the cluster did not start{how}:\n{_log_tail(home)}{full_disks(home.path, data_dir)}")
+    why = textwrap.indent(said[0].strip(), "  ") if said else _log_tail(home)  # what stands before are only its steps
+    return StartFailed(f"the cluster did not start{how}:\n{why}{full_disks(home.path, data_dir)}")
 
 
 def _log_tail(home: Home, lines: int = 15) -> str:
