@@ -1,8 +1,8 @@
-"""JSON of many values, decoded in chunks between which other requests are served.
+"""Decode large JSON in chunks, so that the loop can serve other requests in between.
 
-msgspec decodes 100,000 values in up to 20 ms and holds the interpreter lock meanwhile. So a large body is cut where a
-value has ended, at commas and brackets outside of strings; each chunk is decoded by itself and put into the list or map
-that is being read. A string that is long itself is decoded in chunks too. The result does not depend on the chunks.
+msgspec takes up to 20 ms for 100,000 values and holds the interpreter lock meanwhile. So a large body is cut where a
+value has ended, at commas and brackets outside of strings; each chunk is decoded on its own and added to the list or
+map that it is a part of. A long string is decoded in chunks too. The result does not depend on where the cuts are.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 from strato.server.flowcontrol.dispatch import Steps
 
 CHUNK_BYTES = 8192
-"""Text that is decoded at once, unless a single value is longer."""
+"""Smallest size of a chunk; a chunk ends at the first comma or bracket behind it."""
 _TOKENS_AT_ONCE = 2048
-"""Commas and brackets looked at in one go: about 1 ms."""
+"""Commas and brackets scanned between two yields: about 1 ms."""
 _BYTES_AT_ONCE = 192 * 1024
-"""Text looked at and decoded in one go: about 1.5 ms."""
+"""Bytes scanned and decoded between two yields: about 1.5 ms."""
 _COMMA = 0x2C
 _OPEN, _CLOSE_MAP = b"{[", 0x7D
 _SHORT_TEXT = rb'"[^"\\]{0,1024}+(?:\\.[^"\\]{0,1024}+){0,64}+"'
@@ -28,7 +28,7 @@ _to_long_string = re.compile(_BEFORE_TOKEN, re.DOTALL).match
 _token = re.compile(_BEFORE_TOKEN + rb"[\[\]{},]", re.DOTALL).match
 _in_text = re.compile(rb'(?:[^"\\]{1,256}+|\\(?:u[0-9a-fA-F]{4}|.)){0,64}+', re.DOTALL).match
 _SURROGATE = re.compile(rb"\\u[dD][89abAB]..\Z")
-"""A half of a character at the end of a text, as an escape."""
+r"""Matches the escape of a high surrogate, the first half of a character, at the end of a piece."""
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _decode = msgspec.json.Decoder().decode
 
@@ -45,20 +45,20 @@ class _Frame:
     def __init__(self, begin: int, *, is_map: bool) -> None:
         self.begin, self.is_map = begin, is_map
         self.items: Any = None
-        """What was decoded of it; None while all of it is only text."""
+        """Its values decoded so far; None while none has been decoded."""
         self.start = self.value_start = begin + 1
-        """Where the text begins that is not decoded yet, and the newest value in it, or its key."""
+        """Offsets of the first byte that is not decoded yet, and of the newest value in it (in a map, of its key)."""
         self.after_value = False
-        """Whether a value that was decoded by itself has just ended."""
+        """Whether the last value, a list, map or string, was decoded on its own and added already."""
 
 
 def decoded(body: bytes, *, most_depth: int, chunk_bytes: int = CHUNK_BYTES) -> Steps[Any]:
-    """Return the value of a body; yields where others may be served.
+    """Decode a body in steps.
 
     Raises:
-        msgspec.DecodeError: It is not JSON, or a key is longer than what is decoded in one go.
+        msgspec.DecodeError: It is not JSON, or a key is longer than `_BYTES_AT_ONCE`.
         UnicodeDecodeError: It is not UTF-8.
-        TooDeep: They are nested too deeply.
+        TooDeep: Lists and maps are nested more than ``most_depth`` deep.
     """
     reading = _Reading(body, chunk_bytes)
     frames = reading.frames
@@ -94,7 +94,7 @@ def decoded(body: bytes, *, most_depth: int, chunk_bytes: int = CHUNK_BYTES) -> 
             next_tokens, next_bytes = tokens + _TOKENS_AT_ONCE, end + _BYTES_AT_ONCE
             yield None
     if root is None or root.items is None:
-        return _decode(body)  # it is short, or not JSON, which is found out and said there
+        return _decode(body)  # the body is short, or not JSON: then msgspec raises the error
     if frames:
         raise msgspec.DecodeError("Input data was truncated")
     _check_ends(body, root.begin, end)
@@ -102,7 +102,7 @@ def decoded(body: bytes, *, most_depth: int, chunk_bytes: int = CHUNK_BYTES) -> 
 
 
 def _check_ends(body: bytes, begin: int, end: int) -> None:
-    """Refuse anything but blanks before and after the value."""
+    """Raise if anything but blanks is before or after the value."""
     if body[end:].strip(_BLANK):
         raise msgspec.DecodeError(f"JSON is malformed: trailing characters (byte {end})")
     if body[:begin].strip(_BLANK):
@@ -110,16 +110,16 @@ def _check_ends(body: bytes, begin: int, end: int) -> None:
 
 
 class _LongString(NamedTuple):
-    """A long text: from its first quote to behind its last one."""
+    """A long JSON string: offsets of its first quote and behind its last one."""
 
     begin: int
     end: int
     value: str | None
-    """None where it is not so long that it was decoded by itself."""
+    """The string, if it was so long that it was decoded on its own."""
 
 
 def _long_string(body: bytes, start: int) -> Steps[_LongString | None]:
-    """Return the long text that is next, decoded in pieces; None when there is none, or no end."""
+    """Return the long string that is next, decoded in pieces; None if there is none, or it has no end."""
     before = _to_long_string(body, start)
     begin = before.end() if before is not None else len(body)
     if body[begin : begin + 1] != b'"':
@@ -141,9 +141,9 @@ def _long_string(body: bytes, start: int) -> Steps[_LongString | None]:
 
 
 def _between_characters(body: bytes, start: int, end: int) -> int:
-    """Return about where a text may be cut that ``start`` is in and ``end`` too, between two escapes or bytes."""
+    """Return an offset near ``end`` where the string piece from ``start`` can be cut without splitting a character."""
     for _ in range(3):
-        if end < len(body) and body[end] & 0xC0 == 0x80:  # inside a character of several bytes
+        if end < len(body) and body[end] & 0xC0 == 0x80:  # inside a UTF-8 sequence
             end += 1
     if _SURROGATE.search(body, end - 6, end) is not None:
         before = body[start : end - 5]
@@ -153,7 +153,7 @@ def _between_characters(body: bytes, start: int, end: int) -> int:
 
 
 def _read(opening: bytes, text: bytes, closing: bytes, start: int) -> Any:
-    """Decode a piece of a body that begins at ``start`` there."""
+    """Decode a piece of a body between brackets or quotes; errors name the offset in the body, by ``start``."""
     try:
         return _decode(b"".join((opening, text, closing)))
     except msgspec.DecodeError as error:
@@ -165,14 +165,14 @@ _BLANK = b" \t\r\n"
 
 
 class _Reading:
-    """The open lists and maps of a body, and what was decoded of them."""
+    """The lists and maps whose end has not been reached, outermost first, with their decoded values."""
 
     def __init__(self, body: bytes, chunk_bytes: int) -> None:
         self._body, self._chunk_bytes = body, chunk_bytes
         self.frames: list[_Frame] = []
 
     def comma(self, at: int) -> None:
-        """Take the comma after a value."""
+        """Handle the comma after a value; decode the values before it if they make a chunk."""
         frame = self.frames[-1]
         if frame.after_value:
             self._skip(frame, at)
@@ -183,7 +183,7 @@ class _Reading:
         frame.value_start = at + 1
 
     def close(self, at: int) -> None:
-        """Take the end of the innermost list or map."""
+        """Handle the end of the innermost list or map; decode its remaining values if it has been decoded in part."""
         frame = self.frames[-1]
         if frame.is_map is not (self._body[at] == _CLOSE_MAP):
             raise msgspec.DecodeError(f"JSON is malformed: invalid character (byte {at})")
@@ -200,7 +200,7 @@ class _Reading:
             outer.start, outer.after_value = at + 1, True
 
     def long_string(self, text: _LongString) -> None:
-        """Take a long text; one that was decoded by itself is put where it stands."""
+        """Handle a long string; add it to its list or map if it was decoded on its own."""
         frame = self.frames[-1] if self.frames else None
         if text.value is None or frame is None or frame.after_value:
             return
@@ -211,7 +211,7 @@ class _Reading:
         frame.start, frame.after_value = text.end, True
 
     def _materialize(self) -> None:
-        """Make lists and maps of all that are open."""
+        """Make a Python list or dict of every open list and map that has none yet."""
         outer: _Frame | None = None
         for frame in self.frames:
             if frame.items is None:
@@ -221,7 +221,7 @@ class _Reading:
             outer = frame
 
     def _put(self, outer: _Frame, begin: int, value: Any) -> None:
-        """Put a value that was decoded by itself where it stands, after the values before it."""
+        """Add a value that was decoded on its own to its list or map, after decoding the values before it."""
         if outer.value_start > outer.start:
             self._take(outer, outer.value_start - 1)
         key = self._decoded(outer, outer.value_start, begin, b"0")
@@ -232,7 +232,7 @@ class _Reading:
             outer.items.append(value)
 
     def _take(self, frame: _Frame, end: int) -> None:
-        """Decode the values of a list or map up to a comma or its end."""
+        """Decode the values of a list or map up to ``end``, a comma or its bracket, and add them."""
         values = self._decoded(frame, frame.start, end)
         is_first = not frame.items and frame.value_start == frame.begin + 1
         if not values and not (is_first and self._body[end] != _COMMA):
@@ -247,7 +247,7 @@ class _Reading:
         return _read(opening, self._body[start:end] + value, closing, start)
 
     def _skip(self, frame: _Frame, end: int) -> None:
-        """Go beyond the comma or end after a value that was decoded by itself."""
+        """Move behind the comma or bracket that follows a value which was decoded on its own."""
         if self._body[frame.start : end].strip(_BLANK):
             raise msgspec.DecodeError(f"JSON is malformed: invalid character (byte {frame.start})")
         frame.after_value, frame.start = False, end + 1

@@ -1,4 +1,4 @@
-"""Where pod logs come from: the border between the server and whatever runs the pods."""
+"""The interface through which the server reads pod logs from whatever runs the pods."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """What part of a log is wanted."""
+    """Which part of a log to read."""
 
     follow: bool = False
-    """Go on until the container ends."""
+    """Keep yielding new lines until the container ends."""
     previous: bool = False
-    """The run before the present one."""
+    """Read the log of the container's run before the current one."""
     timestamps: bool = False
-    """Put an RFC 3339 time before every line."""
+    """Prefix every line with its RFC 3339 time."""
     tail_lines: int | None = None
-    """Only so many lines from the end, before following."""
+    """Start with at most this many lines from the end."""
     since_seconds: float | None = None
     """Only lines not older than this."""
     since_time: float | None = None

@@ -1,7 +1,7 @@
-"""What a client wants to be answered, by its Accept header: a media type, and the form of objects in it.
+"""Content negotiation: the media type and the form of objects that a client accepts, by its Accept header.
 
-Source: the behaviour of the real server's content negotiation. Clauses are tried by weight, those with wildcards
-last; one that asks for what there is not (a transformation, a stream) is passed over.
+Source: kube-apiserver's behaviour. Clauses are tried by weight, those with wildcards last; a clause that asks for a
+form that the server does not have (a transformation, a stream) is skipped.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _TARGETS = (TABLE, METADATA, METADATA_LIST)
 _META_GROUP, _VERSIONS = "meta.k8s.io", ("v1", "v1beta1")
 _PLAIN = frozenset(("", JSON, "*/*", f"{JSON}, */*", f"{JSON},*/*"))
 _CLAUSES_MAX = 64
-"""Clauses that are looked at; no client sends ten."""
+"""Most clauses that are parsed; clients send fewer than ten."""
 
 
 class Accepted(NamedTuple):
-    """What a client is answered."""
+    """The media type and form to answer with."""
 
     media: str = JSON
     target: str = ""
     """`TABLE`, `METADATA` or `METADATA_LIST`; empty is the object itself."""
     version: str = "v1"
-    """Version of the target."""
+    """Version of the form's group."""
 
 
 PLAIN_JSON = Accepted()
-"""What nearly all are answered."""
+"""Plain JSON, as for nearly all requests."""
 
 
 class _Clause(NamedTuple):
@@ -41,17 +41,17 @@ class _Clause(NamedTuple):
 
 
 def is_plain(accept: str) -> bool:
-    """Tell whether a header asks for plain JSON, as nearly all do."""
+    """Tell whether an Accept header asks for plain JSON, as nearly all do."""
     return accept in _PLAIN
 
 
 def accepted(accept: str, *, in_protobuf: bool = True, as_table: bool = True) -> Accepted | None:
-    """Return what a client is to be answered; None where it accepts nothing that there is.
+    """Return the form to answer a client with; None if it accepts none that the server has.
 
     Args:
         accept: The header; an empty one accepts everything.
-        in_protobuf: Whether the objects have a form in protobuf (those of custom kinds have none).
-        as_table: Whether they have one as rows of a table.
+        in_protobuf: Whether the objects can be encoded as protobuf (those of custom kinds cannot).
+        as_table: Whether they can be rows of a table.
     """
     if accept in _PLAIN:
         return PLAIN_JSON

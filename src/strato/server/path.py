@@ -1,4 +1,4 @@
-"""What a URL path means: a resource, a namespace, a name, a subresource; and what a request wants to do there."""
+"""Parse URL paths into resource, namespace, name and subresource, and requests into the attributes of their action."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ResourcePath(NamedTuple):
 
 
 class Attributes(NamedTuple):
-    """What a request wants to do, as authorizers and the audit policy look at it; of a path only verb and path."""
+    """A request as authorizers and the audit policy see it; if it is not for a resource, only verb and path are set."""
 
     verb: str
     group: str = ""
@@ -32,7 +32,7 @@ class Attributes(NamedTuple):
     """The field selector of a list or watch."""
 
     def selects(self, field: str, value: str) -> bool:
-        """Return whether the field selector leaves no other value of a field."""
+        """Return whether the field selector allows only this value of a field."""
         try:
             return parse_field_selector(self.fields).exact(field) == value
         except InvalidSelector:
@@ -40,12 +40,12 @@ class Attributes(NamedTuple):
 
 
 def parse_path(path: str) -> ResourcePath | None:
-    """Return what ``path`` names, or None when it is not a resource's path."""
+    """Parse a path; None if it is not a resource's."""
     parts = path.strip("/").split("/")
     count = len(parts)
     if parts[0] == "api" and count >= 3:
         if count >= 5 and parts[2] == "namespaces" and (count > 5 or parts[4] not in ("status", "finalize")):
-            # by far the most frequent form: an object of the core group in a namespace
+            # by far the most frequent: an object of the core group in a namespace
             name = parts[5] if count > 5 else ""
             return ResourcePath("", parts[1], parts[4], parts[3], name, _subresource(parts[6:]) if count > 6 else "")
         group, version, rest = "", parts[1], parts[2:]
@@ -54,7 +54,7 @@ def parse_path(path: str) -> ResourcePath | None:
     else:
         return None
     namespace = ""
-    # /namespaces/x, /namespaces/x/status and /namespaces/x/finalize are the namespace itself
+    # in /namespaces/x, /namespaces/x/status and /namespaces/x/finalize the resource is the namespace
     if rest[0] == "namespaces" and len(rest) >= 3 and group:
         namespace, rest = rest[1], rest[2:]
     plural = rest[0]
@@ -63,12 +63,12 @@ def parse_path(path: str) -> ResourcePath | None:
 
 
 def _subresource(parts: list[str]) -> str:
-    """Return the subresource; what follows ``proxy`` is a path of whoever the request is passed on to."""
+    """Return the subresource; the parts behind ``proxy`` are the path at the server that is proxied to."""
     return "proxy" if parts[:1] == ["proxy"] else "/".join(parts)
 
 
 def verb_of(method: str, has_name: bool, is_watch: bool) -> str:
-    """Return the API verb as RBAC and discovery name it."""
+    """Return the API verb, as RBAC and discovery call it."""
     match method:
         case "GET" | "HEAD":
             return "watch" if is_watch else "get" if has_name else "list"

@@ -1,4 +1,4 @@
-"""What writes of ``pods/resize`` and ``pods/ephemeralcontainers`` take of a pod; all else of it stays as it was.
+"""The parts of a pod that writes of ``pods/resize`` and ``pods/ephemeralcontainers`` may change.
 
 Source: the strategies of these subresources in Kubernetes 1.36, ``pkg/registry/core/pod``.
 """
@@ -16,9 +16,9 @@ _SECTIONS = ("containers", "initContainers")
 
 
 def keep_rest(subresource: str, obj: Json, old: Json) -> None:
-    """Put back into ``obj`` what a write of a subresource may not change, in place.
+    """Restore in ``obj``, in place, all members of the stored pod ``old`` that the subresource may not change.
 
-    Containers that were added, taken away or renamed stay, for validation to refuse.
+    Containers that the client has added, removed or renamed are left alone: validation refuses them.
     """
     sent, before = obj.get("spec") or {}, old["spec"]
     if subresource == RESIZE and any(len(sent.get(name) or ()) != len(before.get(name) or ()) for name in _SECTIONS):

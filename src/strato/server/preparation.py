@@ -1,4 +1,4 @@
-"""Prepare objects for storage: bodies to dicts, metadata rules, checks; pure but for clock and random."""
+"""Prepare objects for storage: decode, apply the rules of metadata, check; pure but for clock and random."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from strato.server.schema import builtin, violations
 from strato.server.strategies import strategy_of
 
 _FRACTION = re.compile(rb"\.\d+(?:[eE][+-]?\d+)?\s*(?:[,}\]]|$)", re.MULTILINE)
-"""The end of a number with a fraction; what stands so in a text is looked at in vain."""
+"""Matches the end of a number with a fraction; also inside strings, where it only causes needless work."""
 _SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 _decode = msgspec.json.Decoder().decode
 _read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -34,7 +34,7 @@ _canonical: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
 
 
 def read_typed(kind: Kind, request: Request) -> Json:
-    """Decode the body of a request that is no object to be stored but a question, checked for its type.
+    """Decode the body of a request that asks something instead of storing an object (a review), and check its type.
 
     Raises:
         BadRequest: It cannot be decoded, or is something else.
@@ -51,7 +51,7 @@ def read_typed(kind: Kind, request: Request) -> Json:
 
 
 def write_whole_numbers(served: Served, request: Request, value: Any) -> None:
-    """Write 1.0 as 1 in what was sent of a custom object, also where its schema does not look, as Go writes it."""
+    """Replace 1.0 by 1 in a custom object's body, also in fields without a schema, as Go encodes it so."""
     if served.is_custom and _FRACTION.search(request.body):
         violations.write_whole_numbers(value)
 
@@ -62,11 +62,11 @@ def unrecognized(kind: Kind, reason: str) -> BadRequest:
 
 
 def check_type(served: Served, obj: Any) -> Json:
-    """Return ``obj`` when it is an object of the kind the URL names; built-in kinds need not say what they are.
+    """Return ``obj`` if it is of the URL's kind; objects of built-in kinds may lack apiVersion and kind.
 
     Raises:
-        BadRequest: It is something else.
-        Invalid: It is another custom kind of the same version.
+        BadRequest: It is of another type.
+        Invalid: It is of another custom kind of the same version.
     """
     kind = served.kind
     if obj is None:
@@ -113,7 +113,7 @@ def check_namespace(kind: Kind, obj: Json, namespace: str) -> None:
 
 
 def check_fields(served: Served, obj: Json, mode: str) -> list[str]:
-    """Drop unknown fields and return the warnings that ``fieldValidation`` asks for.
+    """Drop unknown fields, and return warnings about them according to ``fieldValidation``.
 
     Raises:
         BadRequest: As `drop_unknown` and `strict` do.
@@ -122,7 +122,7 @@ def check_fields(served: Served, obj: Json, mode: str) -> list[str]:
 
 
 def drop_unknown(served: Served, obj: Json) -> list[str]:
-    """Drop unknown fields and name them; of custom kinds in order, those of embedded metadata last.
+    """Drop unknown fields, and return a problem for each; for custom kinds in order, embedded metadata's last.
 
     Raises:
         BadRequest: A field has the wrong JSON type.
@@ -138,10 +138,10 @@ def drop_unknown(served: Served, obj: Json) -> list[str]:
 
 
 def strict(problems: list[str], mode: str) -> list[str]:
-    """Return the warnings about unknown and repeated fields that ``fieldValidation`` asks for.
+    """Return the warnings about unknown and repeated fields for a ``fieldValidation`` mode.
 
     Raises:
-        BadRequest: The mode is Strict and there are problems; all of them are named.
+        BadRequest: The mode is Strict and there are problems; it lists all.
     """
     if problems and mode == "Strict":
         raise BadRequest("strict decoding error: " + ", ".join(problems))
@@ -156,7 +156,7 @@ def unhandled(kind: Kind, reason: str) -> str:
 
 
 def unique_owners(metadata: Json) -> list[str]:
-    """Drop owner references that stand there twice, in place, and return the warning about them."""
+    """Drop duplicate owner references, in place, and return the warning about them."""
     owners = metadata.get("ownerReferences")
     if not isinstance(owners, list) or len(owners) < 2:
         return []
@@ -182,7 +182,7 @@ def fill_defaults(served: Served, obj: Json) -> None:
 
 
 def validate(served: Served, obj: Json, old: Json | None, subresource: str = "") -> None:
-    """Check an object about to be stored, by way of a subresource or not.
+    """Check an object that is about to be stored, perhaps through a subresource.
 
     Raises:
         Invalid: With every cause.
@@ -202,7 +202,7 @@ def validate(served: Served, obj: Json, old: Json | None, subresource: str = "")
 
 
 def validate_metadata(kind: Kind, obj: Json) -> None:
-    """Check the metadata of a new object of which the rest is known to be fine.
+    """Check the metadata of a new object whose other members are known to be valid.
 
     Raises:
         Invalid: With every cause.
@@ -213,14 +213,14 @@ def validate_metadata(kind: Kind, obj: Json) -> None:
 
 
 def validate_status(served: Served, obj: Json, old: Json, name: str) -> None:
-    """Check the status alone of a custom object called ``name``; ``served`` is that of the status.
+    """Check only the status of a custom object called ``name``; ``served`` is `Served.status`.
 
     Raises:
         Invalid: With every cause.
     """
     assert served.schema is not None
     causes = [
-        # A real server takes the status for a document of its own: the words are about places in it.
+        # kube-apiserver validates the status as a document of its own, so its messages name paths inside it
         Cause(cause.reason, cause.message.replace(f": {cause.field} in", f": {cause.field[7:]} in"), cause.field)
         for cause in served.schema.validate(obj, old)
     ]
@@ -232,7 +232,7 @@ def begin_metadata(metadata: Json) -> None:
     """Drop what a client may not set on a new object.
 
     Raises:
-        BadRequest: They carry a resource version.
+        BadRequest: The client has set a resource version.
     """
     if metadata.get("resourceVersion"):
         raise BadRequest("resourceVersion should not be set on objects to be created")
@@ -243,19 +243,19 @@ def begin_metadata(metadata: Json) -> None:
 
 
 def identify(served: Served, metadata: Json, clock: Clock, rng: random.Random) -> None:
-    """Give a new object its name where it asks for one, its uid, time and generation."""
+    """Set a new object's uid, creation time and generation, and its name if it has only ``generateName``."""
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generated_name(metadata["generateName"], rng)
     metadata["uid"] = new_uid(rng)
     metadata["creationTimestamp"] = format_time(clock.now())
     if strategy_of(served).counts_generations:
         metadata["generation"] = 1
-    elif not metadata.get("generation"):  # not counted by the server, so a client's is kept
+    elif not metadata.get("generation"):  # the server does not count it for this kind, and keeps a client's
         metadata.pop("generation", None)
 
 
 def begin_again(served: Served, obj: Json, before: Json) -> None:
-    """Take from a new object what admission may not set; what the server gave it (``before``) stays."""
+    """Undo what admission may not change in a new object; ``before`` has what the server itself has set."""
     metadata = obj["metadata"]
     metadata.pop("resourceVersion", None)
     begin_metadata(metadata)
@@ -268,7 +268,7 @@ def begin_again(served: Served, obj: Json, before: Json) -> None:
 
 
 def begin_status(served: Served, obj: Json) -> None:
-    """Give a new object the status it begins with."""
+    """Set a new object's initial status."""
     if not served.is_custom:
         defaults.initial_status(served.kind, obj)
     elif served.kind.has_status:
@@ -284,8 +284,8 @@ def generated_name(prefix: str, rng: random.Random) -> str:
 
 
 def at_revision(body: bytes, revision: int) -> bytes:
-    """Return a stored body with another resource version: what a deletion or the leaving of a selection shows."""
-    members = _read_members(body)  # the others are as large as may be, and stay as they are
+    """Return a stored body with another resource version, for the event of an object that is deleted or deselected."""
+    members = _read_members(body)  # only metadata is decoded: the other members may be large
     metadata = _decode(members["metadata"])
     metadata["resourceVersion"] = str(revision)
     return encode({**members, "metadata": metadata})
@@ -304,7 +304,7 @@ def new_uid(rng: random.Random) -> str:
 
 _UID_FREE = (1 << 128) - 1 & ~(0xF << 76) & ~(0x3 << 62)
 _UID_FIXED = (0x4 << 76) | (0x2 << 62)
-"""Version and variant."""
+"""The bits of a UUID that hold its version and variant."""
 
 _SERVER_OWNED = (
     "uid",
@@ -317,10 +317,10 @@ _SERVER_OWNED = (
 
 
 def check_fixed(kind: Kind, obj: Json, old: Json) -> None:
-    """Refuse what a client may neither set nor change.
+    """Check the members of metadata that a client may neither set nor change.
 
     Raises:
-        Invalid: The uid or the time of deletion is another one.
+        Invalid: The uid or the deletion time or grace period differs from the stored one.
     """
     metadata, before = obj["metadata"], old["metadata"]
     causes = [
@@ -333,11 +333,11 @@ def check_fixed(kind: Kind, obj: Json, old: Json) -> None:
 
 
 def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) -> None:
-    """Carry over what an update may not change.
+    """Restore in ``obj``, in place, what this update may not change.
 
-    With the status subresource a main update keeps the old status, and a status update keeps all but the status
-    (built-in kinds: and the metadata); other kinds take whatever is sent. Further subresources of pods take a part of
-    the spec.
+    A kind with a status subresource keeps its old status in an update of the main resource. An update of the
+    ``status`` subresource keeps everything but the status and, for built-in kinds, the metadata. A kind without that
+    subresource takes its status from the main resource. Other subresources of pods change a part of the spec.
     """
     kind = served.kind
     if subresource == "status" and served.is_custom:
@@ -363,7 +363,7 @@ def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) ->
                 obj[member] = sent.pop(member)
         obj.update(sent)
         if not served.is_custom and obj.get("status") is None:
-            obj["status"] = {}  # as Kubernetes' own kinds have one always: a JSON patch may add to it
+            obj["status"] = {}  # built-in kinds always have one in Kubernetes: a JSON patch may add members
         if isinstance(obj.get("status"), dict):
             keep_class(kind, obj["status"], old.get("status") or {})
         return
@@ -375,21 +375,21 @@ def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) ->
 
 
 def count_generation(kind: Kind, obj: Json, old: Json) -> None:
-    """Count a new generation when something else is wanted, once admission has filled in what it fills in."""
-    if kind is catalog.PRIORITYCLASS:  # of which only the creation is counted
+    """Increment the generation if the desired state has changed; to be called after admission, which may change it."""
+    if kind is catalog.PRIORITYCLASS:  # keeps generation 1 in Kubernetes
         return
     if "generation" in old["metadata"] and _desired(kind, obj) != _desired(kind, old):
         obj["metadata"]["generation"] = old["metadata"]["generation"] + 1
 
 
 def keep_class(kind: Kind, status: Json, before: Json) -> None:
-    """Keep a pod's quality of service, which never changes, also in a status that leaves it out; in place."""
+    """Copy a pod's QoS class, which never changes, into a new status that lacks it; in place."""
     if kind is catalog.POD and "qosClass" in before:
         status.setdefault("qosClass", before["qosClass"])
 
 
 def _drop_empty(metadata: Json) -> None:
-    """Leave out collections with nothing in them, as typed metadata does when it is written."""
+    """Remove empty collections, in place, as Go does when it encodes metadata."""
     for member in _COLLECTIONS:
         if member in metadata and not metadata[member]:
             del metadata[member]
@@ -397,14 +397,14 @@ def _drop_empty(metadata: Json) -> None:
 
 _COLLECTIONS = ("labels", "annotations", "finalizers", "ownerReferences")
 _ABOUT_MORE = frozenset(("approval",))
-"""Subresources that are a part of the status; what else they keep is up to their kind."""
+"""Subresources that write a part of the status, so `prepare_update` must not restore the old one."""
 _ABOUT_STATUS = frozenset(("apiVersion", "kind", "metadata", "status"))
 
 
 def _desired(kind: Kind, obj: Json) -> Json:
-    """Return the part of an object whose change makes a new generation."""
+    """Return the desired state: the part of an object whose change increments the generation."""
     ignored = ("metadata", "status") if kind.has_status or kind.plural == "podgroups" else ("metadata",)
     wanted = {name: value for name, value in obj.items() if name not in ignored}
-    if kind is catalog.ENDPOINTSLICE:  # which selects by labels what it is a part of
+    if kind is catalog.ENDPOINTSLICE:  # its labels name the Service it belongs to
         wanted["labels"] = obj["metadata"].get("labels")
     return wanted

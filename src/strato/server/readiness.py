@@ -1,4 +1,4 @@
-"""What ``/readyz`` checks: the journal can be written, and the first requests of users find what they need."""
+"""The checks of ``/readyz``: the journal can be written, and the objects exist that users' first requests need."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Readiness:
     """The checks behind ``/readyz`` of the embedded server.
 
     Args:
-        store: What is stored.
-        journal: None when nothing is kept.
+        store: The store.
+        journal: None for a server in memory.
         off: Kinds of ours that are not served.
     """
 
@@ -28,7 +28,7 @@ class Readiness:
         self._queues = frozenset(manifest["metadata"]["name"] for manifest in initial_queues())
 
     def __call__(self) -> Mapping[str, str]:
-        """Return every check and why it fails; the empty string says that it passes."""
+        """Return the failure of every check by name; an empty string if it passes."""
         failure = None if self._journal is None else self._journal.failure
         return {
             "journal": "" if failure is None else str(failure),

@@ -1,4 +1,4 @@
-"""What the server serves: built-in kinds, and kinds that CustomResourceDefinitions add while it runs."""
+"""The kinds served: built-in ones, and those that CustomResourceDefinitions add while the server runs."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from strato.server.versions import Versions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """One kind as it is served."""
+    """One kind in one version, as it is served."""
 
     kind: Kind
     schema: StructuralSchema | None = None
-    """Of a custom kind; built-in kinds are checked by `strato.server.schema.builtin`."""
+    """The schema of a custom kind; built-in kinds are checked by `strato.server.schema.builtin`."""
     openapi: Mapping[str, Any] | None = None
-    """The schema as written in the CRD."""
+    """The schema as the CustomResourceDefinition has it."""
     status: Served | None = None
-    """The same kind with only the schema of its status: all that a write of the status needs to pass."""
+    """The same kind with only the status in its schema, for writes of the status; None if these need the whole
+    schema."""
     versions: Versions | None = None
-    """How stored objects become objects of this version; None where they are already, as nearly always."""
+    """Converts stored objects to this version; None if stored objects need no conversion, as nearly always."""
     is_terminating: bool = False
-    """Whether its definition is being deleted, so that nothing new is created."""
+    """Whether its definition is being deleted, so that creations are refused."""
     form: Form | None = None
-    """In which form objects of the kind are asked for; None: as they are stored."""
+    """The form in which clients see stored objects of the kind; None if as they are stored."""
 
     @property
     def asked(self) -> Kind:
-        """The kind that is asked for, which may be another form of the one that is stored."""
+        """The kind that clients see, which may be another form of the stored one."""
         return self.kind if self.form is None else self.form.kind
 
     @property
@@ -45,7 +46,7 @@ class Served:
 
     @property
     def is_stored_as_served(self) -> bool:
-        """Whether what is written in this version is stored as it is."""
+        """Whether objects written in this version are stored without conversion."""
         return self.versions is None or self.versions.storage == self.kind.api_version
 
 
@@ -53,15 +54,15 @@ class Registry:
     """The served kinds by group, version and plural.
 
     Args:
-        builtin: Kinds that no definition serves.
-        covered: Kinds of ours whose definitions' own rules in CEL admission enforces; here they are not evaluated.
-            Rules that somebody adds to such a definition are.
+        builtin: Kinds that are served without a CustomResourceDefinition.
+        covered: Kinds of ours whose definitions have CEL rules that our admission enforces already: these are not
+            evaluated again. Rules that a user adds to such a definition are.
     """
 
     def __init__(self, builtin: Iterable[Kind] = catalog.BUILTIN, *, covered: frozenset[Kind] = frozenset()) -> None:
         self._covered = covered
         self.revision = 1
-        """Grows with every change of what is served; caches of discovery depend on it."""
+        """Grows with every change of the served kinds; caches of discovery and routes depend on it."""
         self._served = {(kind.group, kind.version, kind.plural): _builtin(kind) for kind in builtin}
         self._by_crd: dict[str, list[Served]] = {}
 
@@ -74,18 +75,18 @@ class Registry:
         return list(self._served.values())
 
     def find(self, group: str, version: str, plural: str) -> Served | None:
-        """Return what is served under a path, or None; of another form the kind is the one that is stored."""
+        """Return the kind served under a path, or None; if it is another form, ``kind`` is the stored one."""
         return self._served.get((group, version, plural))
 
     def openapi_schema(self, kind: Kind) -> Mapping[str, Any] | None:
-        """Return the schema of a custom kind as written in its CRD; None for built-in kinds."""
+        """Return the schema of a custom kind as its definition has it; None for built-in kinds."""
         served = self._served.get((kind.group, kind.version, kind.plural))
         return served.openapi if served is not None else None
 
     def serve_crd(self, crd: Mapping[str, Any]) -> None:
-        """Serve every served version of a CustomResourceDefinition, in place of what it served before.
+        """Serve the versions of a CustomResourceDefinition that have ``served``, instead of those of its last state.
 
-        One whose names are not accepted is not served.
+        A definition whose names are not accepted is not served.
         """
         name = crd["metadata"]["name"]
         self._remove(name)
@@ -150,13 +151,13 @@ def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any], covered: 
         or (Column("Age", ".metadata.creationTimestamp", "date"),),
     )
     if known is not None and _same_shape(known, kind):
-        kind = known  # admission and views know our own kinds by identity
+        kind = known  # admission and views compare our own kinds by identity
     evaluated = without_rules(schema, crds.rule_texts(kind)) if kind in covered else schema
     return Served(kind, StructuralSchema(evaluated), schema, _status_of(kind, evaluated))
 
 
 def _status_of(kind: Kind, schema: Mapping[str, Any]) -> Served | None:
-    """Return what checks a status alone; None when rules of the whole object may be about it."""
+    """Return the kind with only its status in the schema; None if CEL rules of the whole object may concern it."""
     status = (schema.get("properties") or {}).get("status")
     if status is None or schema.get("x-kubernetes-validations"):
         return None

@@ -1,4 +1,4 @@
-"""The ConfigMap ``kube-root-ca.crt`` in every namespace: what pods verify the API server with."""
+"""The ConfigMap ``kube-root-ca.crt`` in every namespace, whose CA pods use to verify the API server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAME = "kube-root-ca.crt"
 
 
 class RootCertificates:
-    """Keeps the ConfigMap in every namespace, as it should be."""
+    """Creates the ConfigMap in every namespace, and restores it when it is changed or deleted."""
 
     def __init__(self, state: State, certificate: str) -> None:
         self._state, self._certificate = state, certificate

@@ -1,8 +1,8 @@
 """Cached routes: writes that differ only in the name of their object share path parsing and authorization.
 
-In a burst thousands of writes have the same path but for a name, and the same user. The resource, the user's right and
-the function that answers are cached; only what was found and allowed is. The cache is emptied when the revision of the
-served kinds or that of roles and bindings changes. Reads are not cached: answering them costs much more than routing.
+In a burst thousands of writes have the same user, and the same path but for a name. `Routes` caches the resource and
+the function that answers, for requests that were found and allowed. The cache is emptied when the revision of the
+served kinds or of roles and bindings changes. Reads are not cached, as answering them costs much more than routing.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from strato.server.path import ResourcePath
 from strato.server.registry import Served
 
 Action = Callable[[Request, ResourcePath, Served], Response | Awaitable[Response]]
-"""Answers a request, or raises the error that does."""
+"""Answers a request, or raises an `ApiError` as the answer."""
 
 _CUT_OFF = frozenset(("binding", "status"))
-"""Subresources that are written to often."""
+"""Subresources whose routes are cached too, as they are often written."""
 _ROUTES_MAX = 4096
 
 _Key = tuple[str, str, str, User | None]
-"""Method, path before the name (all of it when something is created in a collection), subresource, user."""
+"""Method, path before the name (for a creation the whole path), subresource, user."""
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
-    """How requests are answered that differ only in the name of the object."""
+    """How to answer requests that differ only in the name of the object."""
 
     group: str
     version: str
@@ -41,21 +41,21 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 
 
 class Routes:
-    """The routes known. Valid for one ``revision``, whatever the caller counts with it."""
+    """The cached routes. They hold for one ``revision``, which the caller defines and compares."""
 
     def __init__(self) -> None:
         self.revision: tuple[int, int] = (0, 0)
         self._routes: dict[_Key, Route] = {}
 
     def forget(self, revision: tuple[int, int]) -> None:
-        """Begin anew."""
+        """Empty the cache, for a new revision."""
         self.revision = revision
         self._routes.clear()
 
     def find(self, request: Request) -> tuple[Route, str] | None:
-        """Return the route of a request and the name of its object, empty when it creates one; None: not known."""
+        """Return a request's cached route and its object's name (empty for a creation); None if it is not cached."""
         method, path, user = request.method, request.path, request.user
-        if not is_plain(request.headers.get("accept", "")):  # whether it can be answered depends on that, too
+        if not is_plain(request.headers.get("accept", "")):  # other forms may be refused, by kind
             return None
         if method == "POST":
             route = self._routes.get((method, path, "", user))
@@ -72,7 +72,7 @@ class Routes:
         return (route, name) if route is not None and name else None
 
     def note(self, request: Request, target: ResourcePath, served: Served, verb: str, action: Action) -> None:
-        """Remember how a request was answered, unless its path has no form that `find` cuts as it is meant."""
+        """Cache the route of a request, unless `find` would split its path differently than `parse_path` does."""
         path, (group, version, plural, namespace, name, subresource) = request.path, target
         if not name:
             key = (request.method, path, "", request.user) if request.method == "POST" else None

@@ -1,4 +1,4 @@
-"""What every cluster has from its first moment: namespaces, roles, definitions."""
+"""Create the objects that every cluster starts with: namespaces, roles, definitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "volca
 
 
 class KindInUse(StateError):
-    """Kinds that are to be off have objects."""
+    """Kinds that are to be switched off have objects."""
 
     def __init__(self, kinds: Mapping[str, int]) -> None:
         self.kinds = kinds
@@ -30,15 +30,15 @@ class KindInUse(StateError):
 
 
 def seed(state: State, bootstrap: Iterable[Json], off: Collection[Kind] = ()) -> None:
-    """Create what every cluster has, where it is missing; our roles and definitions are brought up to date.
+    """Create the initial objects that are missing, and update our roles and definitions to this version's.
 
     Args:
-        state: What is stored.
-        bootstrap: Objects beside namespaces and definitions.
-        off: Kinds of ours that are not served: their definitions go, if they are ours.
+        state: The server's state.
+        bootstrap: Objects to create in addition to namespaces and definitions.
+        off: Kinds of ours that are not served; definitions of them that we have created are deleted.
 
     Raises:
-        KindInUse: There are objects of such a kind.
+        KindInUse: There are objects of a kind in ``off``.
     """
     _drop(state, off)
     for name in NAMESPACES:
@@ -50,7 +50,7 @@ def seed(state: State, bootstrap: Iterable[Json], off: Collection[Kind] = ()) ->
 
 
 def _drop(state: State, off: Collection[Kind]) -> None:
-    """Delete definitions of ours that an earlier start has made; one that somebody else has put there stays."""
+    """Delete definitions that an earlier start has created; one that a user has created stays."""
     definition, (mark, value) = catalog.CUSTOMRESOURCEDEFINITION, crds.KEEP_ANNOTATION
     ours = []
     for name in sorted({kind.resource for kind in off}):
@@ -65,7 +65,7 @@ def _drop(state: State, off: Collection[Kind]) -> None:
 
 
 def seed_flow_control(state: State) -> None:
-    """Create priority levels and flow schemas where they are missing; bring up to date those that may be."""
+    """Create missing priority levels and flow schemas, and update existing ones unless their annotation forbids it."""
     for kind, manifests in (
         (catalog.PRIORITYLEVELCONFIGURATION, defaults.LEVELS),
         (catalog.FLOWSCHEMA, defaults.SCHEMAS),
@@ -78,7 +78,7 @@ def seed_flow_control(state: State) -> None:
 
 
 def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> None:
-    """Create an object when it is missing; with ``renew`` also when it looks different, keeping its identity."""
+    """Create an object if it is missing; with ``renew`` also replace one that differs, keeping its uid and times."""
     obj: Any = {"apiVersion": kind.api_version, "kind": kind.name, **manifest}
     obj["metadata"] = dict(obj["metadata"])
     metadata = obj["metadata"]
@@ -99,7 +99,7 @@ def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> 
         obj["status"] = manifest["status"]
     elif kind is catalog.CUSTOMRESOURCEDEFINITION:
         obj["status"] = {**(old or {}).get("status", {})}
-        definitions.complete(obj, state.clock.now())  # a test checks ours, which would take most of a start
+        definitions.complete(obj, state.clock.now())  # unchecked, as that takes long; a test checks ours
     if old is not None:
         metadata["uid"], metadata["creationTimestamp"] = old["metadata"]["uid"], old["metadata"]["creationTimestamp"]
         if "generation" in metadata:

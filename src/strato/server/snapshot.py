@@ -1,7 +1,8 @@
-"""Stored objects, their changes, and what all objects of a resource were at one revision.
+"""Stored objects (`Row`), their changes, and snapshots of a resource at one revision.
 
-An object that has not changed for long is packed against a similar one (`Packer`): the 2.9 KB of a running pod, of
-which those of its job differ in a dozen values, become 0.2. Packing takes 6 µs and reading 1.
+`Packer` compresses an object that has not changed for long, with a similar object, its model, as the dictionary: the
+2.9 KB of a running pod, which differs from others of its job in a dozen values, become 0.2. Packing takes 6 µs and
+reading 1.
 """
 
 from __future__ import annotations
@@ -17,37 +18,37 @@ import msgspec
 from strato.errors import InvariantError
 
 _WINDOW_BITS: Final = -13
-"""Raw deflate over 8 KB: a model and what is packed against it."""
+"""Raw deflate with a window of 8 KB, which has to hold the model and the object."""
 _MEMORY_LEVEL: Final = 4
 _LEVEL: Final = 3
-"""With fixed codes: those made for what is left beside the model would save an eighth of the bytes, and take twice as
-long to read. Levels below are no faster, as they find shorter matches; levels above take half as long again."""
+"""Used with fixed Huffman codes: dynamic ones would save an eighth of the bytes and take twice as long to read. Lower
+levels are no faster, as they find shorter matches; higher levels take half as long again."""
 _PACKED_BYTES: Final = range(512, 6 << 10)
 """Sizes of bodies that are packed; larger ones do not fit into the window beside their model."""
 _MODELS: Final = 4
-"""Kept per resource: pods of some jobs at once."""
+"""Models kept per resource, so that the pods of a few jobs can alternate."""
 _GOOD_RATIO: Final = 0.25
-"""Of the packed size to the whole one; where all models do worse, the body becomes one."""
+"""Largest ratio of packed to full size; an object that no model reaches it for becomes a model itself."""
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One stored object. Like events and changes no work for the garbage collector, which would walk them all."""
+    """One stored object. Not tracked by the garbage collector (nor are changes), which would walk millions of them."""
 
     body: bytes
     revision: int
 
 
 class PackedRow(msgspec.Struct, frozen=True, gc=False):
-    """A stored object that takes less memory and a little time to read."""
+    """A stored object, compressed: it takes less memory, and about 1 µs to read."""
 
     packed: bytes
     model: bytes
-    """What it was packed against."""
+    """The object that was the dictionary of the compression."""
     revision: int
 
     @property
     def body(self) -> bytes:
-        """The object, made anew each time."""
+        """The object, decompressed at each read."""
         return zlib.decompressobj(_WINDOW_BITS, zdict=self.model).decompress(self.packed)
 
 
@@ -55,16 +56,17 @@ AnyRow = Row | PackedRow
 
 
 class Packer:
-    """Packs the objects of one resource, each against the best of a few that came before it."""
+    """Compresses the objects of one resource, each with one of a few earlier objects as its model."""
 
     __slots__ = ("_models",)
 
     def __init__(self) -> None:
         self._models: list[tuple[bytes, zlib._Compress]] = []
-        """Models, the one used last first, each with the state after it, which is copied in a tenth of the time."""
+        """Models, the one used last first, each with a compressor that has read it; copying that takes a tenth of the
+        time of making one."""
 
     def pack(self, row: Row) -> AnyRow:
-        """Return a row that takes less memory, or the same where there is nothing to gain."""
+        """Return a packed row, or the same row if no model makes it small enough."""
         body = row.body
         if len(body) not in _PACKED_BYTES:
             return row
@@ -97,17 +99,19 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Snapshot:
-    """The objects of a resource as they were at one revision, for as long as they are read.
+    """The objects of a resource as they were at one revision.
 
-    Nothing is copied: what changes or goes meanwhile is kept for the newest snapshot that is being read, and an older
-    one looks through those after it. A snapshot lives as long as it or an older one is referenced.
+    A snapshot shares the bucket's dictionary of objects. The bucket tells the newest snapshot of every change, and the
+    snapshot keeps the previous body; an older snapshot looks it up in the newer ones (``newer``). So a snapshot lives
+    as long as it or an older one is referenced.
 
     Args:
-        objects: The objects as they are.
-        keys: All keys, in order, those that came later among them.
-        revision: What it is of.
-        undone: What the keys were that have changed between then and the snapshot ``newer``; None: they were not there.
-        newer: The next one, if that is there already.
+        objects: The bucket's current objects.
+        keys: The keys in order, perhaps with some that were created after ``revision``.
+        revision: The revision of this snapshot.
+        undone: Bodies that keys had at ``revision`` and that changed before the snapshot ``newer``; None if the key did
+            not exist.
+        newer: The next newer snapshot, if there is one.
     """
 
     __slots__ = ("__weakref__", "_created", "_gone", "_keys", "_objects", "_undone", "is_newest", "newer", "revision")
@@ -124,25 +128,25 @@ class Snapshot:
         self._undone = {} if undone is None else undone
         self.newer = newer
         self.is_newest = not self._undone
-        """Whether it is of the newest state there is."""
+        """Whether nothing has changed since, so that a new reader can share this snapshot."""
         self._created = sorted(key for key, body in self._undone.items() if body is None and has(keys, key))
         self._gone = sorted(key for key, body in self._undone.items() if body is not None and not has(keys, key))
 
     def changed(self, change: Change) -> None:
-        """Keep what an object was before a change."""
+        """Keep the previous body of an object that has changed."""
         self.is_newest = False
         if change.previous is not None:
             self._undone.setdefault(change.key, change.previous)
 
     def items(self, prefix: str = "", after: str = "") -> Iterator[tuple[str, bytes]]:
-        """Iterate keys, as `keys` does, and bodies."""
+        """Iterate the pairs of keys, as `keys` does, and bodies."""
         objects, revision = self._objects, self.revision
         for key in self.keys(prefix, after):
             row = objects.get(key)
             yield key, row.body if row is not None and row.revision <= revision else self._before(key)
 
     def _before(self, key: str) -> bytes:
-        """Return what a key was that has changed since."""
+        """Return the body at this revision of a key that has changed since."""
         snapshot: Snapshot | None = self
         while snapshot is not None:
             body = snapshot._undone.get(key)  # noqa: SLF001 - another one of the same class
@@ -152,7 +156,7 @@ class Snapshot:
         raise InvariantError(f"{key} is not known as of revision {self.revision}")
 
     def keys(self, prefix: str = "", after: str = "") -> Iterator[str]:
-        """Iterate the keys with a prefix in order, those after ``after``."""
+        """Iterate in order the keys with a prefix that are greater than ``after``."""
         low, high = self._range(self._keys, prefix, after)
         keys: Iterator[str] = map(self._keys.__getitem__, range(low, high))
         if self._gone:
@@ -164,7 +168,7 @@ class Snapshot:
         return keys
 
     def count(self, prefix: str = "", after: str = "") -> int:
-        """Return how many `keys` there are."""
+        """Return the number of keys that `keys` iterates."""
         count = 0
         for keys, sign in ((self._keys, 1), (self._gone, 1), (self._created, -1)):
             low, high = self._range(keys, prefix, after)
@@ -179,6 +183,6 @@ class Snapshot:
 
 
 def has(keys: Sequence[str], key: str) -> bool:
-    """Whether a key is among sorted ones."""
+    """Whether a sorted sequence contains a key."""
     at = bisect_left(keys, key)
     return at < len(keys) and keys[at] == key

@@ -1,12 +1,12 @@
 """The store: objects in memory, one global revision, a ring of events per resource, durable through a journal.
 
-A write is decided against the newest state (`latest`), made durable by the journal, and only then published:
-readers and watchers never see what a crash could roll back, and responses wait for the commit (`wait_durable`).
-Without a journal a write is published at once.
+A write is checked for conflicts against the newest state (`latest`), made durable by the journal, and only then
+published. So readers and watchers never see a change that a crash could roll back, and responses wait for the commit
+(`wait_durable`). Without a journal a write is published at once.
 
-Watchers that die with this process (the cluster's own controllers, scheduler and nodes) may read uncommitted: they see
-a change when it is written. What they write because of it comes later in the journal, so a crash that rolls back a
-change rolls back everything that followed from it.
+Clients that die with this process (the cluster's own controllers, scheduler and nodes) may read uncommitted: their
+watchers get a change when it is written. Their writes because of that change come later in the journal, so a crash
+that rolls back a change rolls back everything that followed from it.
 
 Bodies are JSON bytes with their ``resourceVersion`` inside, shared by readers, watchers and the journal.
 """
@@ -27,21 +27,21 @@ from strato.server.snapshot import AnyRow, Change, PackedRow, Packer, Row, Snaps
 _log = logging.getLogger(__name__)
 
 EVENTS_KEPT = 32_768
-"""Events kept per resource; a watch from before the oldest is answered 410, as after a compaction."""
+"""Most watch events kept per resource; a watch from before the oldest is answered with 410, as after a compaction."""
 
 EVENTS_KEPT_BYTES = 256 << 20
-"""What the kept events of a resource may weigh: many writes of one large object are forgotten sooner."""
+"""Most bytes of the kept events of a resource, so that many writes of one large object do not fill the memory."""
 _SHARED_BYTES = 4 << 20
-"""Larger chunks of frames are not kept for the next watcher."""
+"""Largest chunk of encoded events that `Watcher.shared` keeps for the next watcher."""
 _FEW = 64
-"""Up to so many changed keys are put into the sorted list one by one; more are sorted in."""
+"""Up to this many changed keys are inserted into the sorted list one by one; more are merged by a sort."""
 
 
 class Journal(Protocol):
-    """Makes changes durable, in order, and tells the store (`Store.committed`)."""
+    """Makes changes durable in order, and then calls `Store.committed`."""
 
     def append(self, change: Change) -> None:
-        """Take a change."""
+        """Queue a change for the next commit."""
 
 
 def _ignore() -> None:
@@ -49,7 +49,7 @@ def _ignore() -> None:
 
 
 class Watcher:
-    """A reader of one resource's changes. Buffers a bounded number; a reader too slow for that is cut off."""
+    """Buffers one resource's changes for a reader; a reader that lets more than `LIMIT` pile up is cut off."""
 
     LIMIT = 65_536
 
@@ -57,13 +57,13 @@ class Watcher:
         self._group, self._bucket = group, bucket
         self._events: list[Change] = []
         self.on_change: Callable[[], None] = _ignore
-        """Called when there is something to `take`, or nothing ever will be."""
+        """Called when there are changes to `take`, or the watcher has been cut off."""
         self.is_cut_off = False
-        """Whether changes were missed: too many to keep, or they never came about."""
+        """Whether the reader has to list again: it was too slow, or uncommitted changes it saw were rolled back."""
         group[self] = None
 
     def push_all(self, events: Sequence[Change]) -> None:
-        """Take changes."""
+        """Add changes to the buffer."""
         if len(self._events) + len(events) > self.LIMIT:
             self.cut_off()
         else:
@@ -71,7 +71,7 @@ class Watcher:
             self.on_change()
 
     def push(self, change: Change) -> None:
-        """Take one change, as `push_all` does."""
+        """Add one change, as `push_all` does."""
         if len(self._events) >= self.LIMIT:
             self.cut_off()
         else:
@@ -79,7 +79,7 @@ class Watcher:
             self.on_change()
 
     def cut_off(self) -> None:
-        """Give this watcher nothing more; it must list again."""
+        """Drop the buffer and stop; the reader must list again."""
         self.is_cut_off = True
         self._events.clear()
         self.close()
@@ -87,11 +87,11 @@ class Watcher:
 
     @property
     def has_events(self) -> bool:
-        """Whether there is something to `take`."""
+        """Whether there are changes to `take`."""
         return bool(self._events)
 
     def take(self, limit: int = LIMIT) -> list[Change]:
-        """Return the oldest changes there are; none after a cut."""
+        """Remove and return the oldest changes; none after the watcher was cut off."""
         events = self._events
         if len(events) > limit:
             self._events = events[limit:]
@@ -114,7 +114,7 @@ class Watcher:
         return chunk
 
     def close(self) -> None:
-        """Stop receiving."""
+        """Stop receiving changes."""
         self._group.pop(self, None)
 
 
@@ -124,17 +124,18 @@ class Bucket:
     def __init__(self, resource: str, revision: int) -> None:
         self.resource = resource
         self.objects: dict[str, AnyRow] = {}
-        """What is durable: all that readers see. What no kept event is about may be packed."""
+        """The durable objects, which readers see. An object with no kept event may be packed."""
         self._packer = Packer()
         self.pending: dict[str, Change] = {}
-        """Newest undurable change by key: what conflicts are decided on."""
+        """The newest change that is not durable yet, by key; writes are checked for conflicts against it."""
         self.events: deque[Change] = deque()
         self.compacted = revision
-        """Events up to here are no longer kept."""
+        """Events up to this revision are no longer kept."""
         self.newest = 0
-        """Revision of the newest event there was."""
+        """Revision of the newest event."""
         self.written = 0
-        """Revision of the newest change, durable or not. While this and ``newest`` stay, so does all there is."""
+        """Revision of the newest change, durable or not. Caches of the bucket's content hold while this and ``newest``
+        are the same."""
         self.watchers: dict[Watcher, None] = {}
         """Watchers of durable changes, oldest first, so that equal runs notify them in the same order."""
         self.uncommitted: dict[Watcher, None] = {}
@@ -142,10 +143,10 @@ class Bucket:
         self.last_chunk: tuple[tuple[int, int], bytes] = ((0, 0), b"")
         self._events_bytes = 0
         self._snapshot: weakref.ref[Snapshot] | None = None
-        """The newest one that is being read."""
+        """The newest snapshot, while someone reads it."""
         self._sorted: list[str] = []
         self._changed: dict[str, None] = {}
-        """Keys that came or went since ``_sorted`` was brought up to date."""
+        """Keys created or deleted since ``_sorted`` was last updated."""
 
     def load(self, key: str, row: Row) -> None:
         """Put back an object read from the journal."""
@@ -153,18 +154,18 @@ class Bucket:
         self._changed[key] = None
 
     def latest(self, key: str) -> bytes | None:
-        """Return the newest state of an object, durable or not: the same bytes until it changes."""
+        """Return the newest state of an object, durable or not; the identical bytes object until it changes."""
         found = self.pending.get(key) or self.objects.get(key)
         if isinstance(found, PackedRow):
             found = self.objects[key] = Row(found.body, found.revision)
         return None if found is None else found.body
 
     def durable(self, key: str) -> AnyRow | None:
-        """Return what readers see of an object."""
+        """Return the durable state of an object, which readers see."""
         return self.objects.get(key)
 
     def keys(self, prefix: str = "") -> Sequence[str]:
-        """Return the keys that begin with ``prefix`` in order."""
+        """Return in order the keys that start with ``prefix``."""
         keys, low, high = self.span(prefix)
         return keys[low:high] if prefix else keys
 
@@ -175,7 +176,7 @@ class Bucket:
         return keys + [key for key, body in pending.items() if body is not None and key not in self.objects]
 
     def span(self, prefix: str = "") -> tuple[Sequence[str], int, int]:
-        """Return all keys in order, and where those with ``prefix`` begin and end."""
+        """Return all keys in order, and the range of indices of those with ``prefix``."""
         if self._changed:
             self._sort()
         keys = self._sorted
@@ -185,7 +186,7 @@ class Bucket:
         return keys, low, bisect_right(keys, prefix + "\U0010ffff", low)
 
     def _sort(self) -> None:
-        """Bring the sorted keys up to date; a new list, because callers may still walk the old one."""
+        """Update the sorted keys; in a new list, because callers may still iterate the old one."""
         live, changed = self.objects, self._changed
         if len(changed) <= _FEW:
             keys = self._sorted.copy()
@@ -206,14 +207,14 @@ class Bucket:
         self._changed = {}
 
     def snapshot(self, published: int, revision: int = 0) -> Snapshot:
-        """Return the objects as they are, or as they were at a revision.
+        """Return a snapshot of the objects at a revision.
 
         Args:
-            published: The newest revision readers can see.
-            revision: 0 is that one.
+            published: The newest revision that readers can see.
+            revision: 0 is ``published``.
 
         Raises:
-            Gone: Events since then are no longer kept.
+            Gone: Events since the revision are no longer kept.
         """
         undone: dict[str, bytes | None] = {}
         if revision and revision < max(self.newest, self.compacted):
@@ -234,7 +235,7 @@ class Bucket:
             if self.objects.pop(key, None) is None:
                 raise InvariantError(f"{self.resource} {key} is deleted but was not there")
             if key in self._changed and not has(self._sorted, key):
-                del self._changed[key]  # created and deleted since; no snapshot needs it
+                del self._changed[key]  # created and deleted since the last sort, so in no snapshot's keys
             else:
                 self._changed[key] = None
         else:
@@ -284,9 +285,9 @@ class Store:
     def __init__(self) -> None:
         revision = 1
         self.revision = revision
-        """The newest revision given out."""
+        """The newest revision, durable or not."""
         self.published = revision
-        """The newest revision readers can see."""
+        """The newest revision that readers can see."""
         self._first_revision = revision
         self._buckets: dict[str, Bucket] = {}
         self._journal: Journal | None = None
@@ -306,7 +307,7 @@ class Store:
 
     @property
     def failure(self) -> ApiError | None:
-        """Why the journal cannot be written now, so that every write is refused; None while it can."""
+        """The error with which every write is refused while the journal cannot be written; else None."""
         return self._failure
 
     def bucket(self, resource: str) -> Bucket:
@@ -321,21 +322,21 @@ class Store:
         return iter(list(self._buckets.values()))
 
     def load(self, resource: str, key: str, body: bytes, revision: int) -> None:
-        """Put back an object read from the journal; only before the first write."""
+        """Add an object read from the journal; only before the first write."""
         self.bucket(resource).load(key, Row(body, revision))
 
     def begin_at(self, revision: int) -> None:
-        """Go on from a revision: the last one of what was loaded. Watches from before it are answered 410."""
+        """Set the revision to the last one in the journal. Watches from before it are answered with 410."""
         self.revision = self.published = self._first_revision = revision
         for bucket in self._buckets.values():
             bucket.compacted = revision
 
     def next_revision(self) -> int:
-        """Return the revision that the next `write` will carry; encode it into the body."""
+        """Return the revision of the next `write`, which the caller must encode into the body."""
         return self.revision + 1
 
     def write(self, resource: str, key: str, body: bytes | None, tombstone: bytes | None = None) -> None:
-        """Write an object (None deletes). `wait_durable` waits until that is durable and visible.
+        """Write an object, or delete it if ``body`` is None; `wait_durable` waits until that is durable and visible.
 
         ``body`` must carry `next_revision`; nothing may await between that call and this one.
 
@@ -359,7 +360,7 @@ class Store:
                 watcher.push(change)
 
     async def wait_durable(self) -> ApiError | None:
-        """Wait until all that has been written is durable and visible; return the error if that fails."""
+        """Wait until all writes so far are durable and visible; return the error if the commit fails."""
         if not self._undurable:
             return None
         future: asyncio.Future[ApiError | None] = asyncio.get_running_loop().create_future()
@@ -367,14 +368,14 @@ class Store:
         return await future
 
     def when_durable(self, callback: Callable[[ApiError | None], None]) -> None:
-        """Call ``callback`` with the result of `wait_durable`: at once, or when it is known."""
+        """Call ``callback`` with the result of `wait_durable`, at once or when it is known."""
         if self._undurable and self._failure is None:
             self._waiters.append((self.revision, callback))
         else:
             callback(self._failure if self._undurable else None)
 
     def committed(self, changes: Sequence[Change]) -> None:
-        """Publish what the journal has made durable and answer the writers; called on the loop's thread."""
+        """Publish changes that the journal has made durable, and notify the writers; called on the loop's thread."""
         for _ in changes:
             self._undurable.popleft()
         self._publish(changes)
@@ -389,10 +390,11 @@ class Store:
             _log.exception("a callback that waited for the journal failed")
 
     def failed(self, error: ApiError) -> None:
-        """Refuse writes until `recovered`: the journal cannot be written. Waiting writers are answered with ``error``.
+        """Refuse writes until `recovered`, because the journal cannot be written; waiting writers get ``error``.
 
-        What they wrote stays pending, because the journal still has it: it is committed once that is possible, or lost
-        with this process. Conflicts are decided on it, and it is reported as durable to no client.
+        Their changes stay pending, because the journal still has them: it commits them once that is possible, or they
+        are lost with this process. Writes are checked for conflicts against them, but no client is told that they are
+        durable.
         """
         self._failure = error
         waiters = tuple(self._waiters)
@@ -401,11 +403,11 @@ class Store:
             self._notify(callback, error)
 
     def recovered(self) -> None:
-        """Take writes again: the journal has committed what was pending when it failed."""
+        """Accept writes again: the journal has committed the changes that were pending when it failed."""
         self._failure = None
 
     def _publish(self, changes: Sequence[Change]) -> None:
-        """Make changes visible in order. A subscriber may write: what it wrote is published after them."""
+        """Make changes visible in order; changes that a subscriber writes meanwhile are published after them."""
         queue = self._publishing
         queue.extend(changes)
         if len(queue) > len(changes):

@@ -1,6 +1,6 @@
-"""What a real API server does for some kinds and not for others; found by asking one (v1.36) about every kind.
+"""Behaviour of kube-apiserver that differs between kinds; found by requests to one (v1.36) for every kind.
 
-One thing is our own: a Volcano Job is born Pending, as pods and claims are; elsewhere its controller writes that.
+One is our own: a Volcano Job starts with phase Pending, as pods and claims do. With Volcano its controller writes that.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ class Strategy:
     """How a kind is written."""
 
     counts_generations: bool = False
-    """``metadata.generation`` is 1 at first and grows with every change of what is wanted."""
+    """``metadata.generation`` starts at 1 and grows with every change of the desired state."""
     returns_deleted: bool = False
-    """Deleting answers the last state of the object, not a ``Status``."""
+    """A deletion is answered with the last state of the object, not a ``Status``."""
     created_by_update: bool = False
     """An update of a missing object creates it."""
     orphans: bool = False
-    """Deleting without a propagation policy leaves dependents without an owner."""
+    """A deletion without a propagation policy orphans dependents."""
     updates_blindly: bool = True
-    """An update without a resource version overwrites whatever there is."""
+    """An update without a resource version overwrites any newer state."""
     first_status: Callable[[Mapping[str, Any], str], dict[str, Any] | None] | None = None
-    """What a custom kind's status is at first, of the object as it is stored and the time of its creation."""
+    """Returns a custom kind's initial status, from the stored object and its creation time."""
 
 
 _CUSTOM = Strategy(counts_generations=True, updates_blindly=False)

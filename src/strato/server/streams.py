@@ -1,4 +1,4 @@
-"""Where the streams of pods come from: the border between the server and whatever runs the pods."""
+"""The interface through which the server reaches processes and ports of pods, on whatever runs the pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """Which streams of a process are wanted."""
+    """Which streams of a process to connect."""
 
     stdin: bool = False
     stdout: bool = False
@@ -22,35 +22,35 @@ class StreamOptions:
 
 
 class Channels(Protocol):
-    """A process's streams as messages, whose first byte names the channel.
+    """A process's streams as messages, whose first byte is the channel.
 
-    Sent are input, ends of it (`CLOSE`) and sizes of the terminal as JSON; received are output and, last, the status:
-    JSON with ``exitCode`` or ``error``.
+    The server sends input, its end (`CLOSE`) and sizes of the terminal as JSON. It receives output and, last, the
+    status: JSON with ``exitCode`` or ``error``.
     """
 
     async def receive(self) -> bytes:
         """Return the next message; empty at the end."""
 
     async def send(self, message: bytes) -> None:
-        """Send a message once there is room; nothing happens when the other end is gone."""
+        """Send a message once there is room; does nothing if the process is gone."""
 
     def close(self) -> None:
-        """Hang up; what was run for it ends."""
+        """Close the streams; a process that `StreamSource.exec` started for them ends."""
 
 
 class StreamSource(Protocol):
-    """Reaches the processes of pods. All raise `ApiError` with the reason when they cannot."""
+    """Reaches the processes of pods. All methods raise `ApiError` with the reason if they cannot."""
 
     async def exec(self, uid: str, container: str, command: Sequence[str], options: StreamOptions) -> Channels:
         """Run a command in a container."""
 
     async def attach(self, uid: str, container: str, options: StreamOptions) -> Channels:
-        """Join the streams of a container's own process."""
+        """Connect to the streams of a container's main process."""
 
     async def connect(self, uid: str, port: int) -> socket.socket:
-        """Return a connection, which does not block, to a port of a pod.
+        """Return a non-blocking socket connected to a port of a pod.
 
         Args:
-            uid: Of the pod.
-            port: Where something listens on the pod's loopback.
+            uid: The pod's.
+            port: A port on the pod's loopback interface.
         """

@@ -1,9 +1,9 @@
-"""Custom objects in the version a request asks for, as their definition has it now.
+"""Show custom objects in the version that a request asks for, under their definition's current schema.
 
-Objects are stored in the storage version of the time they were written, under the schema of that time. Whoever reads
-them gets what the definition says today: defaults that came later are filled in, fields that went are left out, and
-the version is the one asked for. Stored bytes change only when an object is written. A `VersionedBucket` stands in for
-the bucket of a resource, so that reads, writes and watches need not know of it.
+An object is stored in the version that was the storage version when it was written, and under the schema of that time.
+When it is read, defaults that were added to the schema since are filled in, removed fields are left out, and it is
+converted to the version of the request. Stored bytes change only when the object is written. A `VersionedBucket`
+stands in for the resource's `Bucket`, so that the verbs need not know of versions.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from strato.server.snapshot import Change, Row, Snapshot
 from strato.server.store import Bucket
 
 AT_ONCE = 500
-"""Objects that are converted in one call of a webhook."""
+"""Most objects that are converted in one call of a webhook."""
 _KEPT_BYTES = 32 << 20
-"""What the objects last shown in a version other than that they are stored in may weigh, of one definition."""
+"""Size of a definition's caches of converted objects, each."""
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _SHOWN_METADATA = ("labels", "annotations")
-"""Of the metadata, what a webhook may change."""
+"""The members of metadata that a webhook may change."""
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 
 class Unconverted(Exception):
-    """A webhook has to convert objects before a request can go on; it begins anew then."""
+    """A webhook has to convert objects first; `strato.server.conversion` has that done and repeats the action."""
 
     def __init__(self, versions: Versions, version: str, objects: Sequence[Json]) -> None:
         super().__init__(version)
@@ -63,23 +63,24 @@ class Versions:
     """The versions of one definition."""
 
     storage: str
-    """``group/version`` that objects are stored in."""
+    """The storage version, as ``group/version``."""
     schemas: Mapping[str, StructuralSchema]
-    """By ``group/version``, of those that are not served too."""
+    """Schemas by ``group/version``, also of versions that are not served."""
     changed: int
-    """Revision of the last change of the definition: objects written later need nothing but their version. 0: it
-    was never changed."""
+    """Revision of the last change of the definition; objects written later fit its schema. 0 if it was never
+    changed."""
     webhook: Mapping[str, Any] | None = None
-    """Converts between versions, with ``clientConfig`` and ``conversionReviewVersions``; None: they differ in nothing
-    but their schemas."""
+    """The conversion webhook (``clientConfig``, ``conversionReviewVersions``); None if versions differ only in
+    schema."""
     _shown: _Kept = field(default_factory=_kept)
-    """What was made of stored objects lately: many watchers read the same, and a write compares by identity."""
+    """Stored objects as recently shown. Many watchers read the same object, and the write path compares bodies by
+    identity."""
     _converted_lately: _Kept = field(default_factory=_kept)
-    """What the webhook made of objects (`_essence`) lately."""
+    """Results of the webhook, by `_essence` and version."""
 
     @classmethod
     def of(cls, crd: Mapping[str, Any]) -> Versions | None:
-        """Return the versions of a stored definition; None when all objects are stored as they are served."""
+        """Return the versions of a stored definition; None if every object is stored as it is served."""
         spec, metadata = crd["spec"], crd["metadata"]
         is_changed = metadata.get("generation", 1) > 1
         if len(spec["versions"]) == 1 and not is_changed:
@@ -93,27 +94,27 @@ class Versions:
                 for one in spec["versions"]
             },
             changed=int(metadata["resourceVersion"]) if is_changed else 0,
-            # objects go with their definition, whether the webhook still answers or not
+            # of a terminating definition the objects are deleted even if the webhook no longer answers
             webhook=None if metadata.get("deletionTimestamp") else _webhook(spec.get("conversion") or {}),
         )
 
     def shown(self, body: bytes, version: str) -> bytes:
-        """Return a stored object in a version; the very same bytes where that changes nothing."""
+        """Return a stored object in a version; the identical bytes object if nothing changes."""
         shown = self._shown.get((body, version))
         if shown is None:
             shown = self._shown.put((body, version), self._converted(body, version))
         return shown
 
     def stored(self, body: bytes) -> bytes:
-        """Return an object that was written as it is stored.
+        """Return an object that a client has written in the form to store.
 
         Raises:
-            Unconverted: A webhook has to make it.
+            Unconverted: The webhook has to convert it first.
         """
         return self._converted(body, self.storage)
 
     def keep(self, original: Json, version: str, converted: Json) -> None:
-        """Keep what the webhook made of an object."""
+        """Cache the webhook's result for an object."""
         self.schemas[version].prune(converted)
         self._converted_lately.put((_essence(original), version), _essence(converted))
 
@@ -135,7 +136,11 @@ class Versions:
         return body if made == body else made
 
     def _by_webhook(self, obj: Json, version: str) -> Json:
-        """Return what the webhook made of an object, with the object's own metadata but for labels and annotations."""
+        """Return the webhook's cached result; of its metadata only labels and annotations are used.
+
+        Raises:
+            Unconverted: The result is not cached.
+        """
         known = self._converted_lately.get((_essence(obj), version))
         if known is None:
             raise Unconverted(self, version, [obj])
@@ -150,18 +155,18 @@ def _webhook(conversion: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _essence(obj: Json) -> bytes:
-    """Return what the conversion of an object depends on."""
+    """Return the parts of an object that its conversion depends on: all but most of the metadata."""
     metadata = {name: obj["metadata"][name] for name in _SHOWN_METADATA if obj["metadata"].get(name)}
     return _encode({**obj, "metadata": metadata})
 
 
 class VersionedBucket:
-    """The objects of a custom resource in one version: what readers and writers ask of a `Bucket`."""
+    """The objects of a custom resource in one version, with the methods of `Bucket` that the verbs use."""
 
     def __init__(self, bucket: Bucket, versions: Versions, version: str) -> None:
         self._bucket, self._versions, self._version = bucket, versions, version
         self.objects, self.pending, self.events = bucket.objects, bucket.pending, bucket.events
-        """As they are stored: for their keys and their number."""
+        """As stored; callers use only their keys and number."""
         self.keys, self.newest_keys, self.span = bucket.keys, bucket.newest_keys, bucket.span
 
     def shown(self, body: bytes) -> bytes:
@@ -170,18 +175,18 @@ class VersionedBucket:
 
     @property
     def is_converted(self) -> bool:
-        """Whether a webhook has to make objects of this version of stored ones, or the other way around."""
+        """Whether a webhook converts between this version and the stored one."""
         return self._versions.webhook is not None
 
     def stored(self, body: bytes) -> bytes:
-        """Return an object of this version as it is stored."""
+        """Return an object of this version in the form to store."""
         return self._versions.stored(body)
 
     def all_shown(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
         """Return stored objects in this version.
 
         Raises:
-            Unconverted: All of them that a webhook has to make.
+            Unconverted: The webhook has to convert some first; the error has all of them.
         """
         shown: list[bytes] = []
         missing: list[Json] = []
@@ -200,7 +205,7 @@ class VersionedBucket:
         return None if body is None else self.shown(body)
 
     def durable(self, key: str) -> Row | None:
-        """Return what readers see of an object."""
+        """Return the durable state of an object, which readers see."""
         row = self._bucket.durable(key)
         return None if row is None else Row(self.shown(row.body), row.revision)
 

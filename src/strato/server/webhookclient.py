@@ -1,7 +1,7 @@
-"""Calls of webhooks by a ``clientConfig``: a Service of the cluster, or a URL; of admission and of conversion alike.
+"""Call admission and conversion webhooks by their ``clientConfig``: a Service of the cluster, or a URL.
 
-A webhook is hostile: its answer is bounded in size and time, redirects are not followed, so many calls at most are
-under way to each and in all, and who would have to wait behind too many others is refused.
+A webhook may be hostile: the answer is bounded in size and time, redirects are not followed, the concurrent calls of
+one webhook and of all are limited, and a call that would wait behind too many others is refused.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from strato.http.tls import client_context
 from strato.pki import pem_if_issued
 
 ANSWER_BYTES = 2 * MAX_BODY_BYTES
-"""The largest answer that is read; a patch in base64 takes more room than the object."""
+"""The largest answer that is read; a patch in base64 may be larger than the object."""
 CALLS_OF_ONE = 16
-"""Calls of one webhook at the same time; others wait, and their timeout runs."""
+"""Most concurrent calls of one webhook; others wait, and the wait counts towards their timeout."""
 CALLS_MAX = 512
-"""Calls that are under way or wait; who comes then is told to try again later."""
+"""Most calls under way or waiting, of all webhooks; more are refused with `TooManyRequests`."""
 _POOLS_MAX = 64
-"""Webhooks whose connections are kept."""
+"""Most webhooks whose connections are kept open."""
 _SELF_SIGNED = 18
-"""OpenSSL's code of a certificate that it takes for its own authority: X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT."""
+"""OpenSSL's code for a certificate that it takes for self-signed: X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT."""
 _HEADERS = (("Content-Type", "application/json"), ("Accept", "application/json"), ("Connection", "keep-alive"))
 
 
 class CallFailed(StratoError):
-    """A webhook gave no answer that could be used; the message says why, as kube-apiserver's client does."""
+    """A webhook gave no usable answer; the message is that of kube-apiserver's client."""
 
 
 class Reader(Protocol):
-    """Looks up Services and what is behind them."""
+    """Looks up Services and their endpoints."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """Return an object or None."""
@@ -54,18 +54,18 @@ class Reader(Protocol):
 
 
 class _Place(NamedTuple):
-    """Where a webhook is, and how it is known."""
+    """Where a webhook is, and how to verify its certificate."""
 
     host: str
     port: int
     name: str
-    """In its certificate."""
+    """The name expected in its certificate."""
     bundle: bytes
-    """Authorities to trust, PEM; empty: the system's."""
+    """CA certificates to trust, PEM; empty trusts the system's."""
 
 
 class WebhookClient:
-    """Calls webhooks, on connections that are used again."""
+    """Calls webhooks over pooled connections."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -74,7 +74,7 @@ class WebhookClient:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def close(self) -> None:
-        """Close the connections; calls that are under way fail."""
+        """Close all connections; calls under way fail."""
         while self._pools:
             await self._pools.popitem()[1].close()
 
@@ -84,11 +84,11 @@ class WebhookClient:
         Args:
             config: ``service`` (namespace, name, path, port) or ``url``, and ``caBundle``.
             body: JSON.
-            seconds: How long all of it may take; the webhook is told.
+            seconds: Timeout of the whole call; sent to the webhook too.
 
         Raises:
-            CallFailed: There is no answer of 200, not all of it, or not in time.
-            TooManyRequests: Too many calls wait already.
+            CallFailed: There is no complete answer with status 200 in time.
+            TooManyRequests: Too many calls are waiting already.
         """
         if self._calls >= CALLS_MAX:
             raise TooManyRequests(
@@ -121,7 +121,7 @@ class WebhookClient:
         pool = await self._pool(place)
         try:
             return await _exchanged(pool, asked.data, fresh=False)
-        except Disconnected:  # the connection was idle, and closed meanwhile
+        except Disconnected:  # the server had closed the idle connection
             return await _exchanged(pool, asked.data, fresh=True)
         except ssl.SSLCertVerificationError as error:
             namesake = await _namesake(place) if error.verify_code == _SELF_SIGNED else None
@@ -131,11 +131,11 @@ class WebhookClient:
             return await _exchanged(await self._pool(place, namesake), asked.data, fresh=False)
 
     async def _pool(self, place: _Place, trusted: bytes = b"") -> Pool:
-        """Return the connections to a webhook; those of a loop that has ended are forgotten.
+        """Return the pool of connections to a webhook; pools of an event loop that has ended are dropped.
 
         Args:
-            place: Where it is.
-            trusted: The one certificate to trust, PEM, instead of those that its authorities have signed.
+            place: The webhook.
+            trusted: The only certificate to trust, PEM, instead of every one that its authorities have signed.
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
@@ -153,7 +153,7 @@ class WebhookClient:
         return pool
 
     def _address(self, service: Mapping[str, Any]) -> tuple[str, int]:
-        """Return where a Service's pods answer on this machine."""
+        """Return the host and port of a Service's pods on this machine."""
         namespace, name, port = service["namespace"], service["name"], service.get("port") or 443
         found = self._reader.get(catalog.SERVICE, namespace, name)
         if found is None:
@@ -188,33 +188,33 @@ async def _exchanged(pool: Pool, data: bytes, *, fresh: bool) -> tuple[int, byte
 
 
 async def _namesake(place: _Place) -> bytes | None:
-    """Return the certificate that a webhook shows, PEM, if one of its authorities has signed it; else None.
+    """Return the certificate that a webhook presents, PEM, if one of its authorities has signed it; else None.
 
-    Operators in Go often give both one name, and the certificate names no key of its authority's. OpenSSL takes it for
-    one that signs itself then, and looks for no authority. To a context that trusts this certificate alone it is none
-    the less: its dates, its purpose and the server's name are checked there.
+    Operators written in Go often give the certificate and its authority the same name, and no authority key id.
+    OpenSSL then takes the certificate for self-signed and looks for no authority. So the caller verifies it in a
+    context that trusts this certificate alone, which still checks dates, purpose and the server's name.
     """
     try:
         connection = await connect(Origin(place.host, place.port, client_context(insecure=True), place.name))
     except OSError:
-        return None  # why the first attempt failed says more
+        return None  # the caller reports the error of its first attempt, which says more
     shown = connection.certificate
     connection.abort()
-    # the system's clock, as OpenSSL takes it for all other certificates
+    # the system's clock, which OpenSSL uses for all other certificates
     return pem_if_issued(shown, place.bundle, now_seconds=SystemClock().now())
 
 
 def _service_url(service: Mapping[str, Any]) -> str:
-    """Return the URL by which the certificate of a Service's pods is checked."""
+    """Return the URL whose host the certificate of a Service's pods must name."""
     path = "/" + str(service.get("path") or "").lstrip("/")
     return f"https://{service.get('name')}.{service.get('namespace')}.svc:{service.get('port') or 443}{path}"
 
 
 def _bundle(config: Mapping[str, Any]) -> bytes:
-    """Return the authorities to trust, PEM; empty: the system's.
+    """Return the CA certificates to trust, PEM; empty for the system's.
 
     Raises:
-        OSError: They are no base64.
+        OSError: ``caBundle`` is not base64.
     """
     try:
         return base64.b64decode(config.get("caBundle") or "", validate=True)
