@@ -430,6 +430,7 @@ def test_a_token_is_mounted_unless(spec: dict[str, Any], account: dict[str, Any]
 def test_pull_secrets_of_the_account_are_the_pods() -> None:
     secrets = [{"name": "registry"}]
     assert mounted({}, imagePullSecrets=secrets)["imagePullSecrets"] == secrets
+    assert mounted({}, imagePullSecrets=[{}, *secrets])["imagePullSecrets"] == secrets
     own = [{"name": "own"}]
     assert mounted({"imagePullSecrets": own}, imagePullSecrets=secrets)["imagePullSecrets"] == own
 

@@ -94,12 +94,21 @@ async def test_pods_alike_are_refused_once_the_namespace_is_restricted() -> None
     assert (await ask(server, "POST", PODS, pod("again"))).status == 201
 
 
-async def test_annotations_of_pods_alike_are_looked_at() -> None:
+@pytest.mark.parametrize(
+    "key",
+    [
+        "container.apparmor.security.beta.kubernetes.io/c",
+        "seccomp.security.alpha.kubernetes.io/pod",
+        "container.seccomp.security.alpha.kubernetes.io/c",
+    ],
+)
+async def test_annotations_of_pods_alike_are_looked_at(key: str) -> None:
     server = in_memory_server(VirtualClock())
-    await label(server, {"pod-security.kubernetes.io/enforce": "baseline"})
+    mode = "pod-security.kubernetes.io/enforce"
+    await label(server, {mode: "baseline", f"{mode}-version": "v1.18"})  # later ones know fields instead
     for number in range(5):
         assert (await ask(server, "POST", PODS, pod(f"p-{number}", annotations={"x": "y"}))).status == 201
-    bad = {"container.apparmor.security.beta.kubernetes.io/c": "unconfined"}
+    bad = {key: "unconfined"}
     assert (await ask(server, "POST", PODS, pod("bad", annotations=bad))).status == 403
     bad = {"x": "y", **bad}
     assert (await ask(server, "POST", PODS, pod("bad", annotations=bad))).status == 403
@@ -119,13 +128,23 @@ def workloads() -> list[tuple[str, Json]]:
             "/apis/batch/v1/namespaces/default/cronjobs",
             {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": once}}}},
         ),
+        (
+            "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs",
+            {
+                "apiVersion": "batch.volcano.sh/v1alpha1",
+                "kind": "Job",
+                "spec": {"tasks": [{"name": "a", "replicas": 1, "template": once}]},
+            },
+        ),
     ]
 
 
-@pytest.mark.parametrize(("path", "body"), workloads(), ids=[path.rpartition("/")[2] for path, _ in workloads()])
+@pytest.mark.parametrize(("path", "body"), workloads(), ids=[path.removeprefix("/apis/") for path, _ in workloads()])
 async def test_workloads_are_admitted_with_a_warning(path: str, body: Json) -> None:
     server = in_memory_server(VirtualClock())
     await label(server, RESTRICTED)
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"}}
+    assert (await ask(server, "POST", "/apis/scheduling.volcano.sh/v1beta1/queues", queue)).status == 201
     made = await ask(server, "POST", path, {"metadata": {"name": "w"}, **body})
     assert made.status == 201, made.body
     assert WHY.removeprefix("violates").replace('"', '\\"') in made.headers["warning"]

@@ -527,3 +527,9 @@ def test_all_problems_of_the_admission_configuration_come_at_once() -> None:
         "a.conf: resourceGroups[1].affinity",
         "a.conf: resourceGroups[1].tolerations",
     ]
+    for member, bad in (("labels", "[a]"), ("tolerations", "[{}, 5]"), ("object", "{key: namespace, value: ns}")):
+        group = {"resourceGroup": "g", "object": "{key: namespace}", member: bad}
+        with pytest.raises(InvalidInput) as caught:
+            read_groups(f"resourceGroups: [{{{', '.join(f'{key}: {text}' for key, text in group.items())}}}]", "a.conf")
+        [problem] = caught.value.problems
+        assert problem.where.startswith(f"a.conf: resourceGroups[0].{member}")

@@ -244,7 +244,8 @@ def _template_problems(task: Json, index: int) -> list[str]:
 
 
 def _asks_whole_cpus(container: Json) -> bool:
-    resources = container.get("resources") or {}
+    """Whether a container, defaulted, has CPUs for itself where its node's policy is a static one."""
+    resources = container["resources"]
     amounts = resources.get("requests") or resources.get("limits") or {}
     try:
         milli = parse(amounts.get("cpu", 0)).milli_value
