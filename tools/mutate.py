@@ -235,7 +235,7 @@ class Runner:
         except (ValueError, SyntaxError):  # other free variables, or no code any more
             changed = False
         if not changed:
-            (place / "result").write_text("invalid\n")
+            _tell(place, "invalid\n")
             return
         items = [self._items[name] for name in names if name in self._items]
         for item, following in zip(items, [*items[1:], None], strict=False):
@@ -245,9 +245,9 @@ class Runner:
             resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + limit), resource.RLIM_INFINITY))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
-                (place / "result").write_text(f"killed\n{self._failed}")
+                _tell(place, f"killed\n{self._failed}")
                 return
-        (place / "result").write_text("survived\n" if items else "survived\nno test runs it")
+        _tell(place, "survived\n" if items else "survived\nno test runs it")
 
     def _put_in(self, mutant: Mutant, source: bytes) -> bool:
         """Give every function made from the mutated text the code of the mutant; say whether there was one."""
@@ -348,6 +348,13 @@ def _allow(place: Path, seconds: float) -> None:
     result, until = place / "result", time.time() + seconds
     result.touch()
     os.utime(result, (until, until))
+
+
+def _tell(place: Path, text: str) -> None:
+    """Leave the result of the job of a place, at once as a whole: whoever is late may be ended at any time."""
+    whole = place / "whole"
+    whole.write_text(text)
+    whole.rename(place / "result")
 
 
 def _be_child(work: Callable[[Path], None], place: Path) -> None:
