@@ -1,12 +1,12 @@
 """The scheduler: rooms from `model` (types only) up to `service`, each of which imports only those below it.
 
-`cache` holds what is known, `framework` what a plugin is, `ordering` and `placement` say who is next and where to;
-`actions`, `optimal` and `plugins` decide, `reporting` says what came of it, `binding` carries it out, `dryrun` runs all
-of that on copies.
+`cache` keeps the scheduler's view of the cluster; `framework` defines plugins; `ordering` picks the next job and
+`placement` its nodes; `actions`, `optimal` and `plugins` decide; `reporting` writes statuses, conditions and
+explanations; `binding` carries out binds and evictions; `dryrun` and `shadow` run the same code on copies.
 
-Decisions are pure (`strato.scheduler.cycle.run_cycle`: a `World` in, a `Plan` out). The one object that acts,
-`strato.scheduler.service.Scheduler`, feeds the world from informers and applies plans. Numba is imported only when a
-scheduler or a cycle is.
+Decisions are pure (`strato.scheduler.cycle.run_cycle`: a `World` in, a `Plan` out). Only
+`strato.scheduler.service.Scheduler` acts: it feeds the world from informers and applies plans. Importing this package
+does not import Numba; importing `Scheduler` or `strato.scheduler.cycle` does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Volcano's scheduler configuration file, decoded strictly: every problem at once, each with its place.
 
-Unlike Volcano, a typo never falls back to a default silently: unknown actions, plugins, toggles and arguments, and
-values of the wrong type, reject the file; whoever runs keeps the configuration it has.
+Unlike in Volcano, a typo never falls back to a default silently: unknown actions, plugins, toggles and arguments, and
+values of the wrong type, reject the file; a running scheduler then keeps the configuration it has.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ tiers:
   - name: proportion
   - name: nodeorder
 """
-"""The configuration of the embedded cluster, where this is the default scheduler too: pods make room by priority."""
+"""The configuration of the embedded cluster. There Strato is the default scheduler too, so it preempts by priority."""
 
 AGENT_TEXT = """\
 actions: "allocate"

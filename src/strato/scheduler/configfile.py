@@ -17,7 +17,7 @@ class ConfigFile:
         source: The configuration, or the path of a file in Volcano's format; None means the built-in one.
 
     Attributes:
-        path: The file; None without one.
+        path: The file; None if the configuration was given as an object or is the built-in one.
         config: The configuration in force.
 
     Raises:
@@ -37,7 +37,10 @@ class ConfigFile:
         return bool(self._stamps)
 
     def reread(self) -> Config | InvalidInput | None:
-        """Return what the files say now if one of them changed; may run in a thread, one call at a time."""
+        """Return the configuration as the files are now, or its problems; None if no file has changed.
+
+        May run in a thread, one call at a time.
+        """
         stamps = self._read_stamps(self.config)
         if stamps == self._stamps or None in stamps.values():
             return None

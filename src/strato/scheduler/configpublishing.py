@@ -1,7 +1,7 @@
-"""A ConfigMap says by what configuration a scheduler decides, wherever that comes from.
+"""Publishes the configuration a scheduler uses in a ConfigMap, whether it comes from a file or is built in.
 
-What runs the engine on a copy of the cluster's state (``strato explain``, ``what-if``, ``when``) reads it there: a file
-that only the scheduler can see would otherwise be unknown to it, and its answer one about another policy.
+Commands that run the engine on a copy of the cluster's state (``strato explain``, ``what-if``, ``when``) read it there.
+They cannot see the scheduler's file, and without the ConfigMap they would answer for another policy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 NAMESPACE: Final = "volcano-system"
 _KEY: Final = "scheduler.conf"
 _PAUSE_SECONDS: Final = 5.0
-"""Between two writes: a server may not answer, and two schedulers of one name may write different ones."""
+"""Pause between two writes: the server may not answer, and two schedulers of one name may overwrite each other."""
 
 
 def name_of(scheduler: str) -> str:
@@ -42,17 +42,17 @@ async def keep_published(
     config: Callable[[], Config],
     changed: asyncio.Event,
 ) -> None:
-    """Have a scheduler's configuration stand in its ConfigMap, whoever changes either, until cancelled.
+    """Keep the ConfigMap of a scheduler equal to its configuration, whichever of the two changes, until cancelled.
 
-    The built-in one is what everybody takes where none is published: it is written only over another one.
+    Readers assume the built-in configuration where no ConfigMap is, so that one is only written over another.
 
     Args:
-        cluster: Where it is written.
-        informers: Watch what stands there.
+        cluster: Where the ConfigMap is written.
+        informers: Watch the ConfigMap.
         clock: Of the process.
-        scheduler: Which scheduler.
+        scheduler: Name of the scheduler.
         config: Returns the configuration in force.
-        changed: Set when that is another one; cleared here.
+        changed: Set by the caller when another configuration is in force; cleared here.
     """
     built_in = default_config().text
     name = name_of(scheduler)

@@ -35,19 +35,18 @@ def run_cycle(
 ) -> Plan:
     """Decide one cycle.
 
-    Depends on its arguments only, and does no I/O. The world is changed in place to what the plan says: bound tasks
-    are Binding, evicted ones Releasing, admitted groups Inqueue; everything that did not make it into the plan is
-    undone, exactly.
+    Depends on its arguments only, and does no I/O. It changes the world in place to what the plan says: bound tasks
+    are Binding, evicted ones Releasing, enqueued groups Inqueue. Changes that did not make it into the plan are undone.
 
     Args:
-        world: What is known.
+        world: The scheduler's view of the cluster.
         config: Plugins and actions.
         now: Seconds since the epoch, for plugins that look at time.
         rng: Decides what the specification leaves to chance.
         uid: Identity of the session.
         placer: Caches from earlier cycles with the same configuration and world; made when absent.
-        observe: Receives how long parts took.
-        of_queues: Whether the plan has the statuses of queues.
+        observe: Called with the duration of each action and plugin call.
+        of_queues: Whether the plan contains the statuses of queues.
     """
     ssn = decide(world, config, now=now, rng=rng, uid=uid, placer=placer or Placer(world.nodes), observe=observe)
     ssn.reports_queues = of_queues
@@ -60,7 +59,7 @@ def run_cycle(
     close_session(ssn, ssn.job_classes, of_queues=of_queues)
     _undo_promises(ssn)
     if ssn.plan.failures:
-        ssn.placer.known.forget()  # it may keep what a failing plugin did not say
+        ssn.placer.known.forget()  # its answers lack those of the plugin that failed
         ssn.job_classes.forget()
     plan = ssn.plan
     ssn.release()
@@ -68,15 +67,16 @@ def run_cycle(
 
 
 def nobody_waits(world: World) -> bool:
-    """Whether a cycle can only alter statuses, if all that its configuration does is for who waits.
+    """Whether no task or job waits for a decision and no plugin remembers past use.
 
-    Of a configuration, `Config.serves_waiting` says that.
+    A cycle can then only change statuses, provided that its configuration only serves waiting jobs
+    (`Config.serves_waiting`).
     """
     return not (world.with_pending or world.waiting_for_queue or world.memories)
 
 
 def settle(world: World, placer: Placer) -> Plan:
-    """Decide a cycle that only alters statuses (see `nobody_waits`); only those of groups are in the plan."""
+    """Decide a cycle that can only change statuses (see `nobody_waits`); the plan has those of PodGroups only."""
     plan = Plan()
     settle_groups(world, placer.job_classes, plan)
     return plan
@@ -92,9 +92,9 @@ def decide(
     placer: Placer,
     observe: Observe | None = None,
 ) -> Session:
-    """Open a session and run the actions; the session is left open, with its promises in place.
+    """Open a session and run the actions; leave the session open, with its pipelined tasks in place.
 
-    `run_cycle` is what to call; this half is for tests that look at a session before it is closed.
+    Use `run_cycle`; this half of it is separate for tests that look at a session before it is closed.
     """
     started = perf_counter()
     ssn = Session(world, config, placer, now=now, rng=rng, uid=uid)
@@ -108,7 +108,7 @@ def decide(
             if name == "allocate" and world.for_flow and "flow" not in config.actions:
                 Flow().place_by_flow(ssn, only=world.for_flow)
             ACTIONS[name](config.action_args.get(name)).execute(ssn)
-        except Exception as error:  # a fault of ours must not stop scheduling; it is logged, counted and reported
+        except Exception as error:  # a bug in an action must not stop scheduling; `recover` logs and reports it
             ssn.recover(0, f"action {name}", error)
         if observe is not None:
             observe("action", name, perf_counter() - began)
@@ -117,7 +117,7 @@ def decide(
 
 
 def _undo_promises(ssn: Session) -> None:
-    """Take back places that were only promised or never committed; note the promises in the plan."""
+    """Set tasks that are still Pipelined or Allocated to Pending again; record the pipelined ones in the plan."""
     names = ssn.world.nodes.names
     for task in reversed(ssn.temporary):
         if task.status == PIPELINED:

@@ -1,4 +1,4 @@
-"""`SchedulerOptions`: what a scheduler needs besides its configuration; from flags and the environment."""
+"""`SchedulerOptions`: settings of a scheduler that are no policy, from flags and the environment."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ class SchedulerOptions:
     default_queue: str = DEFAULT_QUEUE
     """Queue of PodGroups that name none; made, with ``root``, at start."""
     period_seconds: float = 1.0
-    """Time between looks at the clock: time-based plugins, the configuration file, mere counters."""
+    """Period of what depends on time: time-based plugins, the configuration file, statuses that only change counts."""
     rest: Callable[[], Awaitable[None]] | None = None
-    """Waits before a cycle, in virtual time, until nothing else is left to do at this instant; None gathers changes for
-    some milliseconds."""
+    """In virtual time, awaited before each cycle: returns when nothing else is to be done at this instant. None gathers
+    changes for some milliseconds instead."""
     workers: int = 64
-    """Writes under way at once."""
+    """Number of writes in flight at a time."""
     shard_mode: str = NONE
     """How the own NodeShard is used, one of `strato.scheduler.cache.shards.MODES`."""
     shard_name: str = "volcano"
-    """Name of the own NodeShard; pods of the agent scheduler have one of that name, beside others."""
+    """Name of the own NodeShard; pods of the agent scheduler, if served beside others, have one of that name."""
     node_labels: frozenset[tuple[str, str]] = frozenset()
     """Only nodes with one of these labels are used; empty is all nodes."""
     replicas: Replicas | None = None
     """The other active schedulers; None when there is one."""
     journal: Journal = NO_JOURNAL
-    """Notes what the scheduler knows and decides; None without one."""
+    """Records the inputs and decisions of cycles; `NO_JOURNAL` records nothing."""
     shadow: ShadowOptions | None = None
-    """A second policy that decides too, and of which nothing is applied; None without one."""
+    """A second policy whose decisions are compared and never applied; None without one."""
     audit_seconds: float = 0.0
-    """Time between looks of the self-audit (see `strato.scheduler.cache.audit`); 0 does without."""
+    """Period of the self-audit (see `strato.scheduler.cache.audit`); 0 turns it off."""
 
     @property
     def name(self) -> str:
-        """What a scheduler of these names is called: by its only one, else volcano."""
+        """Name of the scheduler: its only scheduler name, or volcano when it serves several."""
         return self.names[0] if len(self.names) == 1 else "volcano"
 
     @property
     def full_name(self) -> str:
-        """What it is called among its replicas."""
+        """Its name, with that of the replica where there are several."""
         return self.name if self.replicas is None else f"{self.name}-{self.replicas.name}"

@@ -1,4 +1,4 @@
-"""`Scheduler`: informers in, cycles when something changed, plans out through the binder."""
+"""`Scheduler`: runs a cycle when informers have changed the world, and has the plan carried out."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _TICKS = 3
-"""Turns of the event loop an idle scheduler waits after a change, so that what arrives together is decided together."""
+"""Turns of the event loop an idle scheduler waits after a change, so that one cycle decides on all that arrived."""
 
 
 def _agents(names: Sequence[str]) -> str:
-    """Return the NodeShard of the agent scheduler's pods; empty where there are no others, or none of them."""
+    """Return the NodeShard of the agent scheduler's pods; empty unless this scheduler serves those and other pods."""
     return AGENT_SCHEDULER if AGENT_SCHEDULER in names and len(names) > 1 else ""
 
 
@@ -64,11 +64,11 @@ class Scheduler:
     """Schedules the pods of some scheduler names.
 
     Args:
-        config: What to run, or the path of a file in Volcano's format, which is read again whenever it changes (a bad
-            one is reported and ignored); absent means the built-in configuration.
-        random: Of its own: if others draw from it, a replay of what is recorded decides otherwise.
-        load_flow: Loads the kernels of the action `flow` beside the loop; called once somebody needs them, and until it
-            returns `allocate` places. None: they are loaded in the cycle that needs them; nothing happens meanwhile.
+        config: The configuration, or the path of a file in Volcano's format, which is read again whenever it changes (a
+            bad one is reported and ignored); absent means the built-in configuration.
+        random: Used by nothing else: a recorded run can only be replayed if the scheduler alone draws from it.
+        load_flow: Loads the kernels of the action `flow` without blocking the event loop. Called once a job needs them;
+            until it returns, `allocate` places these jobs. None: the cycle that needs the kernels loads them itself.
 
     Raises:
         InvalidInput: The configuration file is bad at start.
@@ -130,13 +130,13 @@ class Scheduler:
         self._decided_version = -1
         self._cycles = 0
         self.eviction_records = EvictionRecords(settled=self._measures.settled, there=self._holds_its_place)
-        """Who was evicted for whom, and whether it helped."""
+        """Evictions with their beneficiaries, and whether the beneficiary got the place."""
         self._kept = KeptVerdicts(self.world)
         self._shadow = self._new_shadow(registry)
         self.reconfigured = asyncio.Event()
-        """Set when another configuration is in force; who waits for it clears it."""
+        """Set when another configuration is in force; the one task that waits for it clears it."""
         self.ready = asyncio.Event()
-        """Set once the first lists have arrived and the kernels are loaded."""
+        """Set once the informers have synced and the kernels are loaded."""
 
     def _beginning(self) -> Beginning:
         options, config = self._options, self.config
@@ -154,7 +154,7 @@ class Scheduler:
 
     @property
     def full_name(self) -> str:
-        """What it is called among its replicas."""
+        """Its name, with that of the replica where there are several."""
         return self._options.full_name
 
     @property
@@ -163,7 +163,7 @@ class Scheduler:
         return self._source.config
 
     def wake(self) -> None:
-        """Have a cycle run soon; at once when something may be placed that could not before."""
+        """Request a cycle; it is not delayed to gather changes if something may be schedulable that was not before."""
         self._changed.set()
         if self.world.schedulable_generation != self._decided_generation:
             self._urgent.set()
@@ -211,7 +211,7 @@ class Scheduler:
     async def _have_flow(self, load: Callable[[], Awaitable[None]]) -> None:
         try:
             await load()
-        except Exception:  # whatever is wrong with them: everything can be placed without
+        except Exception:  # whatever the error: `allocate` can place every job without these kernels
             _log.exception("kernels of the action flow cannot be loaded; allocate goes on placing")
         else:
             self.world.flow_loaded = True
@@ -239,7 +239,7 @@ class Scheduler:
             throttle.ran(started, self._clock.monotonic(), status_only=status_only, placed=placed)
 
     async def _gather(self, throttle: Throttle) -> None:
-        """Wait for what arrives together with the change that asks for a cycle."""
+        """Wait for further changes that arrive together with the one that requested a cycle."""
         busy = throttle.busy_seconds(self._clock.monotonic())
         if self._options.rest is not None:
             await self._options.rest()
@@ -250,7 +250,7 @@ class Scheduler:
                 await self._clock.sleep(0)
 
     async def _run_once(self) -> int:
-        """Decide one cycle and hand the plan over; a cycle in which nothing changed is skipped.
+        """Decide one cycle and carry out its plan; skip it if nothing has changed since the last one.
 
         Returns:
             How many pods it placed.
@@ -280,7 +280,7 @@ class Scheduler:
         return len(plan.binds)
 
     def _may_wait(self) -> bool:
-        """Whether a cycle may wait for answers from outside; in virtual time all wait with it."""
+        """Whether cycles run in a thread so that they may wait for HTTP extenders; never in virtual time."""
         return EXTENDER in self._plugin_names() and not isinstance(self._clock, VirtualClock)
 
     def _decide(self, now: float) -> Plan:
@@ -295,7 +295,7 @@ class Scheduler:
         )
 
     def _act(self, plan: Plan, started: float, now: float) -> None:
-        """Hand over a plan that was decided at ``now`` to those who carry it out and those who report it."""
+        """Pass a plan that was decided at ``now`` to the binder, the reports, the metrics and the journal."""
         world = self.world
         world.journal.cycle(now, plan)
         if world.flow_wanted:
@@ -319,16 +319,16 @@ class Scheduler:
         self._reports.take(plan)
 
     async def _tick(self) -> None:
-        """Look at what only a clock can tell: the configuration file, plugins that depend on time."""
+        """Check the configuration file for changes, and wake time-based plugins, once per period."""
         if not self._source.may_change and not self.config.time_based:
-            return  # nothing to look for; a simulated week would be spent on ticks
+            return  # no tick can find anything, and ticks would dominate the simulation of a week
         while True:
             await self._clock.sleep(self._options.period_seconds)
             config = await self._off_loop(self._source.reread)
             self.world.when_closed(functools.partial(self._on_tick, config))
 
     async def _off_loop(self, work: Callable[[], T]) -> T:
-        """Do what touches a disk in a thread; virtual time knows none."""
+        """Run work that reads a disk in a thread; in virtual time run it here, to keep the order deterministic."""
         return work() if isinstance(self._clock, VirtualClock) else await asyncio.to_thread(work)
 
     def _on_tick(self, config: Config | InvalidInput | None) -> None:
@@ -343,7 +343,7 @@ class Scheduler:
             self.wake()
 
     def _reconfigure(self, config: Config) -> None:
-        """Decide by another configuration from now on."""
+        """Use another configuration from the next cycle on."""
         self._source.config = config
         self.reconfigured.set()
         self.world.journal.configure(config.text, config.base)
@@ -361,7 +361,7 @@ class Scheduler:
         return Placer(self.world.nodes, seed=self._placer_seed)
 
     def _plugin_names(self) -> frozenset[str]:
-        """Return the plugins in force, and what of the scheduler itself needs kinds of its own."""
+        """Return the names of the configured plugins, and of the core's features that watch kinds of their own."""
         names = {option.name for tier in self.config.tiers for option in tier}
         if self.world.shards.on:
             names.add(kinds.SHARDING)
@@ -379,13 +379,13 @@ class Scheduler:
         return Shadow(options, self._options.full_name, self.world, decisions, self._cluster, self._clock, registry)
 
     def _is_idle(self) -> bool:
-        """Whether nothing is to be decided or written that a pod waits for."""
+        """Whether no cycle is due or under way and the binder has nothing to write."""
         world = self.world
         decided = world.schedulable_generation == self._decided_generation
         return decided and world.waiting_changes is None and self._binder.is_idle
 
     def _watched_for(self) -> frozenset[str]:
-        """Return the plugins whose kinds are watched: the shadow decides on the same view."""
+        """Return the names of the plugins whose kinds are watched, those of the shadow policy included."""
         return self._plugin_names() | (self._shadow.plugin_names if self._shadow is not None else frozenset())
 
     def _watch_for_shadow(self) -> None:
@@ -398,7 +398,7 @@ class Scheduler:
     # -- around it -----------------------------------------------------------------------------------------------------
 
     def _on_usage(self, found: Callable[[], None]) -> None:
-        """Decide anew with what nodes use now, if anybody waits."""
+        """Take measured node usage into the world; request a cycle if any task is pending."""
         self.world.when_closed(lambda: self._take_usage(found))
 
     def _take_usage(self, found: Callable[[], None]) -> None:
@@ -428,13 +428,13 @@ class Scheduler:
         self._recorder.event(view, WARNING, "FailedScheduling", f"cannot be read: {why}")
 
     def _on_failure(self, failure: Failure) -> None:
-        """Tell and count that a plugin was left out of a cycle."""
+        """Report and count that a plugin was left out of a cycle."""
         self._measures.failed(failure)
         text = f"plugin {failure.plugin} failed in {failure.point} and is left out of this cycle: {failure.error}"
         self._report("PluginFailed", text)
 
     def _report(self, reason: str, text: str) -> None:
-        """Write an event about the scheduler itself; on the default queue, which every scheduler has."""
+        """Record an event about the scheduler itself; it regards the default queue, which every scheduler has."""
         queue = self.world.queues.get(self._options.default_queue)
         if queue is not None and queue.view is not None:
             self._recorder.event(queue.view, WARNING, reason, text)

@@ -1,4 +1,4 @@
-"""`Session`: one cycle's view of the world, and what may be done in it (spec scheduler-core 9)."""
+"""`Session`: one cycle's view of the world, and the operations actions use on it (spec scheduler-core 9)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from strato.scheduler.statement import Statement
 
 
 class _Isolated:
-    """The work on one job, see `Session.isolated`; a class because it is entered for every job of a burst."""
+    """Context manager of `Session.isolated`; a class, because a generator would cost more for every job of a burst."""
 
     __slots__ = ("_before", "_job", "_ssn")
 
@@ -50,10 +50,10 @@ class Session(PluginAnswers):
     Args:
         world, now, rng, uid: As for `CycleContext`.
         config: Plugins and actions.
-        placer: Caches of the configuration, kept between sessions.
+        placer: Caches that sessions with the same configuration share.
 
     Attributes:
-        job_classes: Which jobs are the same to all plugins and actions, and which verdicts they were given.
+        job_classes: The job classes, each with the verdict it was given last.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class Session(PluginAnswers):
 
     @cached_property
     def kernel_flags(self) -> int:
-        """Flags of the kernels that hold for whatever they place."""
+        """Return the flags that every kernel call of this session gets."""
         return kernels.LIMIT_PODS if any(plugin.limits_pods for plugin in self._asked("filter")) else 0
 
     def usable_rows(self, task: Task) -> Mask:
-        """Return bool[rows known of the task's class]: nodes that filters allow whatever runs there."""
+        """Return bool[rows known of the task's class]: nodes that pass all filters that do not look at pods."""
         return self.placer.known.of(self, task).mask
 
     def victims_in_order(self, victims: Sequence[Task], preemptor: Task) -> list[Task]:
-        """Return victims, the one to evict first first."""
+        """Return victims in the order in which to evict them."""
         return in_order(self, victims, preemptor)
 
     def fit_error(self, job: Job) -> str:
@@ -92,11 +92,11 @@ class Session(PluginAnswers):
         return stmt
 
     def isolated(self, job: Job) -> _Isolated:
-        """Run the work on one job: an error in it is noted on the job, undone, and costs no other job its turn."""
+        """Run the work on one job; if it raises, undo it and record a verdict on the job, so that other jobs go on."""
         return _Isolated(self, job, len(self._statements))
 
     def recover(self, before: int, where: str, error: Exception) -> None:
-        """Undo the statements opened since there were ``before``, and bring the nodes' columns in step again."""
+        """Discard the statements opened after the first ``before``, and rebuild the nodes' columns from the tasks."""
         self.guard.note("core", where, error)
         for stmt in reversed(self._statements[before:]):
             stmt.discard()
@@ -105,21 +105,21 @@ class Session(PluginAnswers):
         self.placer.known.forget()
 
     def release(self) -> None:
-        """End the session, with all that only it holds; nobody can ask it anything any more.
+        """End the session and drop all its references; it cannot be used afterwards.
 
-        It and its plugins hold one another: without this they stay until Python looks for garbage, of which there is
-        much with every cycle, and looking through it took a sixth of a long simulation.
+        Session and plugins refer to each other, so without this only Python's cycle collector could free them. With
+        that much garbage in every cycle, collecting took a sixth of a long simulation's time.
         """
         vars(self).clear()
 
     def let_in(self, job: Job) -> None:
-        """Let a job into its queue."""
+        """Enqueue a job: set its phase to Inqueue and record that in the plan."""
         self.plan.phases.setdefault(job.key, job.phase)
         self.plan.enqueued.append(job)
         self.world.set_phase(job, PHASE_INQUEUE)
 
     def dispatch(self, tasks: Sequence[Task]) -> None:
-        """Bind tasks of one job that were placed by a statement which was left open."""
+        """Bind tasks of one job that a statement has placed without being committed."""
         if tasks:
             self.world.restatus(tasks, BINDING)
             self.plan.binds.extend(binds(tasks, self.world.nodes.names))

@@ -1,4 +1,4 @@
-"""`Statement`: changes to the session that are kept together or undone together (spec scheduler-core 9.7)."""
+"""`Statement`: changes of the session that are committed or undone as a whole (spec scheduler-core 9.7)."""
 
 from __future__ import annotations
 
@@ -26,68 +26,75 @@ class _Op(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """One operation and the rows it used."""
+    """One operation, and the row that each of its tasks had."""
 
     op: _Op
     rows: tuple[int, ...]
 
 
 class Statement:
-    """A log of operations that took effect at once and can be undone exactly, last first."""
+    """A log of operations. Each takes effect when it is made; `discard` undoes them exactly, in reverse order."""
 
     __slots__ = ("_began", "_moves", "_ops", "_ssn")
 
     def __init__(self, ssn: PluginAnswers) -> None:
         self._ssn = ssn
         self._ops: list[_Op] = []
-        self._began = 0  # the session's moves before the first operation
-        self._moves = 0  # how many of them are its own
+        self._began = 0  # `Session.moves` before the first operation
+        self._moves = 0  # how many moves this statement has made since
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was done in it."""
+        """Whether it has no operations."""
         return not self._ops
 
     @property
     def has_evictions(self) -> bool:
-        """Whether it evicts anything."""
+        """Whether any of its operations is an eviction."""
         return any(op.kind == RELEASING for op in self._ops)
 
     @property
     def beneficiaries(self) -> list[Task]:
-        """Tasks that it gives a place or a promise."""
+        """Tasks that it places or pipelines."""
         return [task for op in self._ops if op.kind != RELEASING for task in op.tasks]
 
     def placed(self, tasks: Sequence[Task], rows: Sequence[int], status: int, *, evicted: bool = False) -> None:
-        """Take over tasks whose rows have been charged already; status is ALLOCATED or PIPELINED."""
+        """Record the placement of tasks whose rows a kernel has charged already; status is ALLOCATED or PIPELINED."""
         self._ssn.world.place_batch(tasks, rows, status)
         self._ssn.temporary.extend(tasks)
         self._log(_Op(status, tasks, evicted=evicted))
         self._ssn.fire_placed(tasks)
 
     def pipeline(self, task: Task, row: int, *, evicted: bool) -> None:
-        """Promise a task what will be free on a row."""
+        """Promise a task the resources that will be free on a row once its leaving pods are gone."""
         self._ssn.world.move(task, PIPELINED, row)
         self._ssn.temporary.append(task)
         self._log(_Op(PIPELINED, (task,), evicted=evicted))
         self._ssn.fire_placed((task,))
 
     def evict(self, task: Task, reason: str, beneficiary: str = "", moves_to: str = "") -> None:
-        """Mark a running or bound task as leaving; ``moves_to`` is the node that is kept for its successor, if any."""
+        """Mark a running or bound task as Releasing.
+
+        Args:
+            task: The victim.
+            reason: For its events and conditions.
+            beneficiary: Key of the pod it is evicted for; empty for none.
+            moves_to: Node on which a place is kept for its successor; empty for none.
+        """
         status = task.status
         self._ssn.world.move(task, RELEASING, task.row)
         self._log(_Op(RELEASING, (task,), reason, False, beneficiary, moves_to, status))
         self._ssn.fire_removed((task,))
 
     def spare(self, task: Task) -> None:
-        """Take back one eviction of this statement: the task goes on running."""
+        """Undo one eviction of this statement: the task gets the status it had before."""
         at = next(i for i, op in enumerate(self._ops) if op.kind == RELEASING and op.tasks[0] is task)
         self._ssn.world.move(task, self._ops.pop(at).before, task.row)
         self._moves += 1
         self._ssn.fire_placed((task,))
 
     def merge(self, other: Statement) -> None:
-        """Take over another statement's operations; the other is empty afterwards."""
+        """Move another statement's operations into this one; the other is empty afterwards."""
         if not self._ops:
             self._began, self._moves = other._began, 0
         self._ops += other._ops
@@ -95,11 +102,11 @@ class Statement:
         other._ops = []
 
     def saved(self) -> list[Saved]:
-        """Return what was done, to do it again after a discard."""
+        """Return the operations, for `replay` after a `discard`."""
         return [Saved(op, tuple(task.row for task in op.tasks)) for op in self._ops]
 
     def replay(self, saved: Sequence[Saved]) -> None:
-        """Do again what another statement did, in the state it was done in."""
+        """Repeat the saved operations of another statement; the session must be as it was when they were made."""
         table = self._ssn.world.nodes
         for op, rows in saved:
             if op.kind == RELEASING:
@@ -110,15 +117,15 @@ class Statement:
 
     @property
     def count_placed(self) -> int:
-        """How many tasks it gives a place or a promise."""
+        """How many tasks it places or pipelines."""
         return sum(len(op.tasks) for op in self._ops if op.kind != RELEASING)
 
     def commit(self) -> None:
-        """Put binds and evictions into the plan; promises stay for this session.
+        """Put binds and evictions into the plan; pipelined tasks keep their place until the session ends.
 
-        Nobody is evicted in vain: when a victim's beneficiary has no place in this statement, or its place would still
-        be too small once everybody has left, everything is undone instead; so it is while a job that evicted in vain
-        must not evict (`strato.scheduler.cache.evictionrounds`).
+        If the evictions would be in vain, `discard` everything instead: when the beneficiary of a victim has no place
+        in this statement, or its node will be too small even after all victims have left. Likewise while the job that
+        evicts has to wait because its earlier evictions brought it nothing (`strato.scheduler.cache.evictionrounds`).
         """
         if self.has_evictions and not (self._proven() and self._begins_round()):
             self.discard()
@@ -138,7 +145,11 @@ class Statement:
         self._ops = []
 
     def _begins_round(self) -> bool:
-        """Whether those for whom pods are evicted may evict now; then it is noted that they do."""
+        """Note an eviction round of the beneficiaries' jobs, unless `EvictionRounds` has one of them wait.
+
+        Returns:
+            Whether the round was noted; otherwise the plan says when to decide again.
+        """
         ssn, rounds = self._ssn, self._ssn.world.eviction_rounds
         found = [ssn.world.tasks.get(op.beneficiary) for op in self._ops if op.beneficiary]
         jobs = {task.job.key: task.job for task in found if task is not None and task.job is not None}
@@ -151,7 +162,7 @@ class Statement:
         return True
 
     def _proven(self) -> bool:
-        """Whether every beneficiary of an eviction has a place here that is large enough in the end."""
+        """Whether every beneficiary is placed here, on a node with enough room once all victims have left."""
         nodes = self._ssn.world.nodes
         placed = {task.key: task for task in self.beneficiaries}
         rows: dict[TaskClass, list[int]] = {}
@@ -168,10 +179,10 @@ class Statement:
         return True
 
     def discard(self, *, remember: bool = True) -> None:
-        """Undo everything, last first.
+        """Undo all operations, last first.
 
         Args:
-            remember: Whether messages may say that the tasks nearly had these places.
+            remember: Whether to keep the places in ``transactions``, from which pod conditions name them.
         """
         ssn = self._ssn
         alone = bool(self._ops) and ssn.moves - self._began == self._moves
@@ -188,11 +199,11 @@ class Statement:
                         ssn.world.move(task, PENDING)
             (ssn.fire_placed if op.kind == RELEASING else ssn.fire_removed)(op.tasks)
         self._ops = []
-        if alone:  # nothing else moved since it began: all is as it was then
+        if alone:  # only this statement has changed the world since it began, so the world is as it was then
             ssn.undone = ssn.world.version - self._began
 
     def _log(self, op: _Op) -> None:
-        """Keep an operation; each is one change of the world."""
+        """Append an operation; each has grown ``world.version`` by one."""
         if not self._ops:
             self._began, self._moves = self._ssn.moves - 1, 0
         self._ops.append(op)

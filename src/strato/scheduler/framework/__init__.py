@@ -1,4 +1,4 @@
-"""What a plugin is, and all that one imports: extension points, arguments, answers, and the types they speak of."""
+"""The plugin framework. This package exports all that a plugin imports: extension points, arguments, answers, types."""
 
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.context import CycleContext

@@ -1,4 +1,4 @@
-"""Who answers an extension point in a cycle, by tier or all together, worked out when it is asked for."""
+"""Which plugins answer an extension point in a cycle, by tier or flat; looked up when the point is first used."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from strato.scheduler.framework.plugin import Plugin
 Fn = Callable[..., Any]
 
 Answering = tuple[Plugin, Fn]
-"""A plugin, and its answer to an extension point. A plain tuple: there are dozens in every cycle."""
+"""A plugin and its guarded function for an extension point. A plain tuple is cheap: each cycle makes dozens."""
 
 
 class Opened(NamedTuple):
-    """A plugin that takes part, and the extension points that it does not answer in this cycle."""
+    """A plugin that was opened, and the extension points that it does not answer in this cycle."""
 
     plugin: Plugin
     off: Collection[str]
 
 
 class Tiers(dict[str, list[list[Answering]]]):
-    """By extension point and tier who answers there, worked out when it is asked for: most points never are.
+    """By extension point, the plugins that answer it, tier by tier; filled on first use, as most cycles use few points.
 
     Args:
         guard: Calls the plugins.
-        config: Says who may answer.
-        opened: The plugins that take part, as they stand in the configuration: by tier and place there.
+        config: Says which plugins may answer a point.
+        opened: The plugins that were opened, by tier and place in the configuration.
     """
 
     def __init__(self, guard: Guard, config: Config, opened: Mapping[tuple[int, int], Opened]) -> None:
@@ -38,7 +38,7 @@ class Tiers(dict[str, list[list[Answering]]]):
         self._opened = opened
 
     def plugins(self, point: str) -> list[Plugin]:
-        """Return who answers an extension point."""
+        """Return the plugins that answer an extension point."""
         opened = [self._opened.get(place) for place in self._config.answering(point)]
         return [one.plugin for one in opened if one is not None and point not in one.off]
 
@@ -57,7 +57,7 @@ class Tiers(dict[str, list[list[Answering]]]):
 
 
 class Flat(dict[str, list[Fn]]):
-    """By extension point the answers there, whatever the tier."""
+    """By extension point, the functions of the plugins that answer it, without regard to tiers."""
 
     def __init__(self, tiers: Mapping[str, list[list[Answering]]]) -> None:
         super().__init__()

@@ -91,7 +91,7 @@ def _set(values: dict[str, Any], field: dataclasses.Field[Any], default: Any, va
 
 
 def _structured(values: dict[str, Any], field: dataclasses.Field[Any], value: Any, place: str) -> list[Problem]:
-    """Read a list or mapping by the field's own reader."""
+    """Read a list or mapping with the field's ``read`` function."""
     try:
         values[field.name] = field.metadata["read"](value)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`CycleContext`: what a cycle knows and what it noted so far; plugins read the one and add to the other."""
+"""`CycleContext`: the world a cycle decides on, and its notes and plan so far; plugins read both and add notes."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class CycleContext(ABC):
     """One cycle, as plugins see it.
 
     Args:
-        world: What is known; changed in place, see `World`.
+        world: The scheduler's view of the cluster; changed in place, see `World`.
         now: Seconds since the epoch.
         rng: Decides ties that the specification leaves to chance.
         uid: Identity of the session.
 
     Attributes:
         plan: What was decided so far.
-        notes: By job key what is remembered of the jobs that were tried.
-        temporary: Tasks that got or were promised a place in this cycle.
-        transactions: By task key what discarded statements had in mind.
-        rejudged: How often plugins came to judge tasks otherwise although nothing moved.
-        undone: Changes of the world that statements made and took back, as if there had been none.
-        nominated: By task key the row that an eviction makes room on.
-        queue_facts: By queue what plugins found out about its share; for its status and metrics.
-        reports_queues: Whether anybody reads them.
-        search: Where the tasks at hand are being looked for a place; None for anywhere.
-        is_pooled: Whether queues are kept to groups of nodes, and share each group among those that may use it.
-        promising: Whether what is looked for is a place for the time when everybody leaving has left.
+        notes: By job key, the notes on the jobs that were tried.
+        temporary: Tasks that were placed or pipelined in this cycle.
+        transactions: By task key, the place that a discarded statement had for it.
+        rejudged: How often plugins changed their judgement of tasks although nothing was placed or removed.
+        undone: How many changes of the world were made by statements and then undone.
+        nominated: By task key, the row that an eviction makes room on.
+        queue_facts: By queue, what plugins computed about its share; for its status and metrics.
+        reports_queues: Whether the plan gets the statuses of queues; otherwise ``queue_facts`` is not read.
+        search: The search within network domains that placements are part of; None places on any node.
+        is_pooled: Whether queues are restricted to groups of nodes, so that shares are computed per group.
+        promising: Whether nodes are judged as they will be once all leaving pods are gone.
     """
 
     def __init__(self, world: World, *, now: float, rng: random.Random, uid: str) -> None:
@@ -68,12 +68,12 @@ class CycleContext(ABC):
 
     @property
     def total(self) -> Vector:
-        """What there is for queues to share, by the configuration's rule (`strato.scheduler.cache.totals`)."""
+        """Amounts that queues share, by the configuration's rule (`strato.scheduler.cache.totals`)."""
         return self.world.totals.total
 
     @property
     def domains(self) -> Domains:
-        """What there is to know about network topology in this session."""
+        """The network topology in this session, with what was computed from it."""
         if self._domains is None:
             self._domains = Domains(self.world.hyper_nodes.tree())
         return self._domains
@@ -85,7 +85,7 @@ class CycleContext(ABC):
 
     @contextmanager
     def searching(self, search: Search | None) -> Iterator[None]:
-        """Place within a search for a while."""
+        """Restrict placements to a search inside the context; None lifts the restriction."""
         outer, self.search = self.search, search
         try:
             yield
@@ -94,7 +94,7 @@ class CycleContext(ABC):
 
     @contextmanager
     def promises(self) -> Iterator[None]:
-        """Look at nodes for a while as they will be once everybody leaving has left."""
+        """Judge nodes inside the context as they will be once all leaving pods are gone."""
         outer, self.promising = self.promising, True
         try:
             yield
@@ -102,7 +102,7 @@ class CycleContext(ABC):
             self.promising = outer
 
     def met_on(self, row: int) -> Iterable[Task]:
-        """Return the tasks that one would meet on a row: all that are there, under `promises` only those that stay."""
+        """Return the tasks that a task placed on a row would share it with; under `promises` not the leaving ones."""
         there = self.world.nodes.tasks[row].values()
         return [task for task in there if task.status != RELEASING] if self.promising else there
 
@@ -117,16 +117,16 @@ class CycleContext(ABC):
 
     @staticmethod
     def fresh_notes() -> Notes:
-        """Return notes for a trial, which may come to nothing."""
+        """Return notes of their own for a trial placement, which may be given up."""
         return Notes()
 
     @property
     def moves(self) -> int:
-        """A number that grows with every change of the world that was not taken back."""
+        """A number that grows with every change of the world, and falls back when a statement undoes its changes."""
         return self.world.version - self.undone
 
     def nearly_placed(self, job: Job) -> bool:
-        """Whether a discarded statement had a place for a pending task of a job: its pods' conditions say so."""
+        """Whether a discarded statement had a place for a pending task of a job; its pods' conditions say so."""
         transactions = self.transactions
         return bool(transactions) and not transactions.keys().isdisjoint(job.pending)
 
@@ -135,7 +135,7 @@ class CycleContext(ABC):
         self.note(job).verdicts.append(verdict)
 
     def share_numbers(self, queue: Queue, cls: TaskClass) -> Mapping[str, float]:
-        """Return what a queue uses and a class requests, in internal units by name; one mapping while nothing moves."""
+        """Return what a queue uses and a class requests, in internal units by name; cached until the world changes."""
         key = self.world.version, queue.name, cls.number
         if self._share_numbers[0] != key:
             describe = self.world.dims.describe
@@ -148,7 +148,7 @@ class CycleContext(ABC):
 
     @abstractmethod
     def facet(self, task: Task) -> tuple[Hashable, ...]:
-        """Return what distinguishes a task from others of its class, by all plugins; nothing when none asks."""
+        """Return the facets that plugins give a task, which tell it from others of its class; empty without such."""
 
     @abstractmethod
     def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
@@ -156,11 +156,11 @@ class CycleContext(ABC):
 
     @abstractmethod
     def victims_in_order(self, victims: Sequence[Task], preemptor: Task) -> list[Task]:
-        """Return victims, the one to evict first first."""
+        """Return victims in the order in which to evict them."""
 
     @abstractmethod
     def usable_rows(self, task: Task) -> Mask:
-        """Return bool[rows known of the task's class]: nodes that filters allow whatever runs there."""
+        """Return bool[rows known of the task's class]: nodes that pass all filters that do not look at pods."""
 
     @abstractmethod
     def fit_error(self, job: Job) -> str:

@@ -1,6 +1,6 @@
-"""What extension points are: how they are declared on `Plugin`, what they may answer, what counts when one fails.
+"""Extension points: how `Plugin` declares them, how their answers are checked, and what replaces a failed answer.
 
-`Plugin` itself, where each has its contract, is in `strato.scheduler.framework.plugin`.
+The contract of each is on its method of `strato.scheduler.framework.plugin.Plugin`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from strato.scheduler.model.resources import FloatArray
 
 Fn = Callable[..., Any]
 Check = Callable[[Any, Sequence[Any]], Any]
-"""Takes an answer and the arguments it was given for; returns the answer as it counts, or raises `WrongAnswer`."""
+"""Takes an answer and the arguments of the call; returns the answer in its normal form, or raises `WrongAnswer`."""
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -24,9 +24,9 @@ class Point(NamedTuple):
     """One extension point.
 
     Attributes:
-        toggles: Any of these switches it on; none means that it always is.
-        check: Checks the answers of plugins that are not ours.
-        left_out: Answers for a plugin that failed; the base class's own answer does where this is None.
+        toggles: It is on if any of these toggles is; always on without toggles.
+        check: Checks the answers of plugins from outside Strato.
+        left_out: Answers in place of a plugin that failed; None: the method of `Plugin` does.
         orders: Whether it returns sort keys.
     """
 
@@ -46,7 +46,7 @@ def point(*toggles: str, check: Check | None = None, left_out: Fn | None = None)
 
 
 def order(*toggles: str) -> Callable[[_Method], _Method]:
-    """Declare a method as an extension point that returns sort keys; a plugin that failed finds all equal."""
+    """Declare a method as an extension point that returns sort keys; for a plugin that failed all keys are equal."""
     return _declare(Point(toggles, None, lambda *_: EQUAL, orders=True))
 
 
@@ -74,9 +74,6 @@ class _Equal:
 EQUAL: Final = _Equal()
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
-
-
 # -- checks of answers -------------------------------------------------------------------------------------------------
 
 
@@ -85,7 +82,7 @@ class WrongAnswer(TypeError):
 
 
 def checked(fn: Fn, found: Point) -> Fn:
-    """Return an extension point's function with its answers checked."""
+    """Wrap an extension point's function so that its answers are checked."""
     if found.orders:
         return _ordered(fn)
     if found.check is None:
@@ -156,7 +153,7 @@ def vote(answer: Any, _: Sequence[Any]) -> int:
 
 
 def count(answer: Any, args: Sequence[Any]) -> int:
-    """Demand how many of the tasks asked about are allowed."""
+    """Demand a number of tasks; clip it to what was asked for."""
     if not isinstance(answer, int | np.integer):
         raise WrongAnswer(f"must return how many tasks are allowed, not {answer!r}")
     most: int = args[2]
@@ -194,5 +191,5 @@ def maybe(wanted: type) -> Check:
 
 
 def truth(answer: Any, _: Sequence[Any]) -> bool:
-    """Take anything as true or false."""
+    """Convert any answer to a bool."""
     return bool(answer)

@@ -1,8 +1,9 @@
-"""Plugins' errors stay theirs: a plugin that raises is left out for the rest of the cycle, and scheduling goes on.
+"""A plugin that raises is left out for the rest of the cycle, and scheduling goes on without it.
 
-Every extension point is called through a guard. After the first exception the plugin answers as if it were not
-configured (`Point.left_out`); the failure is recorded in the plan, from where an event and a metric are made. What
-plugins that are not ours return is checked too, so that a wrong shape is the plugin's failure and not the engine's.
+Every extension point is called through a `Guard`. After a plugin's first exception the guard answers in its place as if
+it were not configured (`Point.left_out`) and records the failure in the plan, from which the scheduler makes an event
+and a metric. It also checks what plugins from outside Strato return, so that a wrong shape is reported as the plugin's
+failure instead of breaking the engine later.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ _OURS: Final = "strato.scheduler.plugins."
 
 
 def _answering(plugin: Plugin, point: str) -> Fn:
-    """Return a plugin's own answer, which is checked unless the plugin is ours."""
+    """Return the function of a plugin's extension point; answers are checked unless the plugin is built in."""
     fn: Fn = getattr(plugin, point)
     return fn if type(plugin).__module__.startswith(_OURS) else checked(fn, POINTS[point])
 
 
 def _neutral(plugin: Plugin, point: str) -> Fn:
-    """Return the answer of a plugin that is left out."""
+    """Return the function that answers in place of a plugin that is left out."""
     return POINTS[point].left_out or functools.partial(getattr(Plugin, point), plugin)
 
 
@@ -38,7 +39,7 @@ class Guard:
     """Calls the plugins of one session.
 
     Args:
-        failures: Receives what went wrong, once per plugin.
+        failures: Receives each failure; one per plugin.
     """
 
     def __init__(self, failures: list[Failure]) -> None:
@@ -54,7 +55,7 @@ class Guard:
             return None
 
     def call(self, plugin: Plugin, point: str, *args: Any, otherwise: Any = None) -> Any:
-        """Call a method once, outside the extension points (open, close, resources)."""
+        """Call a method that is no extension point (open, close, resources); return ``otherwise`` if it fails."""
         if plugin in self._out:
             return otherwise
         try:
@@ -79,9 +80,9 @@ class Guard:
         return guarded
 
     def wrap_each(self, plugin: Plugin, point: str) -> Callable[[Sequence[Any]], list[Any]]:
-        """Return an extension point of one argument as a function of many such arguments; it never raises.
+        """Return an extension point of one argument as a function of many such arguments that never raises.
 
-        A plugin that fails at one of them has no answer about any.
+        If the plugin fails for one of them, the neutral answer counts for all.
         """
         fn, out = _answering(plugin, point), self._out
 

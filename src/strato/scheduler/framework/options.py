@@ -13,7 +13,7 @@ from strato.scheduler.framework.plugin import Plugin, points_of
 _FOR_WAITING: Final = frozenset(
     ("enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim", "flow")
 )
-"""Actions that only serve jobs that wait."""
+"""Actions that do nothing when no job waits."""
 _OURS: Final = "strato."
 
 
@@ -69,7 +69,7 @@ class Config:
     )
 
     def answering(self, point: str) -> tuple[tuple[int, int], ...]:
-        """Return which plugins may answer an extension point: by their tiers and places in these."""
+        """Return the plugins that may answer an extension point, as pairs of tier and place in the tier."""
         found = self._answering.get(point)
         if found is None:
             found = self._answering[point] = tuple(
@@ -92,11 +92,11 @@ class Config:
 
     @property
     def serves_waiting(self) -> bool:
-        """Whether all that its actions and plugins do is for jobs that wait; of those of others that is not known."""
+        """Whether its actions and plugins do nothing when no job waits; False with plugins from outside Strato."""
         known = all(option.plugin.__module__.startswith(_OURS) for tier in self.tiers for option in tier)
         return known and not self.time_based and _FOR_WAITING.issuperset(self.actions)
 
     @property
     def is_pooled(self) -> bool:
-        """Whether queues are kept to groups of nodes, so that each group is shared by itself."""
+        """Whether queues are restricted to groups of nodes, so that shares are computed per group."""
         return self.totals.strict and any(option.name == "nodegroup" for tier in self.tiers for option in tier)

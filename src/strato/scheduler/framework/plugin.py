@@ -1,9 +1,9 @@
 """The plugin protocol: extension points, their toggles, and typed arguments.
 
-All that the scheduler asks of a plugin is declared on `Plugin`. A plugin is one class whose overridden methods are its
-extension points. It is built anew for every session from its arguments and opened on it. Ordering points return sort
-keys (smaller first); filter and score points return arrays over rows of the `NodeTable`; votes are PERMIT, ABSTAIN,
-REJECT (spec scheduler-core 10).
+`Plugin` declares every method that the scheduler calls. A plugin is one class; the methods it overrides are its
+extension points. Every session builds it anew from its arguments and opens it. Ordering points return sort keys
+(smaller first); filter and score points return arrays over rows of the `NodeTable`; votes are PERMIT, ABSTAIN, REJECT
+(spec scheduler-core 10).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ GANG_RECLAIM: Final = "gangreclaim"
 """Kinds of `Evictor`."""
 
 SortKey = Any
-"""Anything comparable; the one place where Any is honest: plugins choose numbers, tuples or text."""
+"""Anything comparable: each plugin chooses numbers, tuples or text, so no narrower type is right."""
 
 TOGGLES: Final[dict[str, bool]] = {
     "enableJobOrder": True,
@@ -87,9 +87,9 @@ JOB_FACTS: Final = frozenset(
         "waiting_seconds",
     )
 )
-"""Attributes of a job that a plugin may say it looks at (`Plugin.job_facts`)."""
+"""Attributes of a job that a plugin may declare to read (`Plugin.job_facts`)."""
 EVICTOR_FACTS: Final = frozenset(("job.priority", "preemptable", "priority"))
-"""Attributes of a task that a plugin may say it looks at when the task evicts (`Plugin.evictor_facts`)."""
+"""Attributes of an evicting task that a plugin may declare to read (`Plugin.evictor_facts`)."""
 
 
 class Plugin:
@@ -106,20 +106,21 @@ class Plugin:
     time_based: ClassVar[bool] = False
     """Whether its answers change with time alone; then cycles also run when nothing changed."""
     job_facts: ClassVar[tuple[str, ...] | None] = None
-    """What of a job matters to it, as names out of `JOB_FACTS`; the job's queue, priority
-    and minima, and the classes, roles and priorities of its tasks may matter to every plugin. Of jobs that are equal in
-    all this one is visited until anything changes (see `strato.scheduler.ordering.jobclasses`): to admit, order or
-    refuse a job or to name victims for it, the plugin must look at nothing else of it (name, labels), nor at the clock
-    or chance, nor count how often it is asked. None keeps every job apart. Not inherited: a class says it itself."""
+    """Attributes of a job that the plugin reads, as names out of `JOB_FACTS`. Every plugin may also read the job's
+    queue, priority and minima, and the classes, roles and priorities of its tasks. Jobs equal in all of these form a
+    job class, of which one is visited until anything changes (see `strato.scheduler.ordering.jobclasses`). To admit,
+    order or refuse a job, or to choose victims for it, the plugin must therefore read nothing else of it (name,
+    labels), use neither the clock nor chance, and not count its calls. None puts every job in a class of its own. Not
+    inherited: each class declares its own."""
     evictor_facts: ClassVar[tuple[str, ...] | None] = None
-    """What of a task that evicts decides whom its `preemptable` and `reclaimable` choose out of other jobs' tasks, as
-    names out of `EVICTOR_FACTS`: a node that offered too little to one task is not asked for others that are equal in
-    these, as long as nothing moves. None when it may be anything, its request say. Not inherited."""
+    """Attributes of an evicting task by which `preemptable` and `reclaimable` choose among other jobs' tasks, as names
+    out of `EVICTOR_FACTS`. A node that offered one task too little is not tried again for tasks equal in these until a
+    task moves. None when the choice may depend on anything else, such as its request. Not inherited."""
     weighs_claims: ClassVar[bool] = False
-    """Whether its `preemptable` compares whose claim is stronger, instead of guarding the pods it is asked about."""
+    """Whether `preemptable` decides by comparing preemptor and victim, rather than to protect the victim as such."""
 
     limits_pods: ClassVar[bool] = False
-    """Whether with its `filter` nodes take no more pods than they say."""
+    """Whether `filter` enforces each node's limit on the number of pods."""
 
     hierarchy: bool = False
     """Its ``enableHierarchy`` toggle."""
@@ -139,7 +140,7 @@ class Plugin:
 
     @classmethod
     def contradictions(cls, args: Any) -> Sequence[tuple[str, str]]:
-        """Return what in its arguments cannot go together, as keys and problems; such a configuration is refused."""
+        """Return contradictions between its arguments, as key and problem each; any makes a configuration invalid."""
         return ()
 
     def off_points(self) -> frozenset[str]:
@@ -147,14 +148,14 @@ class Plugin:
         return frozenset()
 
     def resources(self) -> Sequence[str]:
-        """Return resources it names in its arguments, so that their columns exist before any plugin opens."""
+        """Return the resources its arguments name, so that their columns exist before any plugin is opened."""
         return ()
 
     def open(self, ssn: CycleContext) -> None:
-        """Read what it needs from the session; called once, before any extension point."""
+        """Read from the session what the plugin needs; called once, before any extension point."""
 
     def close(self, ssn: CycleContext) -> None:
-        """Leave conditions or metrics behind; called once, after all actions."""
+        """Set conditions or metrics; called once, after all actions."""
 
     # -- order: smaller keys first -------------------------------------------------------------------------------------
 
@@ -178,42 +179,43 @@ class Plugin:
 
     @point("enablePredicate", check=contract.maybe(Reason))
     def pre_filter(self, task: Task) -> Reason | None:
-        """Turn a task down before looking at nodes."""
+        """Reject a task before any node is looked at; None lets it pass."""
 
     @point("enablePredicate", check=contract.verdicts)
     def filter(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Judge rows by class and node object only; the answer is kept until the node object changes."""
+        """Judge rows by class and node object only; the answer is cached until the node object changes."""
 
     @point()
     def facet(self, task: Task) -> Hashable:
-        """Return what ``filter_facet`` and ``score_facet`` look at besides the class: a queue's rule, an annotation.
+        """Return what ``filter_facet`` and ``score_facet`` read besides the class: a queue's rule, an annotation.
 
-        Tasks of one class and equal facets get the same answers, which are kept like those of ``filter``.
+        Tasks of one class and equal facets get the same answers, which are cached like those of ``filter``.
         """
 
     @point("enablePredicate", check=contract.verdicts)
     def filter_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Judge rows by class, facet and node object only; kept until the node object or the facet changes."""
+        """Judge rows by class, facet and node object only; cached until the node object or the facet changes."""
 
     @point("enableNodeOrder", check=contract.static)
     def score_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
-        """Score rows by class, facet and node object only; kept until the node object or the facet changes."""
+        """Score rows by class, facet and node object only; cached until the node object or the facet changes."""
         return ()
 
     @point("enablePredicate", check=contract.verdicts)
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Judge rows by what runs on them; asked again after every placement. None when it has nothing to say."""
+        """Judge rows by what runs on them; called again after every placement. None allows all rows."""
 
     @point("enablePredicate", check=contract.verdicts)
     def filter_neighbours(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Judge rows by the part of ``filter_task`` that preemption by score takes as it stands before it evicts.
+        """Judge rows by the rules about other pods, which are part of ``filter_task`` too.
 
-        Volcano prepares these rules once per task, so that evictions cannot cure them; topology-aware preemption can.
+        Plain preemption checks these before it evicts, because Volcano computes them once per task, so that evictions
+        cannot make a node pass. Topology-aware preemption evaluates them with the victims gone.
         """
 
     @point("enableNodeOrder", check=contract.static)
     def static_scores(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
-        """Score rows by class and node object only; kept until the node object changes."""
+        """Score rows by class and node object only; cached until the node object changes."""
         return ()
 
     @point("enableNodeOrder")
@@ -223,22 +225,22 @@ class Plugin:
 
     @point("enableNodeOrder", check=contract.scores)
     def score(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> FloatArray | None:
-        """Score rows by class and what the row's columns hold; None when it has nothing to say."""
+        """Score rows by class and the rows' columns; None adds nothing to the scores."""
 
     @point("enableNodeOrder", check=contract.scores)
     def score_task(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
-        """Score rows like ``score`` where the class is not all that counts; asked for every single task."""
+        """Score rows by more of the task than its class; called for every single task."""
 
     @point("enableNodeOrder", check=contract.scores)
     def batch_score(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
-        """Score the candidate rows together (normalised by the plugin); asked for every single task."""
+        """Score the candidate rows together (normalised by the plugin); called for every single task."""
 
     @point(check=contract.truth, left_out=lambda _: False)
     def watches_pods(self, task: Task) -> bool:
-        """Whether what runs on nodes, or the task itself, counts for ``filter_task`` or the scores of this task.
+        """Whether ``filter_task`` or the scores of this task depend on pods on the nodes, or on more than its class.
 
-        Asked of plugins with ``filter_task``, ``score``, ``score_task`` or ``batch_score``. Tasks that nobody watches
-        are placed as batches by their class, without asking these points.
+        Called for plugins with ``filter_task``, ``score``, ``score_task`` or ``batch_score``. Tasks for which all of
+        them return False are placed in batches by their class, without calling these points.
         """
         return True
 
@@ -246,7 +248,7 @@ class Plugin:
 
     @point("enableNodeOrder")
     def proximity(self, task: Task) -> Proximity | None:
-        """Return how network domains score for a task and its equals; asked before every batch."""
+        """Return how network domains score for a task and others equal to it; called before every batch."""
 
     @point("enabledHyperNodeOrder", check=contract.domain_scores)
     def hyper_node_order(self, sub: SubJob, domains: Sequence[int], together: bool) -> FloatArray:
@@ -255,7 +257,7 @@ class Plugin:
         Args:
             sub: The sub-job.
             domains: Their numbers in the session's `Tree`.
-            together: Whether they compete; otherwise each is judged as if it were the only one.
+            together: Whether they are compared with each other; otherwise each is scored as if it were the only one.
         """
         return np.zeros(len(domains))
 
@@ -264,7 +266,7 @@ class Plugin:
         """Return which domains inside ``root`` to try for a job or sub-job: groups in order, equals in each.
 
         Args:
-            part: Who wants a place.
+            part: The job or sub-job to place.
             root: Number of a domain.
             purpose: `ALLOCATE` or `EVICT`.
         """
@@ -276,7 +278,7 @@ class Plugin:
 
     @point("enabledSubJobReady", check=contract.truth, left_out=lambda sub: sub.is_ready)
     def sub_job_ready(self, sub: SubJob) -> bool:
-        """Whether a sub-job's placed tasks suffice."""
+        """Whether enough tasks of a sub-job are placed."""
         return True
 
     @point(check=contract.at_least_one)
@@ -286,14 +288,14 @@ class Plugin:
 
     @point("enabledSubJobPipelined", check=contract.vote)
     def sub_job_pipelined(self, sub: SubJob) -> int:
-        """Vote whether a sub-job that only got promises may keep them."""
+        """Vote whether a sub-job that is not ready may keep its pipelined tasks."""
         return ABSTAIN
 
     # -- queues and jobs -----------------------------------------------------------------------------------------------
 
     @point("enabledOverused", check=contract.truth)
     def overused(self, queue: Queue) -> bool:
-        """Whether a queue has all it deserves; it gets nothing more in this cycle."""
+        """Whether a queue has all it deserves; then nothing more of it is placed in this cycle."""
         return False
 
     @point("enabledAllocatable", check=contract.count)
@@ -303,12 +305,12 @@ class Plugin:
 
     @point("enablePreemptive", check=contract.truth)
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
-        """Whether a queue may take from others for these tasks."""
+        """Whether a queue may reclaim from others for these tasks."""
         return True
 
     @point(check=contract.maybe(Validity))
     def job_valid(self, job: Job) -> Validity | None:
-        """Say why a job cannot run as it is; None when it can."""
+        """Return why a job cannot run as it is; None when it can."""
 
     @point("enableJobReady", check=contract.truth, left_out=lambda job: job.is_ready)
     def job_ready(self, job: Job) -> bool:
@@ -319,44 +321,44 @@ class Plugin:
     def missing_until_ready(self, job: Job, role: str) -> int:
         """Return a lower bound, at least 1, of tasks of a role to place before ``job_ready`` may turn true.
 
-        Only asked of plugins that answer ``job_ready``; 1 is always right and places one by one.
+        Only called for plugins that answer ``job_ready``; 1 is always right, but has tasks placed one by one.
         """
         return 1
 
     @point("enableJobPipelined", check=contract.vote)
     def job_pipelined(self, job: Job) -> int:
-        """Vote whether a job that only got promises may keep them."""
+        """Vote whether a job that is not ready may keep its pipelined tasks."""
         return ABSTAIN
 
     @point("enableJobStarving", check=contract.truth, left_out=lambda _: True)
     def job_starving(self, job: Job) -> bool:
-        """Whether a job may take from others."""
+        """Whether a job has less than its minimum, so that tasks may be evicted for it."""
         return False
 
     @point("enableJobEnqueued", check=contract.vote)
     def job_enqueueable(self, job: Job) -> int:
-        """Vote whether a waiting job may enter its queue."""
+        """Vote whether a pending job may be enqueued."""
         return ABSTAIN
 
     @point("enableJobEnqueued")
     def job_enqueued(self, job: Job) -> None:
-        """Note that a job entered its queue."""
+        """Take note that a job was enqueued."""
 
     # -- victims -------------------------------------------------------------------------------------------------------
 
     @point("enablePreemptable", check=contract.victims)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Return the candidates that may make room for ``preemptor`` within the queue, and a vote."""
+        """Return the candidates that may be evicted for ``preemptor``, a task of the same queue, and a vote."""
         return (), ABSTAIN
 
     @point("enableReclaimable", check=contract.victims)
     def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Return the candidates that may make room for a task of another queue, and a vote."""
+        """Return the candidates that may be evicted for a task of another queue, and a vote."""
         return (), ABSTAIN
 
     @point(check=contract.victims)
     def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Return the candidates that may make room for a whole job, and a vote."""
+        """Return the candidates that may be evicted for a whole job, and a vote."""
         return (), ABSTAIN
 
     @point("enabledVictim", check=contract.tasks)
@@ -368,11 +370,11 @@ class Plugin:
 
     @point()
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Note that tasks got or were promised places; sums in `Job` and `Queue` are current without this."""
+        """Take note that tasks were placed or pipelined; the sums in `Job` and `Queue` are updated already."""
 
     @point()
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Note that tasks lost their places (evicted or undone)."""
+        """Take note that tasks lost their places (evicted, or a statement was undone)."""
 
 
 def answers(plugin: Plugin, name: str) -> bool:
@@ -394,7 +396,10 @@ def _has(plugin: type[Plugin], name: str) -> bool:
 
 
 def how_many_fit(free: Sequence[float] | Vector | FloatArray, needs: Iterable[tuple[int, int]], count: int) -> int:
-    """Return how many of ``count`` equal requests fit: ``needs`` are columns with the positive amount of one."""
+    """Return how many of ``count`` equal requests fit into ``free``.
+
+    ``needs`` is one request as pairs of column and positive amount.
+    """
     for column, need in needs:
         count = min(count, max(0, math.floor(float(free[column]) / need)))
     return count

@@ -1,4 +1,4 @@
-"""`PluginAnswers`: what the plugins of a configuration say together (spec scheduler-core 10)."""
+"""`PluginAnswers`: combines the answers of all plugins to each extension point (spec scheduler-core 10)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PluginAnswers(CycleContext):
         config: Plugins and actions.
 
     Attributes:
-        answers: By extension point what the plugins answer there.
+        answers: By extension point, the functions of the plugins that answer it.
         opened: How long each plugin took to open, in seconds; for metrics.
         simulates: Whether topology-aware preemption may see rules about other pods as its evictions leave them
             (SimulateAddTask and SimulateRemoveTask are switched on).
@@ -81,12 +81,12 @@ class PluginAnswers(CycleContext):
         elif shards.mode == SOFT:
             self.answers["static_scores"].insert(0, shards.static_scores)
 
-    # -- who answers: looked up when asked for, because most cycles ask few --------------------------------------------
+    # -- plugins by point: looked up on first use, because most cycles use few points ----------------------------------
 
     @property
     @abstractmethod
     def kernel_flags(self) -> int:
-        """Flags of the kernels that hold for whatever they place."""
+        """Return the flags that every kernel call of this session gets."""
 
     @cached_property
     def terms(self) -> tuple[ResourceTerm, ...]:
@@ -95,12 +95,12 @@ class PluginAnswers(CycleContext):
 
     @cached_property
     def queue_keys_move(self) -> bool:
-        """Whether placing for one queue changes where others stand, since they share ancestors."""
+        """Whether placing tasks of one queue changes the sort keys of others, as with queues that share ancestors."""
         return any(plugin.hierarchy for plugin in self._asked("queue_order"))
 
     @property
     def places_as_batch(self) -> bool:
-        """Whether tasks of one class and facet that are placed in a row may go anywhere, wherever others went."""
+        """Whether the place of a task does not depend on where other tasks of its gang went."""
         return self.search is None and not self.answers["proximity"]
 
     def _asked(self, point: str) -> list[Plugin]:
@@ -129,7 +129,7 @@ class PluginAnswers(CycleContext):
         return [self.guard.wrap(plugin, "missing_until_sub_ready") for plugin in self._asked("sub_job_ready")]
 
     def _open(self, option: PluginOption, plugin: Plugin) -> bool:
-        """Open a plugin; return whether it takes part."""
+        """Open a plugin; return whether it did not fail."""
         plugin.hierarchy = option.toggles["enableHierarchy"]
         began = perf_counter()
         if type(plugin).open is not Plugin.open:
@@ -145,7 +145,7 @@ class PluginAnswers(CycleContext):
     # -- tasks and nodes -----------------------------------------------------------------------------------------------
 
     def proximity(self, task: Task) -> Proximity | None:
-        """Return how network domains score for a task and its equals; None when no plugin says."""
+        """Return how network domains score for a task and others equal to it, by the first plugin with an answer."""
         for fn in self.answers["proximity"]:
             found: Proximity | None = fn(task)
             if found is not None:
@@ -153,19 +153,19 @@ class PluginAnswers(CycleContext):
         return None
 
     def facet(self, task: Task) -> tuple[Hashable, ...]:
-        """Return what distinguishes a task from others of its class, by all plugins; nothing when none asks."""
+        """Return the facets that plugins give a task, which tell it from others of its class; empty without such."""
         facets = self.answers["facet"]
         return tuple([fn(task) for fn in facets]) if facets else ()
 
     def equal_run(self, tasks: Sequence[Task], start: int, end: int) -> int:
-        """Return how many tasks from ``start`` share its facet."""
+        """Return how many tasks in a row, from ``start`` on and before ``end``, have the same facet."""
         if not self.answers["facet"]:
             return end - start
         facet = self.facet(tasks[start])
         return next((at for at in range(start + 1, end) if self.facet(tasks[at]) != facet), end) - start
 
     def one_by_one(self, task: Task) -> bool:
-        """Whether plugins must look at pods for this task, so that a batch is no use.
+        """Whether a task must be placed by itself, because plugins look at pods for it or it uses claims.
 
         Tasks of one class may use different claims, which filters and the quotas of queues count.
         """
@@ -177,19 +177,19 @@ class PluginAnswers(CycleContext):
         return False
 
     def judges_anew(self, task: Task) -> bool:
-        """Whether plugins judge others otherwise since this task was refused, so that its verdict holds for none."""
+        """Whether refusing this task changed how plugins judge others, so that its verdict does not hold for them."""
         before = self.rejudged
         for watches in self._watchers:
             watches(task)
         return self.rejudged != before
 
     def fire_placed(self, tasks: Sequence[Task]) -> None:
-        """Tell plugins that tasks of one job got or were promised places."""
+        """Notify plugins that tasks of one job were placed or pipelined."""
         for fn in self.answers["on_place"]:
             fn(tasks[0].job, tasks)
 
     def fire_removed(self, tasks: Sequence[Task]) -> None:
-        """Tell plugins that tasks of one job lost their places."""
+        """Notify plugins that tasks of one job lost their places."""
         for fn in self.answers["on_remove"]:
             fn(tasks[0].job, tasks)
 
@@ -204,12 +204,12 @@ class PluginAnswers(CycleContext):
         return tuple([fn(job) for fn in self.answers["job_order"]])
 
     def job_plugin_keys(self, jobs: Sequence[Job]) -> list[tuple[Any, ...]]:
-        """Return what `job_plugin_key` says of each."""
+        """Return the `job_plugin_key` of each."""
         keys = [fn(jobs) for fn in self._job_keys]
         return list(zip(*keys, strict=True)) if keys else [()] * len(jobs)
 
     def task_keys(self, tasks: Sequence[Task]) -> list[tuple[Any, ...]]:
-        """Return what `task_key` says of each."""
+        """Return the `task_key` of each."""
         return list(zip(*[fn(tasks) for fn in self._task_keys], map(_BY_DEFAULT, tasks), strict=True))
 
     def queue_key(self, queue: Queue) -> tuple[Any, ...]:
@@ -225,7 +225,7 @@ class PluginAnswers(CycleContext):
         return (*[fn(task) for fn in self.answers["task_order"]], task.order)
 
     def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
-        """Return tasks in their order: what `task_key` says of each, asked of all at once."""
+        """Return tasks sorted by `task_key`; each plugin's keys are computed for all tasks at once."""
         tasks = list(tasks)
         if len(tasks) < 2:
             return tasks
@@ -236,7 +236,7 @@ class PluginAnswers(CycleContext):
         return [task for _, task in sorted(ranked, key=_BY_KEY)]
 
     def sub_job_key(self, sub: SubJob) -> tuple[Any, ...]:
-        """Return a sub-job's sort key: plugins, then the number it was split by, then its name."""
+        """Return a sub-job's sort key: plugins, then the number in its label, then its key."""
         return (*[fn(sub) for fn in self.answers["sub_job_order"]], sub.match_index, sub.key)
 
     # -- network domains -----------------------------------------------------------------------------------------------
@@ -256,11 +256,11 @@ class PluginAnswers(CycleContext):
         return total
 
     def sub_job_ready(self, sub: SubJob) -> bool:
-        """Whether a sub-job's placed tasks suffice; a job that is not split is asked as a job."""
+        """Whether enough tasks of a sub-job are placed; for a job that is not split, `job_ready` decides."""
         return self.job_ready(sub.job) if sub.whole else all(fn(sub) for fn in self.answers["sub_job_ready"])
 
     def sub_job_pipelined(self, sub: SubJob) -> bool:
-        """Whether a sub-job may keep promises."""
+        """Whether a sub-job that is not ready may keep its pipelined tasks."""
         return self.job_pipelined(sub.job) if sub.whole else self._vote("sub_job_pipelined", sub)
 
     def missing_until_sub_ready(self, sub: SubJob, role: str) -> int:
@@ -272,7 +272,7 @@ class PluginAnswers(CycleContext):
     # -- questions -----------------------------------------------------------------------------------------------------
 
     def overused(self, queue: Queue) -> bool:
-        """Whether any plugin says that a queue has enough."""
+        """Whether a queue has all it deserves, by any plugin."""
         for fn in self.answers["overused"]:  # noqa: SIM110 -- asked for every job of a burst, as a generator half as fast
             if fn(queue):
                 return True
@@ -287,11 +287,11 @@ class PluginAnswers(CycleContext):
         return count
 
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
-        """Whether a queue may take from others."""
+        """Whether a queue may reclaim from others for these tasks, by all plugins."""
         return all(fn(queue, tasks) for fn in self.answers["preemptive"])
 
     def neighbours_allow(self, task: Task, rows: Rows) -> Rows:
-        """Return the rows that rules about other pods allow as things stand."""
+        """Return the rows that rules about other pods allow with the pods that are there now."""
         for fn in self.answers["filter_neighbours"]:
             verdicts: Verdicts | None = fn(task, self.world.nodes, rows) if rows.size else None
             if verdicts is not None:
@@ -299,7 +299,7 @@ class PluginAnswers(CycleContext):
         return rows
 
     def pre_filter(self, task: Task) -> FitErrors | None:
-        """Return why a task is turned down before looking at nodes, None when it is not."""
+        """Return why a task is rejected before any node is looked at; None when it is not."""
         for fn in self.answers["pre_filter"]:
             reason = fn(task)
             if reason is not None:
@@ -326,11 +326,11 @@ class PluginAnswers(CycleContext):
         return max([fn(job, role) for fn in self._missing], default=1)
 
     def job_pipelined(self, job: Job) -> bool:
-        """Whether a job may keep promises."""
+        """Whether a job that is not ready may keep its pipelined tasks."""
         return self._vote("job_pipelined", job)
 
     def job_enqueueable(self, job: Job) -> bool:
-        """Whether a waiting job may enter its queue."""
+        """Whether a pending job may be enqueued."""
         return self._vote("job_enqueueable", job)
 
     def _vote(self, point: str, job: Job | SubJob) -> bool:
@@ -346,12 +346,12 @@ class PluginAnswers(CycleContext):
         return True
 
     def job_enqueued(self, job: Job) -> None:
-        """Tell plugins that a job entered its queue."""
+        """Notify plugins that a job was enqueued."""
         for fn in self.answers["job_enqueued"]:
             fn(job)
 
     def job_starving(self, job: Job) -> bool:
-        """Whether a job may take from others (the first tier that has an opinion must agree)."""
+        """Whether tasks may be evicted for a job: all plugins of the first tier that has this point must agree."""
         for tier in self.tiers["job_starving"]:
             return all(fn(job) for _, fn in tier)
         return False
@@ -359,14 +359,14 @@ class PluginAnswers(CycleContext):
     # -- victims -------------------------------------------------------------------------------------------------------
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
-        """Return the candidates that may make room within the queue."""
+        """Return the candidates that may be evicted for a task of their own queue."""
         return self._victims("preemptable", preemptor, candidates)
 
     def movable(self, task: Task, candidates: Sequence[Task]) -> list[Task]:
-        """Return the candidates that may be started again elsewhere to make room for a task.
+        """Return the candidates that may be evicted to run again on another node, which makes room for a task.
 
-        Every plugin that guards pods must agree, in whatever tier; those that compare claims are not asked, because
-        nobody gives up anything to anybody.
+        Every plugin that protects pods must agree, in whatever tier. Plugins that compare preemptor and victim
+        (`Plugin.weighs_claims`) are not called, because the victim keeps its resources, only elsewhere.
         """
         left = list(candidates)
         for plugin, fn in chain.from_iterable(self.tiers["preemptable"]):
@@ -376,11 +376,11 @@ class PluginAnswers(CycleContext):
         return left
 
     def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> list[Task]:
-        """Return the candidates that may make room for another queue."""
+        """Return the candidates that may be evicted for a task of another queue."""
         return self._victims("reclaimable", reclaimer, candidates)
 
     def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> list[Task]:
-        """Return the candidates that may make room for a whole job."""
+        """Return the candidates that may be evicted for a whole job."""
         return self._victims("unified_evictable", evictor, candidates)
 
     def _victims(self, point: str, evictor: Task | Evictor, candidates: Sequence[Task]) -> list[Task]:
@@ -404,7 +404,7 @@ class PluginAnswers(CycleContext):
         return []
 
     def victim_tasks(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return the union of the first tier that names tasks to evict."""
+        """Return the tasks to evict by the first tier in which any plugin names some."""
         for tier in self.tiers["victim_tasks"]:
             union = {task.key: task for _, fn in tier for task in fn(tasks)}
             if union:

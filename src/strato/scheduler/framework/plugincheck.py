@@ -1,9 +1,9 @@
-"""What a plugin's author mistyped, found in the source before a cycle stumbles over it.
+"""Finds typing mistakes in the source of third-party plugins when a configuration is read, before a cycle fails.
 
-Looked for are methods and class attributes that are nearly called like those of `Plugin`, extension points that take
-other arguments than they are given, arguments that no configuration could set, and attributes that jobs, tasks, queues,
-nodes or the plugin's own arguments do not have. Names are only judged where their type is certain: a parameter of an
-extension point, one with an annotation, what is reached from these, and ``self.args``.
+It looks for methods and class attributes whose names nearly equal those of `Plugin`, extension points with other
+parameters than they are called with, arguments that no configuration can set, and attributes that jobs, tasks, queues,
+nodes or the plugin's own arguments do not have. It only checks expressions whose type is certain: parameters of
+extension points, annotated parameters, what is reached from these, and ``self.args``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from strato.scheduler.framework.plugin import POINTS, Plugin
 from strato.scheduler.framework.reference import CLASSES, members_of
 
 _VIEWS: Final = ("strato.api.core", "strato.api.meta", "strato.api.scheduling", "strato.api.volcano.scheduling")
-"""Where the views of API objects are that tasks and queues lead to."""
+"""Modules of the API views that attributes of tasks and queues have as types."""
 _KNOWN: Final[Mapping[str, type]] = {cls.__name__: cls for cls in CLASSES}
 _ITEMS = re.compile(r"(?:Sequence|Iterable|Collection|list|set|frozenset)\[(\w+)\]")
 _VALUES = re.compile(r"(?:dict|Mapping)\[\w+, (\w+)\]")
 _NEAR, _VERY_NEAR = 0.6, 0.8
 
 Types = Mapping[str, str]
-"""Types of the names in reach, as annotations write them."""
+"""Types of the names in scope, as annotations write them."""
 
 
 class Finding(NamedTuple):
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 
 def problems_of(plugin: type[Plugin], path: Path | None = None) -> list[Problem]:
-    """Return what is mistyped in the source of a plugin that is not ours; nothing when it has no source.
+    """Return the mistakes in the source of a third-party plugin; nothing when it has no source.
 
     Args:
         plugin: The class.
@@ -76,13 +76,13 @@ class _Source:
         self._plugin = plugin
         nodes = list(ast.walk(tree))
         self._used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-        """Methods that the file calls itself are no extension points."""
+        """Attributes that the file itself uses; a method among them is the plugin's own, not a misspelt point."""
         texts = (node.value for node in nodes if isinstance(node, ast.Constant))
         self._quoted = {text for text in texts if isinstance(text, str)}
-        """Attributes that are asked for by ``hasattr`` or ``getattr`` may be missing."""
+        """Strings in the file; an attribute among them, as for ``hasattr`` or ``getattr``, may be missing."""
 
     def names(self, cls: ast.ClassDef) -> Iterator[Finding]:
-        """Find methods and class attributes that are nearly called like those of `Plugin`."""
+        """Find methods and class attributes whose names nearly equal those of `Plugin`."""
         asked = [name for name in vars(Plugin) if not name.startswith("_")]
         settings = [name for name in asked if not callable(getattr(Plugin, name))]
         for item in cls.body:
@@ -103,7 +103,7 @@ class _Source:
                     yield Finding(item.lineno, f"{cls.name}.{name} is no {what}; did you mean {near[0]!r}?")
 
     def calls(self, cls: ast.ClassDef) -> Iterator[Finding]:
-        """Find extension points that take other arguments than the scheduler gives them."""
+        """Find extension points with other parameters than the scheduler passes."""
         for item in cls.body:
             if not isinstance(item, ast.FunctionDef) or item.name not in POINTS:
                 continue
@@ -133,7 +133,7 @@ class _Source:
     # -- attributes ----------------------------------------------------------------------------------------------------
 
     def attributes(self, node: ast.AST, types: Types, *, points: bool = False) -> Iterator[Finding]:
-        """Find attributes that nothing of their type has; ``points``: functions directly below are the plugin's."""
+        """Find attributes that their holder's type lacks; ``points``: functions directly below are extension points."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             types = self._inside(node, types)
         elif isinstance(node, ast.GeneratorExp | ast.ListComp | ast.SetComp | ast.DictComp):
@@ -148,7 +148,7 @@ class _Source:
             yield from self.attributes(child, inner)
 
     def _inside(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, types: Types) -> Types:
-        """Return the types of names within a function; names that are given something there have none."""
+        """Return the types of names within a function; names assigned there have no certain type."""
         given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
         found = {arg.arg: ast.unparse(arg.annotation) if arg.annotation is not None else "" for arg in given}
         if not isinstance(node, ast.Lambda) and types.get("self") == "self" and node.name in POINTS:
@@ -213,7 +213,7 @@ class _Source:
 
 
 def _class_of(type_: str) -> type | None:
-    """Return the class that an annotation names, of those whose attributes are certain."""
+    """Return the class that an annotation names, if its attributes are known."""
     found = _KNOWN.get(type_)
     if found is not None or not type_.isidentifier():
         return found

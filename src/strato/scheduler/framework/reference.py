@@ -1,8 +1,8 @@
-"""The public attributes of what plugins are handed: names, types and descriptions, read from the classes themselves.
+"""The public attributes of the objects that plugins receive: names, types and descriptions, read from the classes.
 
-A class documents an attribute under ``Attributes:`` of its docstring or by a text behind the field, a property and a
-question (a method that begins with "Return" or "Whether") by its own. ``tools/plugin_reference.py`` makes
-docs/plugin-types.md of this, and `strato.scheduler.framework.plugincheck` looks names up in it.
+An attribute is documented under ``Attributes:`` of the class's docstring or by a text behind the field, a property or
+query (a method whose docstring begins with "Return" or "Whether") by its own docstring. ``tools/plugin_reference.py``
+generates docs/plugin-types.md from this, and `strato.scheduler.framework.plugincheck` looks names up in it.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ CLASSES: Final[tuple[type, ...]] = (
     Evictor,
     Reason,
 )
-"""In the order of the page."""
+"""The documented classes, in the order of the page."""
 
 _LITERALS: Final = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 class Member(NamedTuple):
-    """One attribute, property or question of a class."""
+    """One attribute, property or query of a class."""
 
     name: str
     type: str
-    """As annotated; of a question, what it returns. Empty when nobody says it."""
+    """As annotated; of a query, what it returns. Empty when it is not annotated."""
     text: str
-    """What it is; empty when nobody says it."""
+    """Its description; empty without one."""
     parameters: str = ""
-    """Of a question, in parentheses."""
+    """Parameters of a query, in parentheses."""
 
 
 @functools.cache
@@ -103,7 +103,7 @@ def _method(method: ast.FunctionDef) -> Iterator[Member]:
 
 
 def _assigned(method: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """Return what a method gives to attributes of ``self``, with the types that can be seen."""
+    """Return the attributes of ``self`` that a method assigns, with their types as far as the code shows them."""
     arguments = (*method.args.args, *method.args.kwonlyargs)
     parameters = {arg.arg: ast.unparse(arg.annotation) for arg in arguments if arg.annotation is not None}
     for node in ast.walk(method):

@@ -1,9 +1,9 @@
-"""A cycle that waits for an answer from outside lets the event loop go on.
+"""Lets the event loop run while a cycle waits for an HTTP extender.
 
-A cycle is one long synchronous function. `suspendable` runs such a function in a thread of its own while the loop's
-thread stands still, as if it were called directly: the two never run at once. Where the function calls `wait_for`, it
-stands still instead, and the loop goes on until the answer is there. What the function works on must not change
-meanwhile: see `World.when_closed`.
+A cycle is one long synchronous function. `suspendable` runs such a function in a thread of its own and blocks the
+loop's thread meanwhile, as a direct call would: the two never run at once. While the function waits in `wait_for`, it
+is the other way round: its thread is blocked and the loop runs until the answer is there. The world must not change
+meanwhile; `World.when_closed` defers changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CURRENT: Final[contextvars.ContextVar[_Suspendable[Any] | None]] = contextvars.
 
 
 class _Suspendable(Generic[T]):
-    """A function under way in its thread, and whose turn it is."""
+    """A function running in its thread; two semaphores hand control to and fro between that thread and the loop's."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -40,7 +40,7 @@ class _Suspendable(Generic[T]):
             self._question = None
             try:
                 self._answer, self._error = await question, None
-            except BaseException as error:  # a cancellation too: the function has to end by it
+            except BaseException as error:  # a cancellation too: `wait_for` raises it in the function, which ends it
                 self._answer, self._error = None, error
             self._works_turn.release()
             self._loops_turn.acquire()
@@ -62,21 +62,21 @@ class _Suspendable(Generic[T]):
         self._error = None
         try:
             self._outcome.append(self._work())
-        except BaseException as error:  # it is raised where the function was called
+        except BaseException as error:  # `run` raises it in the caller's thread
             self._error = error
         finally:
             self._loops_turn.release()
 
 
 async def suspendable(work: Callable[[], T]) -> T:
-    """Call a function that may `wait_for` something; whatever it raises is raised here."""
+    """Call a function that may use `wait_for`; return what it returns, raise what it raises."""
     return await _Suspendable(work).run()
 
 
 def wait_for(question: Coroutine[Any, Any, T]) -> T:
-    """Wait for a coroutine in a function that is not one.
+    """Run a coroutine from a synchronous function and return its result.
 
-    Within `suspendable` the loop goes on meanwhile. Elsewhere (dry runs, virtual time) the caller's thread waits.
+    Within `suspendable` the event loop runs meanwhile. Elsewhere (dry runs, virtual time) the caller's thread blocks.
     """
     current = _CURRENT.get()
     if current is not None:
@@ -88,10 +88,10 @@ def wait_for(question: Coroutine[Any, Any, T]) -> T:
     def run() -> None:
         try:
             outcome.append(asyncio.run(question))
-        except BaseException as error:  # it is raised where the question was asked
+        except BaseException as error:  # raised below, in the caller's thread
             errors.append(error)
 
-    thread = threading.Thread(target=run, name="question", daemon=True)  # this thread may have a loop that runs
+    thread = threading.Thread(target=run, name="question", daemon=True)  # `asyncio.run` fails in a loop's own thread
     thread.start()
     thread.join()
     if errors:

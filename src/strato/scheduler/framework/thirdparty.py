@@ -1,4 +1,4 @@
-"""Plugins that are not ours: from installed packages (entry-point group ``strato.plugins``) or from a file."""
+"""Third-party plugins: from installed packages (entry-point group ``strato.plugins``) or from a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def installed_names() -> list[str]:
 
 
 def forget_installed() -> None:
-    """Look at the installed packages again when asked next."""
+    """Read the installed packages again at the next call."""
     thirdparty.entry_points.cache_clear()
 
 
