@@ -1,1 +1,1 @@
-"""What the scheduler knows of the cluster: nodes as rows, tasks and their classes, jobs and queues, kept current."""
+"""The scheduler's view of the cluster (`World`): nodes as rows, tasks and their classes, jobs and queues."""

@@ -1,7 +1,7 @@
-"""`Accounts`: who holds what; the columns, counts and sums that follow from it, kept current change by change.
+"""`Accounts`: nodes, tasks, jobs and queues, with the columns, counts and sums that follow from tasks' statuses.
 
-Tasks change by `Accounts.move` or its forms for many equal tasks; what moves with them, `strato.scheduler.model.ledger`
-says.
+`Accounts.move` changes a task, `restatus`, `place_batch` and `unplace_batch` many equal ones. All of them update the
+sums by the table in `strato.scheduler.model.ledger`.
 """
 
 from __future__ import annotations
@@ -64,41 +64,41 @@ class Accounts:
             wait for the group that a controller makes for them.
 
     Attributes:
-        totals: What there is for queues to share.
+        totals: The amounts that queues share.
         with_pending: Jobs that have pending tasks.
         for_flow: Keys of the jobs whose pods name `FLOW_SCHEDULER`.
-        flow_loaded: Whether the action `flow` may use its kernels; without them it leaves everything to `allocate`.
-        flow_wanted: Whether it would have used them.
-        affinity: What pods have of rules about other pods.
-        namespaces: Labels of namespaces.
-        neighbours: How many pods of what kind run where.
-        labels: Node selectors over all nodes at once.
-        evictions: Which pods are being evicted, and for whom.
+        flow_loaded: Whether the kernels of the action `flow` are loaded; until then `allocate` places all jobs.
+        flow_wanted: Whether `flow` had a job to place while its kernels were not loaded.
+        affinity: Rules of pods about other pods.
+        namespaces: Labels of namespaces, by name.
+        neighbours: Counts of matching pods per node.
+        labels: Node selectors, evaluated over all nodes at once.
+        evictions: The evictions under way, with their beneficiaries.
         reservations: Volumes and devices that placed tasks were given.
-        volumes: Claims for storage and what serves them.
-        devices: Claims for devices and what serves them.
-        memories: What plugins remember of past use, by plugin.
+        volumes: Claims for storage, and the volumes for them.
+        devices: Claims for devices, and the devices for them.
+        memories: Averages of past use, by plugin.
         runtimes: How long pods run.
-        shards: Which nodes are ours when several schedulers share the cluster.
+        shards: The nodes of this scheduler when several share the cluster.
         hyper_nodes: The network domains the nodes lie in.
         laid_out: Jobs that are split into sub-jobs or ask for a network topology.
-        recovered: The domains when it was last checked where those jobs lie.
+        recovered: The domain tree for which `recover_domains` last looked at all of those jobs.
         objects: Objects kept as they are for the plugins that look them up, by view and key (``namespace/name``).
-        memory: What plugins remember between sessions, by plugin.
+        memory: State that plugins keep between sessions, by plugin.
         usages: What nodes really use, as last measured.
         waiting_for_queue: Jobs whose group has not been enqueued.
         changed: Jobs whose group status may have to be written again.
-        dirty_jobs: Keys of the jobs in which anything changed that a decision depends on, since `dirty_for` looked.
-        status_dirty: Keys of the jobs whose group was read again, likewise.
-        dirty_for: Who follows those two: the job classes of one placer.
-        held: By key, pending tasks left out of decisions for a while: their binds failed.
-        waiting_changes: Changes that wait for the end of the session that is under way; None while none is.
-        journal: Notes what enters from outside a cycle; the one of this class notes nothing.
-        replies: Those that were recorded, so that nobody is asked; None has whoever is asked answer.
+        dirty_jobs: Keys of the jobs in which something changed that a decision depends on, since `dirty_for` read them.
+        status_dirty: Keys of the jobs whose PodGroup was read again, likewise.
+        dirty_for: The `JobClasses` that reads and clears those two.
+        held: By key, pending tasks excluded from decisions for a while because their binds failed.
+        waiting_changes: Changes deferred to the end of the session under way; None while no session waits.
+        journal: Records the inputs of cycles; `NO_JOURNAL` records nothing.
+        replies: Recorded replies of extenders, used instead of calling them; None: extenders are called.
         version: Grows with every change.
-        schedulable_generation: Grows with every change that may let something be placed; a pod that merely goes on
-            (Binding to Bound to Running) does not count, nor one whose gang is still incomplete.
-        gangs_are_whole: Whether no pod of an incomplete gang is placed; it is when the plugin gang is configured.
+        schedulable_generation: Grows with every change that may make something schedulable. A pod that proceeds from
+            Binding to Bound to Running does not count, nor does one whose gang is still incomplete.
+        gangs_are_whole: Whether pods of incomplete gangs are never placed, as with the plugin gang.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Accounts:
         self.classes: dict[Hashable, TaskClass] = {}
         self.with_pending: dict[str, Job] = {}
         self.queue_gated: dict[str, Task] = {}
-        """By key, tasks of jobs whose pods ask to be held at a gate until their queue has room for them."""
+        """By key, tasks whose pods have the queue-admission gate, which is removed when their queue has room."""
         self.for_flow: set[str] = set()
         self.flow_loaded = True
         self.flow_wanted = False
@@ -159,9 +159,9 @@ class Accounts:
         self._unsettled: dict[str, Job] = {}
         self._classes_made = 0
         self._class_met: tuple[PodSpec | None, TaskClass | None] = None, None
-        """The class that was looked up last, and by which spec."""
+        """The task class that was looked up last, and the spec it was looked up by."""
         self._minimum_met: tuple[PodGroupSpec | None, int, tuple[Vector | None, tuple[int, ...]]] = None, 0, (None, ())
-        """What the group's spec that was read last asks for at least, in vectors of which width."""
+        """The PodGroup spec read last, the vectors' width then, and its ``minResources`` as vector and columns."""
         self._width = self.dims.width
 
     def _schedulable_changed(self) -> None:
@@ -176,7 +176,7 @@ class Accounts:
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def move(self, task: Task, status: int, row: int = -1) -> None:
-        """Change a task's status and place. ``row`` -1 means no node."""
+        """Change a task's status and row; ``row`` -1 means no node."""
         old, old_row, nodes = task.status, task.row, self.nodes
         if old_row == row:
             if row >= 0:
@@ -190,7 +190,7 @@ class Accounts:
         self.restatus((task,), status)
 
     def place_batch(self, tasks: Sequence[Task], rows: Sequence[int], status: int) -> None:
-        """Move equal pending tasks of one job to rows that have been charged for them already (by a kernel)."""
+        """Move equal pending tasks of one job to rows that a kernel has charged for them already."""
         on_row = self.nodes.tasks
         for task, row in zip(tasks, rows, strict=True):
             task.row = row
@@ -198,9 +198,9 @@ class Accounts:
         self.restatus(tasks, status)
 
     def unplace_batch(self, tasks: Sequence[Task]) -> None:
-        """Undo `place_batch`: equal tasks of one job and status are pending again; their rows get back what they held.
+        """Undo `place_batch`: set equal tasks of one job and status to Pending and take their charge off their rows.
 
-        Same as moving each to pending, in one go.
+        Same as `move` for each, at once.
         """
         first, on_row = tasks[0], self.nodes.tasks
         self.nodes.charge_all([task.row for task in tasks], first.cls, NODE_MOVES[first.status][ABSENT])
@@ -210,7 +210,7 @@ class Accounts:
         self.restatus(tasks, PENDING)
 
     def restatus(self, tasks: Sequence[Task], status: int) -> None:
-        """Change the status of equal tasks of one job and status that are where they should be, and charged there."""
+        """Change the status of equal tasks of one job and status, whose rows are set and charged already."""
         first = tasks[0]
         old, job = first.status, first.job
         for task in tasks:
@@ -221,7 +221,7 @@ class Accounts:
         if job is None or old == status:
             return
         self._shift(job, tasks, old, status)
-        if old in ALLOCATED_SET and status in ALLOCATED_SET:  # it merely goes on: nothing that decisions hang on
+        if old in ALLOCATED_SET and status in ALLOCATED_SET:  # no decision depends on which of these it is
             self.changed[job.key] = job
         else:
             self._note(job)
@@ -234,10 +234,10 @@ class Accounts:
         elif old == PENDING:
             self.with_pending.pop(job.key, None)
 
-    # -- sums that need a look at the job ------------------------------------------------------------------------------
+    # -- sums that depend on the whole job -----------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Bring ``inqueue`` and ``elastic`` of queues up to date; costs the jobs that changed since the last call."""
+        """Bring ``inqueue`` and ``elastic`` of queues up to date; O(jobs that changed since the last call)."""
         for job in self._unsettled.values():
             queue = job.queue
             if queue is None:
@@ -246,13 +246,13 @@ class Accounts:
             job.inqueue = self.reserved_of(job)
             if job.inqueue is not None:
                 queue.inqueue += job.inqueue
-            if job.allocated_count or job.counts[PIPELINED]:  # who holds nothing has nothing to spare
+            if job.allocated_count or job.counts[PIPELINED]:  # a job that holds nothing has nothing elastic
                 job.elastic = self._elastic_of(job)
                 queue.elastic += job.elastic
         self._unsettled.clear()
 
     def repair_job(self, job: Job) -> bool:
-        """Compute all that is kept of a job anew from its tasks; return whether it had been wrong."""
+        """Recompute a job's counts, sums and index entries from its tasks; return whether any was wrong."""
         wrong = repair.repair_job(job)
         for index, belongs in (
             (self.with_pending, bool(job.pending)),
@@ -268,7 +268,7 @@ class Accounts:
         return wrong
 
     def repair_queue(self, queue: Queue) -> bool:
-        """Compute a queue's sums anew from those of its jobs; return whether they had been wrong."""
+        """Recompute a queue's sums from those of its jobs; return whether any was wrong."""
         self.settle()
         return repair.repair_queue(queue, self.jobs_of(queue))
 
@@ -285,7 +285,7 @@ class Accounts:
             job.elastic = None
 
     def reserved_of(self, job: Job) -> Vector | None:
-        """Return what an admitted job may still claim: its minimum less what it has (spec plugins 5.1)."""
+        """Return what an enqueued job may still claim: its minimum less what it holds (spec plugins 5.1)."""
         if job.min_resources is None:
             return None
         if job.phase == PHASE_INQUEUE:
@@ -318,7 +318,7 @@ class Accounts:
         return column
 
     def _fit_width(self) -> None:
-        """Lengthen every vector when a resource was seen that no column was left for."""
+        """Lengthen every vector when a new resource did not fit into the existing columns."""
         width = self.dims.width
         if width == self._width:
             return

@@ -1,4 +1,4 @@
-"""All that the scheduler knows besides pods and jobs: nodes, claims, quotas, namespaces, network domains, shards."""
+"""`ClusterObjects`: takes nodes, claims, quotas, namespaces, network domains and shards into the world."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strato.scheduler.model.resources import MOST
 
 
 class ClusterObjects(Accounts):
-    """Takes what the API says of everything but pods, jobs and queues."""
+    """Takes objects of all kinds but pods, PodGroups, queues and priority classes as the API has them."""
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -40,14 +40,14 @@ class ClusterObjects(Accounts):
         self._schedulable_changed()
 
     def remove_node(self, name: str) -> None:
-        """Forget a node; pods on it keep their place until they go."""
+        """Forget a node; tasks on it keep their row until their pods are deleted."""
         row = self.nodes.row_of.get(name)
         self.nodes.remove_node(name)
         if row is not None:
             self.totals.node_changed(row)
         self._schedulable_changed()
 
-    # -- claims, namespaces, and what only plugins look at -------------------------------------------------------------
+    # -- claims, namespaces, and objects that only plugins read --------------------------------------------------------
 
     def set_storage(self, view: Object) -> None:
         """Take an object that `strato.scheduler.claims.volumes` keeps as the API has it now."""
@@ -78,7 +78,7 @@ class ClusterObjects(Accounts):
         if self.namespaces.get(name) != labels:
             self.namespaces[name] = labels
             self.neighbours = Neighbours(self.nodes, self.evictions)
-            self.affinity.generation += 1  # whom terms mean may have changed
+            self.affinity.generation += 1  # namespace selectors of terms may select other pods now
             self._schedulable_changed()
 
     def remove_namespace(self, name: str) -> None:
@@ -86,12 +86,12 @@ class ClusterObjects(Accounts):
         self.namespaces.pop(name, None)
 
     def keep(self, view: Object) -> None:
-        """Take an object that no part of the world reads, for plugins."""
+        """Keep an object as it is, for plugins to look up."""
         self.objects.setdefault(type(view), {})[str(view.key)] = view
         self._schedulable_changed()
 
     def unkeep(self, view_type: type[Object], key: str) -> None:
-        """Forget such an object."""
+        """Forget an object that `keep` has taken."""
         if self.objects.get(view_type, {}).pop(key, None) is not None:
             self._schedulable_changed()
 
@@ -110,7 +110,7 @@ class ClusterObjects(Accounts):
             self._schedulable_changed()
 
     def set_shard(self, view: NodeShard) -> None:
-        """Take a NodeShard: which nodes which scheduler may use."""
+        """Take a NodeShard, which names the nodes one scheduler may use."""
         if self.shards.set_shard(view):
             self._schedulable_changed()
 
@@ -132,7 +132,7 @@ class ClusterObjects(Accounts):
 
 
 def _same_to_us(old: Node, new: Node) -> bool:
-    """Whether two versions of a node (a heartbeat, say) differ in nothing the scheduler reads."""
+    """Whether two versions of a node are equal in all that the scheduler reads, as after a heartbeat."""
     a, b = old.metadata, new.metadata
     return (
         a.labels == b.labels
@@ -146,7 +146,7 @@ def _same_to_us(old: Node, new: Node) -> bool:
 
 
 def _oversubscribe(allocatable: dict[int, int], node: Node) -> None:
-    """Add what the node agent offers beyond the allocatable (spec scheduler-core 6)."""
+    """Add the amounts that the node agent offers beyond allocatable, by annotation (spec scheduler-core 6)."""
     for column, key in ((0, "volcano.sh/oversubscription-cpu"), (1, "volcano.sh/oversubscription-memory")):
         text = node.metadata.annotation(key)
         if text:

@@ -1,4 +1,4 @@
-"""Keeps a `World` in step with the informers: every change of a watched object goes in here and nowhere else."""
+"""`Feed`: passes every change that informers deliver to the `World`; nothing else does."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _log = logging.getLogger(__name__)
 
 Wake = Callable[[], None]
 _MANY = 256
-"""From so many pods at once, as in a first list, nodes are accounted once for all of them."""
+"""From this many pods in a batch on, as in an initial list, nodes' columns are charged once for the whole batch."""
 _Handler = Callable[[Sequence[Change[Any]]], None]
 Refused = Callable[[Object, str], None]
-"""Called with an object that cannot be used and why, so that its owner can be notified."""
+"""Called with an object that cannot be read and the reason, so that its owner can be notified."""
 
 
 _POD, _NODE = (kinds.of(kind) for kind in (catalog.POD, catalog.NODE))
 
 _UNREADABLE = (ValueError, ArithmeticError, RecursionError)
-"""What reading an object may end with whose texts or numbers mean nothing; it alone is left out."""
+"""Errors of reading an object with meaningless texts or numbers; only that object is left out of scheduling."""
 
 
 class Feed:
@@ -39,9 +39,9 @@ class Feed:
 
     Args:
         wake: Called after a batch that changed something.
-        refused: Called for objects that cannot be read (a quantity that is none).
-        replicas: Among which the objects are shared out; None when all are ours.
-        node_labels: Only nodes with one of these labels are known; empty is all nodes.
+        refused: Called for objects that cannot be read (with an invalid quantity, say).
+        replicas: The active schedulers among which objects are divided; None when this is the only one.
+        node_labels: Only nodes with one of these labels are used; empty is all nodes.
     """
 
     def __init__(
@@ -59,15 +59,15 @@ class Feed:
         self._node_labels = node_labels
         self._attached: set[Kind] = set()
         self.absent: frozenset[Kind] = frozenset()
-        """Kinds the API server does not have; they are done without."""
+        """Kinds that the API server does not have; they are not watched."""
 
     def attach(self, informers: Informers, plugins: Collection[str] = ()) -> bool:
-        """Ask for the informers that these plugins need; again after the configuration changed.
+        """Add handlers to the informers that these plugins need; called again when the configuration has changed.
 
-        Order matters little: what arrives early waits for the rest.
+        Informers may deliver objects in any order: the world keeps a pod whose PodGroup or node it does not know yet.
 
         Returns:
-            Whether any was asked for that was not before; the caller starts it.
+            Whether an informer is new; the caller then starts it.
         """
         new = [known for known in kinds.wanted(plugins) if known.kind not in self._attached | self.absent]
         handlers: dict[Kind, _Handler] = {catalog.POD: self.on_pods, catalog.NODE: self.on_nodes}
@@ -78,14 +78,14 @@ class Feed:
         return bool(new)
 
     def _on_changes(self, handler: _Handler, changes: Sequence[Change[Any]]) -> None:
-        """Take changes, unless a session waits for an answer: then after it."""
+        """Handle changes; while a session waits for an answer from outside, defer them to its end."""
         if self._world.waiting_changes is None:
             handler(changes)
         else:
             self._world.waiting_changes.append(functools.partial(handler, changes))
 
     def on_pods(self, changes: Sequence[Change[Pod]]) -> None:
-        """Take pods."""
+        """Pass changes of pods to the world."""
         world = self._world
         before = world.version
         with world.nodes.together() if len(changes) >= _MANY else contextlib.nullcontext():
@@ -110,7 +110,7 @@ class Feed:
                 self._refuse(new, error)
 
     def on_nodes(self, changes: Sequence[Change[Node]]) -> None:
-        """Take nodes; heartbeats change nothing."""
+        """Pass changes of nodes to the world, which ignores heartbeats."""
         before = self._world.version
         for change in changes:
             if change.new is None or not self._uses(change.new):
@@ -125,13 +125,13 @@ class Feed:
             self._wake()
 
     def _uses(self, node: Node) -> bool:
-        """Whether a node is of our share and has one of the labels asked for."""
+        """Whether this replica owns a node and the node has one of the configured labels."""
         if self._replicas is not None and not self._replicas.owns(node):
             return False
         return not self._node_labels or not self._node_labels.isdisjoint((node.metadata.labels or {}).items())
 
     def _on_others(self, known: WorldKind, changes: Sequence[Change[Object]]) -> None:
-        """Take objects of any other kind."""
+        """Pass changes of objects of any other kind to the world."""
         before = self._world.version
         for change in changes:
             if change.new is None or (self._replicas is not None and not self._replicas.owns(change.new)):

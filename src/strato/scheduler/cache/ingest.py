@@ -1,4 +1,4 @@
-"""From API views to tasks: requests, class keys, and the fields of a pod that decide how it is treated."""
+"""Converts pods as the API has them to tasks: requests, class keys, and the fields that decide how a pod is treated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 def go_bool(text: str) -> bool | None:
-    """Read a boolean as Go's strconv does; None when it is none."""
+    """Read a boolean as Go's strconv does; None when the text is no boolean."""
     return True if text in _TRUE else False if text in _FALSE else None
 
 
@@ -80,7 +80,7 @@ def group_of(pod: Pod) -> str:
 
 
 def fill_task(task: Task, pod: Pod) -> None:
-    """Set what annotations, labels and the spec say about how a task is treated."""
+    """Set a task's fields from the pod's annotations, labels and spec."""
     meta, spec = pod.metadata, pod.spec
     task.pod = pod
     task.gated = bool(spec.scheduling_gates)
@@ -97,23 +97,23 @@ def fill_task(task: Task, pod: Pod) -> None:
     if preemptable is not None:
         task.preemptable = go_bool(preemptable) is True
     if MIRROR_KEY in annotations:
-        task.preemptable = False  # a static pod: its kubelet would start it again
+        task.preemptable = False  # evicting a static pod frees nothing: its kubelet would start it again
 
 
 def is_marked_preemptable(pod: Pod) -> bool:
-    """Whether a pod offers its place, by annotation or label."""
+    """Whether a pod is marked preemptable by annotation or label."""
     meta = pod.metadata
     return go_bool((meta.annotations or {}).get(PREEMPTABLE_KEY, meta.label(PREEMPTABLE_KEY))) is True
 
 
 def class_key(pod: Pod, spec: PodSpec) -> Hashable:
-    """Return what makes two pods equal to filters and scores, by their effective spec; a few microseconds.
+    """Return the key of a pod's task class by its effective spec: all that filters and scores read; takes microseconds.
 
-    Labels and the names of claims are left out on purpose: they differ between pods of one template, and what looks at
-    them (inter-pod affinity, topology spread, volumes, devices) never works on classes.
+    Labels and the names of claims are left out on purpose: they differ between pods of one template, and the rules that
+    read them (inter-pod affinity, topology spread, volumes, devices) are evaluated for single tasks, not for classes.
     """
     containers = tuple(
-        [  # of a list: there is nearly always one, and a generator costs as much as the rest of it
+        [  # a list: there is nearly always one container, for which a generator would double the cost
             (c.image, tuple(c.resources.requests.items()), tuple(c.resources.limits.items()), c.ports)
             for c in spec.containers
         ]
@@ -128,7 +128,7 @@ def class_key(pod: Pod, spec: PodSpec) -> Hashable:
         key += (_encode((spec.affinity, spec.topology_spread_constraints)), pod.metadata.namespace, labels)
     if spec.host_network:
         key += ("host network",)
-    if spec.scheduler_name == AGENT_SCHEDULER:  # it may have nodes of its own
+    if spec.scheduler_name == AGENT_SCHEDULER:  # its pods may have a NodeShard of their own
         key += (AGENT_SCHEDULER,)
     return (*key, "claims") if uses_claims(spec) else key
 
@@ -150,8 +150,8 @@ def requests(spec: PodSpec, dims: Dimensions, missing: Mapping[int, int] | None 
 
     Args:
         spec: The pod.
-        dims: Where columns are named.
-        missing: What a container counts for in columns it does not name.
+        dims: The columns by name.
+        missing: Amounts by column, for containers that do not request the resource.
     """
     total: dict[int, int] = {}
     for container in spec.containers:
@@ -171,7 +171,7 @@ def requests(spec: PodSpec, dims: Dimensions, missing: Mapping[int, int] | None 
 def _init_requests(
     containers: Sequence[Container], dims: Dimensions, missing: Mapping[int, int] | None
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the peak while init containers run, and the sum of the ones that stay (sidecars)."""
+    """Return the peak request while init containers run, and the sum of those that keep running (sidecars)."""
     peak: dict[int, int] = {}
     restartable: dict[int, int] = {}
     for container in containers:
@@ -201,7 +201,7 @@ def _add(total: dict[int, int], more: Mapping[int, int]) -> None:
 
 
 def waits_for_queue(task: Task) -> bool:
-    """Whether nothing but the queue-admission gate, which the scheduler takes away, holds a task."""
+    """Whether a task's only gate is the queue-admission gate and its annotation has the scheduler remove it."""
     return only_queue_gate(task) and task.pod.metadata.annotation(QUEUE_GATE) == "true"
 
 

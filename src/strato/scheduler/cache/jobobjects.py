@@ -1,4 +1,4 @@
-"""Jobs, from PodGroups and from pods without one, and the queues they are in."""
+"""`JobObjects`: makes jobs of PodGroups and of pods without one, and keeps queues and priority classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SLA_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 
 
 class JobObjects(ClusterObjects):
-    """Takes what the API says of PodGroups, queues and priority classes."""
+    """Takes PodGroups, queues and priority classes as the API has them."""
 
     def _job(self, key: str) -> Job:
         job = self.jobs.get(key)
@@ -59,7 +59,7 @@ class JobObjects(ClusterObjects):
         meta, spec = group.metadata, group.spec
         known = self.jobs.get(f"{meta.namespace}/{meta.name}")
         if known is not None and known.phase == group.status.phase and _same_group(known.group, group):
-            self._take_status(known, group)  # our own status coming back, mostly
+            self._take_status(known, group)  # mostly the watch event of a status that this scheduler wrote
             return
         least, columns = self._minimum_of(spec)
         job = self._job(f"{meta.namespace}/{meta.name}")
@@ -88,7 +88,7 @@ class JobObjects(ClusterObjects):
         self._schedulable_changed()
 
     def _minimum_of(self, spec: PodGroupSpec) -> tuple[Vector | None, tuple[int, ...]]:
-        """Return what a group needs to begin, and of what; groups of one template are read once.
+        """Return a group's ``minResources``, and their columns; cached, because groups of one template are equal.
 
         Raises:
             ValueError: A quantity or a selector in it cannot be read.
@@ -113,7 +113,7 @@ class JobObjects(ClusterObjects):
         job.conditions = {c.type: (c.status, c.reason, c.message) for c in found} if found else {}
 
     def _lay_out(self, job: Job, old: PodGroup | None) -> None:
-        """Split a job as its group says; again when the policy or the topology changed."""
+        """Split a job into sub-jobs as its group's policies say; again when these or the topology have changed."""
         assert job.group is not None
         spec = job.group.spec
         if spec.network_topology is None and not spec.sub_group_policy:
@@ -137,7 +137,7 @@ class JobObjects(ClusterObjects):
                 task.sub = None
 
     def remove_group(self, key: str) -> None:
-        """Forget a PodGroup; its pods are left alone until it comes back."""
+        """Forget a PodGroup; its pods are not scheduled until it is created again."""
         job = self.jobs.get(key)
         if job is None:
             return
@@ -152,7 +152,7 @@ class JobObjects(ClusterObjects):
             self._forget_job(job)
 
     def set_phase(self, job: Job, phase: str) -> None:
-        """Set a job's phase as decided; it is written to the API by whoever applies the plan."""
+        """Set a job's phase as decided; the reports write it to the API once the plan is applied."""
         job.phase = phase
         self.index_phase(job)
         self._note(job)
@@ -162,13 +162,13 @@ class JobObjects(ClusterObjects):
         """Set the phase a job's status has at the end of a cycle."""
         if job.phase != phase:
             if job.phase != PHASE_INQUEUE or phase != PHASE_RUNNING or job.allocated_count < job.min_available:
-                self._unsettled[job.key] = job  # else it may claim what it might before
+                self._unsettled[job.key] = job  # a full gang that goes from Inqueue to Running keeps its claim
             job.phase = phase
             self.dirty_jobs[job.key] = None
             self.index_phase(job)
 
     def index_phase(self, job: Job) -> None:
-        """Keep `waiting_for_queue` in step with a job's phase."""
+        """Update `waiting_for_queue` to a job's phase."""
         if job.is_waiting_for_queue:
             self.waiting_for_queue[job.key] = job
         else:
@@ -228,7 +228,7 @@ class JobObjects(ClusterObjects):
         self._schedulable_changed()
 
     def remove_queue(self, name: str) -> None:
-        """Forget a Queue; jobs that name it wait until it comes back."""
+        """Forget a Queue; jobs that name it wait until it is created again."""
         queue = self.queues.get(name)
         if queue is None:
             return
@@ -238,12 +238,12 @@ class JobObjects(ClusterObjects):
         self._schedulable_changed()
 
     def set_priority_class(self, view: PriorityClass) -> None:
-        """Take a PriorityClass; priorities of jobs follow."""
+        """Take a PriorityClass and update the priorities of all jobs."""
         self.priority_classes[view.metadata.name] = view
         self._reprioritize()
 
     def remove_priority_class(self, name: str) -> None:
-        """Forget a PriorityClass; priorities of jobs follow."""
+        """Forget a PriorityClass and update the priorities of all jobs."""
         if self.priority_classes.pop(name, None) is not None:
             self._reprioritize()
 
@@ -256,7 +256,7 @@ class JobObjects(ClusterObjects):
 
 
 def _same_group(old: PodGroup | None, new: PodGroup) -> bool:
-    """Whether two versions of a group differ in status only, as after our own writes."""
+    """Whether two versions of a group differ in status only, as after a status that this scheduler wrote."""
     if old is None:
         return False
     a, b = old.metadata, new.metadata

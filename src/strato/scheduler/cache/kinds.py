@@ -1,7 +1,7 @@
 """Every kind the scheduler reads, in one table: how the world takes an object and how it forgets one.
 
-The service's feed, the dry run and the tests all go through this table, so a kind that is added here is known to each
-of them. A kind that only some plugins look at is watched only when one of them is configured: nobody pays for the rest.
+The service's feed, the dry run and the tests all use this table, so a kind is added here only. A kind that only some
+plugins read is watched only when one of them is configured, because a watch costs memory and CPU.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from strato.api.meta import Object
 from strato.scheduler.cache.world import World
 
 SHARDING = "core:sharding"
-"""Stands among the plugins' names for the scheduler's own sharing out of nodes."""
+"""Used like a plugin's name for a feature of the core: sharding of nodes."""
 
 PREEMPTION = "core:preemption"
-"""Stands there for the preemption of pods without a PodGroup."""
+"""Likewise for the preemption of pods without a PodGroup."""
 
 Take = Callable[[World, Any], None]
 """Takes an object as the API has it now; raises ValueError when a quantity in it cannot be read."""
@@ -32,10 +32,10 @@ class WorldKind:
     """One kind.
 
     Attributes:
-        kind: What it is in the API.
+        kind: The kind in the API.
         take, drop: See `Take` and `Drop`.
         plugins: Names of the plugins that read it; empty means that every scheduler does.
-        optional: Whether an API server may not have it (an older Kubernetes); it is then done without.
+        optional: Whether an API server may lack it (an older Kubernetes); the scheduler then works without it.
     """
 
     kind: Kind
@@ -62,7 +62,7 @@ def _keep(kind: Kind, *plugins: str, optional: bool = False) -> WorldKind:
 
 
 def _storage(kind: Kind) -> WorldKind:
-    """Return a kind that volumes are bound with."""
+    """Return a kind that binding of volumes reads."""
 
     def drop(world: World, namespace: str, name: str) -> None:
         world.remove_storage(kind.view, f"{namespace}/{name}" if namespace else name)
@@ -71,7 +71,7 @@ def _storage(kind: Kind) -> WorldKind:
 
 
 def _device(kind: Kind, *plugins: str) -> WorldKind:
-    """Return a kind that devices are allocated with."""
+    """Return a kind that allocation of devices reads."""
 
     def drop(world: World, namespace: str, name: str) -> None:
         world.remove_device(kind.view, f"{namespace}/{name}" if namespace else name)
@@ -122,7 +122,7 @@ def find(api_version: str, name: str) -> WorldKind | None:
 
 
 def of(kind: Kind) -> WorldKind:
-    """Return what is known of a kind that the table has."""
+    """Return the entry of a kind that is in the table."""
     return next(known for known in KINDS if known.kind is kind)
 
 

@@ -1,8 +1,8 @@
-"""`World`: everything the scheduler knows, kept current event by event; what a cycle decides on.
+"""`World`: the scheduler's view of the cluster, updated by every watch event; a cycle decides on it.
 
-The world is the snapshot: a cycle works on it in place and leaves it as its plan says (bound tasks in Binding, evicted
-ones in Releasing, all else undone). Nothing is copied, so a cycle costs what it touches. What follows from where tasks
-are, `strato.scheduler.cache.accounts` keeps.
+The world is the snapshot: a cycle changes it in place and leaves it as its plan says (bound tasks in Binding, evicted
+ones in Releasing, all else undone). Nothing is copied, so the cost of a cycle follows what it touches. The base class
+`strato.scheduler.cache.accounts.Accounts` keeps the sums and indexes that follow from tasks' statuses and nodes.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class World(JobObjects):
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     def when_closed(self, change: Callable[[], None]) -> None:
-        """Make a change now, or after the session that decides on this world and waits for an answer from outside."""
+        """Make a change now; if a session is waiting for an answer from outside, once that session is closed."""
         if self.waiting_changes is None:
             change()
         else:
             self.waiting_changes.append(change)
 
     def close(self) -> None:
-        """End a session; what waited for that is done now."""
+        """End a session and make the changes that `when_closed` deferred."""
         changes, self.waiting_changes = self.waiting_changes, None
         for change in changes or ():
             change()
@@ -49,14 +49,14 @@ class World(JobObjects):
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def hold(self, task: Task) -> None:
-        """Leave a pending task out of decisions, as one with scheduling gates is, until `release`."""
+        """Exclude a pending task from decisions until `release`, as if it had scheduling gates."""
         if not task.gated:
             self.held[task.key] = task
             task.gated = True
             self._regate(task, 1)
 
     def release(self, task: Task) -> None:
-        """Let a task that was held be decided about again."""
+        """Include a task in decisions again that `hold` has excluded."""
         if self.held.get(task.key) is not task:
             return
         del self.held[task.key]
@@ -95,16 +95,16 @@ class World(JobObjects):
         node = pod.spec.node_name
         old = task.pod
         if not node and (task.status in ALLOCATED_SET or old.spec.node_name):
-            return  # decided, and being written; or read before it was
+            return  # its bind is not visible in the API yet, or this view is older than the bind
         status = ingest.status_of(pod)
         if status != task.status and task.status == RELEASING:
             if old.metadata.deletion_timestamp is not None and meta.deletion_timestamp is None:
-                return  # read before it was deleted, which is for good
+                return  # this view is older than the deletion, which cannot be undone
             if status not in COMPLETED_SET and self.evictions.awaits(key, meta.uid):
-                status = RELEASING  # until the API confirms or refuses
+                status = RELEASING  # until the API confirms or refuses the eviction
         same_spec = old.metadata.generation == meta.generation != 0 or task.row >= 0
         if task.row >= 0 and meta.generation > 1 and not old.is_finished:
-            same_spec = self._class_of(pod) is task.cls  # else it is being resized
+            same_spec = self._class_of(pod) is task.cls  # another class means that the pod is being resized in place
         if same_spec and old.metadata.annotations == meta.annotations and old.metadata.labels == meta.labels:
             task.pod = pod
             if task.nominated != pod.status.nominated_node_name:
@@ -129,7 +129,7 @@ class World(JobObjects):
             self._dirty(self.evictions.end(key))
 
     def _replace(self, task: Task, pod: Pod, key: str, status: int) -> Task:
-        """Put a new task in the place of one whose pod changed in what makes up a task."""
+        """Replace a task whose pod changed in its spec, labels or annotations; keep reservation and eviction."""
         reservation = task.reservation
         self._drop_task(task)
         self._add_pod(pod, key)
@@ -179,7 +179,7 @@ class World(JobObjects):
         """Return the class of a pod, made when it is new."""
         last, met = self._class_met
         spec = effective_spec(pod)
-        if spec is last and met is not None:  # informers let the pods of one template share their spec
+        if spec is last and met is not None:  # informers share one spec object among the pods of a template
             return met
         key = ingest.class_key(pod, spec)
         cls = self.classes.get(key)
@@ -189,19 +189,19 @@ class World(JobObjects):
             grow_class(cls, self.dims)
             self._classes_made += 1
             self.classes[key] = cls
-        if not cls.pairwise and pod.spec.affinity is None:  # else labels and namespace tell classes apart as well
+        if not cls.pairwise and pod.spec.affinity is None:  # else the class depends on labels and namespace too
             self._class_met = spec, cls
         return cls
 
     def remove_pod(self, key: str) -> None:
-        """Forget a pod; what it held is free."""
+        """Forget a pod and free what it held."""
         task = self.tasks.get(key)
         if task is not None:
             self._drop_task(task)
             self._dirty(self.evictions.end(key))
 
     def _dirty(self, key: str) -> None:
-        """Note that something changed for a pod; a decision about its job may hang on it."""
+        """Mark the job of a pod, given by key, dirty: an eviction for it has ended. An empty key marks none."""
         task = self.tasks.get(key) if key else None
         if task is not None and task.job is not None:
             self.dirty_jobs[task.job.key] = None
@@ -225,13 +225,16 @@ class World(JobObjects):
         self._schedulable_changed()
 
     def begin_eviction(self, task: Task, beneficiary: str) -> None:
-        """Note that a leaving task is to be evicted; until the API says so it counts among its neighbours again."""
+        """Note that the plan evicts a Releasing task.
+
+        `Neighbours` counts it again from now on: it runs on its node until the API has deleted it.
+        """
         self.evictions.begin(task, beneficiary)
         if task.row >= 0:
             self.nodes.touch(task.row)
 
     def refuse_eviction(self, key: str, uid: str, now: float) -> None:
-        """Let a victim go on that cannot be evicted."""
+        """Give a victim whose eviction the API refused the status of its pod again."""
         if not self.evictions.awaits(key, uid):
             return
         task = self.tasks[key]
@@ -241,7 +244,7 @@ class World(JobObjects):
         self._schedulable_changed()
 
     def _join(self, task: Task, job: Job) -> None:
-        """Count a new task, which has its status and place, among those of its job."""
+        """Add a new task, whose status and row are set, to a job and its counts."""
         task.job = job
         key = task.key
         job.tasks[key] = task
@@ -270,10 +273,10 @@ class World(JobObjects):
             self._forget_job(job)
 
     def has_rules_about(self, task: Task) -> bool:
-        """Whether other pods have affinity terms that mean this one."""
+        """Whether affinity terms of other pods select this one."""
         return any(True for _ in self.affinity.about(task, self.namespaces))
 
 
 def _lacks_members(job: Job | None) -> bool:
-    """Whether a job's group is not known yet, or has fewer pods that count than it needs to begin."""
+    """Whether a job's PodGroup is not known yet, or the job has fewer valid pods than its ``minMember``."""
     return job is not None and not job.solo and (job.group is None or job.valid < job.min_available)
