@@ -19,7 +19,22 @@ PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 MERGE, JSON = "application/merge-patch+json", "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": None}]}
+WOVEN = {
+    "phase": "Running",
+    "conditions": [
+        {"type": "Ready", "status": "False", "reason": "Waits", "message": "for \u00e4", "lastProbeTime": None},
+        {"type": "Initialized", "status": "True", "reason": None},
+    ],
+    "hostIP": "1.1.1.1",
+    "hostIPs": [{"ip": "1.1.1.1"}],
+    "podIPs": [{"ip": "10.0.0.1"}],
+    "containerStatuses": [
+        {"name": "c", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": {}, "lastState": {}}
+    ],
+}
+"""As nodes write it."""
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "busybox"}]}}
 OBJECTS: list[tuple[str, dict[str, Any]]] = [
     ("/api/v1/namespaces", {"metadata": {"name": "default"}}),
@@ -32,6 +47,14 @@ KINDS = {
     GROUPS: ("scheduling.volcano.sh/v1beta1", "PodGroup"),
     QUEUES: ("scheduling.volcano.sh/v1beta1", "Queue"),
 }
+SAID = {
+    "conditions": [
+        {"type": "PodScheduled", "status": "True", "reason": "Bound"},
+        {"type": "Ready", "status": "False", "reason": "NodeNotReady", "message": "the node is away"},
+    ],
+    "hostIPs": [{"ip": "3.3.3.3"}],
+}
+"""By others, before."""
 UID = "{uid}"
 """Stands for the object's."""
 
@@ -45,6 +68,33 @@ CASES: dict[str, tuple[str, str, Any]] = {
     "a uid that is the pod's": (f"{PODS}/q/status", MERGE, {"metadata": {"uid": UID}, "status": RUNNING}),
     "a uid of another pod": (f"{PODS}/q/status", MERGE, {"metadata": {"uid": "x"}, "status": RUNNING}),
     "a label called like the revision": (f"{PODS}/p/status", MERGE, {"status": RUNNING}),
+    "conditions are woven in": (f"{PODS}/q/status", STRATEGIC, {"metadata": {"uid": UID}, "status": WOVEN}),
+    "words of a condition go": (
+        f"{PODS}/q/status",
+        STRATEGIC,
+        {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": None, "message": None}]}},
+    ),
+    "a condition and a list are taken back": (
+        f"{PODS}/q/status",
+        STRATEGIC,
+        {
+            "status": {
+                "conditions": [{"type": "Ready", "$patch": "delete"}, {"type": "Other", "status": "Unknown"}],
+                "hostIPs": [{"$patch": "replace"}, {"ip": "2.2.2.2"}],
+                "podIPs": None,
+            }
+        },
+    ),
+    "a whole status is replaced": (
+        f"{PODS}/q/status",
+        STRATEGIC,
+        {"status": {"$patch": "replace", "phase": "Failed", "reason": "\u00c4"}},
+    ),
+    "a field nobody knows is woven in": (f"{PODS}/q/status", STRATEGIC, {"status": {"foo": [{"$a": 1}]}}),
+    "a type that is wrong is woven in": (f"{PODS}/q/status", STRATEGIC, {"status": {"phase": 1}}),
+    "a condition without a type": (f"{PODS}/q/status", STRATEGIC, {"status": {"conditions": [{"status": "True"}]}}),
+    "a uid of another pod, woven in": (f"{PODS}/q/status", STRATEGIC, {"metadata": {"uid": "x"}, "status": WOVEN}),
+    "a kind that knows no keys": (f"{GROUPS}/g/status", STRATEGIC, {"status": {"phase": "Running"}}),
     "nothing changes": (f"{PODS}/q/status", MERGE, {"status": {"phase": "Pending"}}),
     "a member is removed": (f"{PODS}/q/status", MERGE, {"status": {"qosClass": None, "phase": "Running"}}),
     "labels come with the status": (f"{PODS}/q/status", MERGE, {"metadata": {"labels": {"a": "b"}}, "status": RUNNING}),
@@ -146,6 +196,9 @@ async def _asked(path: str, media: str, patch: Any) -> list[Any]:
         version, kind = KINDS.get(place, ("v1", "Namespace" if "pods" not in place else "Pod"))
         status, answer = await ask("POST", place, {"apiVersion": version, "kind": kind, **body})
         assert status in (201, 409), answer  # some are there from the beginning
+        if place == PODS:
+            said = {**answer, "status": answer["status"] | SAID}
+            await ask("PUT", f"{PODS}/{body['metadata']['name']}/status", said)
     _, before = await ask("GET", path)
     uid = before.get("metadata", {}).get("uid", "")
     patch = json.loads(json.dumps(patch).replace(UID, uid))
@@ -171,7 +224,8 @@ async def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         return result
 
     monkeypatch.setattr(memberpatch, "patched", noted)
-    for name in ("a status is merged", "a uid that is the pod's", "a status by operations", "a queue's status"):
+    merged = ("a status is merged", "a uid that is the pod's", "conditions are woven in", "words of a condition go")
+    for name in (*merged, "a status by operations", "a queue's status"):
         await _asked(*CASES[name])
     await _asked(*CASES["a pod group's status, of the whole group"])
     assert all(taken)

@@ -16,11 +16,12 @@ import msgspec
 
 from strato.api import catalog, cel
 from strato.api.wire import Request, User
+from strato.decoding import UNDECODABLE
 from strato.errors import ApiError
 from strato.http.parser import MAX_BODY_BYTES
 from strato.server import preparation
 from strato.server.jsonbodies import UNCOUNTED_BYTES, may_be_deep
-from strato.server.patch import apply_json_patch, apply_merge_patch
+from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
@@ -32,6 +33,7 @@ from strato.server.schema import builtin
 from strato.server.schema.typed import is_time
 
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _MEMOISED_BYTES = 2048
 """What is made of larger texts is computed each time: they are of one pod, or one node."""
 _CHECKED_BYTES = 8192
@@ -99,7 +101,7 @@ def _patched(
         before = stored.members.get(member, b"")
         make = _lease_spec if member is SPEC else _status
         after = make(served, media, request.body, stored.uid, before)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ApiError):
+    except (*UNDECODABLE, ApiError):
         return None
     if after is None:
         return None
@@ -144,11 +146,13 @@ def _status(served: Served, media: str, patch: bytes, uid: str, before: bytes) -
 
     None when the patch is about more, is meant for another object, or when there is anything to say about the outcome.
     """
-    if media == MERGE_PATCH:
+    if media in (MERGE_PATCH, STRATEGIC_PATCH):
         merge = _read_status_patch(patch)
         if merge.metadata is not None and merge.metadata.uid not in ("", uid):
             return None
         value = bytes(merge.status)
+        if media == STRATEGIC_PATCH:
+            return _woven(served, value, before)
         is_small = len(value) <= _MEMOISED_BYTES and len(before) <= _MEMOISED_BYTES
         return (_merged_memo if is_small else _merged)(served, value, before)
     if media != JSON_PATCH:
@@ -176,6 +180,69 @@ def _merged(served: Served, value: bytes, before: bytes) -> bytes | None:
             return before if before and merged == old else encode(merged)
     old = _read(before)
     return _outcome(served, apply_merge_patch(old, read_object(value)), old, before)
+
+
+def _woven(served: Served, value: bytes, before: bytes) -> bytes | None:
+    """Return what a strategic merge makes, as `_status` does."""
+    info = builtin.merge_info(served.kind)
+    if info is None:
+        return None
+    if served.status is None and len(before) <= _CHECKED_BYTES:
+        text = _woven_texts(served, info, value, before)
+        if text and builtin.status_check(served.kind)(text):
+            return before if text == before else text
+    old = _read(before)
+    merged = apply_strategic_patch(old, read_object(value), info.list_strategy, _AT_STATUS)
+    return _outcome(served, merged, old, before)
+
+
+_AT_STATUS = ("status",)
+
+
+def _woven_texts(served: Served, info: builtin.MergeInfo, value: bytes, before: bytes) -> bytes:
+    """Return the text of a strategic merge, each member made by itself; nothing where a directive is about them all."""
+    old = _split_memo(before)
+    merged = dict(old)
+    for name, raw in _read_members(value).items():
+        text = bytes(raw)
+        if name[:1] == "$":
+            return b""
+        if text == old.get(name) and text != b"null":
+            continue
+        weave = _woven_member if name in _OF_ONE_POD or len(text) > _MEMOISED_BYTES else _woven_member_memo
+        made = weave(info, name, text, old.get(name, b""))
+        if made:
+            merged[name] = made
+        else:
+            merged.pop(name, None)
+    preparation.keep_class(served.kind, merged, old)
+    return encode({name: msgspec.Raw(text) for name, text in merged.items()})
+
+
+def _woven_member(info: builtin.MergeInfo, name: str, text: bytes, before: bytes) -> bytes:
+    """Return the text of one member of a status with that of a patch; nothing where it goes."""
+    value = msgspec.json.decode(text)
+    if value is not None and not isinstance(value, dict | list):
+        return encode(value)
+    old = {name: msgspec.json.decode(before)} if before else {}
+    merged = apply_strategic_patch(old, {name: value}, info.list_strategy, _AT_STATUS)
+    return encode(merged[name]) if name in merged else b""
+
+
+_woven_member_memo = lru_cache(maxsize=1024)(_woven_member)
+"""Pods of a job have the same conditions in the same second."""
+_OF_ONE_POD = frozenset(("podIP", "podIPs", "containerStatuses"))
+"""Members that no two statuses share."""
+
+
+def _split(status: bytes) -> dict[str, bytes]:
+    """Return the texts of a status' members."""
+    return {name: bytes(text) for name, text in _read_members(status).items()} if status else {}
+
+
+_read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_split_memo = lru_cache(maxsize=256)(_split)
+"""Statuses that many objects have before they change. Read only."""
 
 
 def _put(served: Served, value: bytes, before: bytes) -> bytes | None:

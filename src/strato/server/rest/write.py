@@ -191,8 +191,8 @@ class Writer:
         old: Json | None = None
         if body is not None:
             old = yield from stored_steps(body)
-            # a merge patch shares what it leaves as it was, the others work in place
-            base = old if media == _MERGE_PATCH else (yield from stored_steps(body))
+            # operations work in place, the others share what they leave as it was
+            base = (yield from stored_steps(body)) if media == _JSON_PATCH else old
         obj, warnings = yield lambda: self._patched(request, target, served, media, old, base)
         assert old is not None
         _check_name(obj, target)
@@ -380,7 +380,7 @@ def _check_name(obj: Json, target: ResourcePath) -> None:
 
 
 def _apply(kind: Kind, media: str, base: Any, patch: Any) -> Any:
-    """Return the patched object; a merge patch leaves ``base`` as it is, and unchanged parts are shared."""
+    """Return the patched object; all but operations leave ``base`` as it is, and unchanged parts are shared."""
     if media == _JSON_PATCH:
         patched = apply_json_patch(base, patch)
         check_shape(patched)  # operations can put values deeper and deeper into one another
@@ -389,17 +389,18 @@ def _apply(kind: Kind, media: str, base: Any, patch: Any) -> Any:
         raise BadRequest(f"a patch of type {media} must be an object")
     if media == _MERGE_PATCH:
         patched = apply_merge_patch(base, patch)
-        metadata = patched.get("metadata")
-        if metadata is base["metadata"] and metadata is not None:
-            patched["metadata"] = {**metadata}  # the revision will be written into it
-        return patched
-    info = builtin.merge_info(kind)
-    if info is None:
-        raise UnsupportedMedia(
-            "the body of the request was in an unknown format - accepted media types include: "
-            "application/json-patch+json, application/merge-patch+json"
-        )
-    return apply_strategic_patch(base, patch, info.list_strategy)
+    else:
+        info = builtin.merge_info(kind)
+        if info is None:
+            raise UnsupportedMedia(
+                "the body of the request was in an unknown format - accepted media types include: "
+                "application/json-patch+json, application/merge-patch+json"
+            )
+        patched = apply_strategic_patch(base, patch, info.list_strategy)
+    metadata = patched.get("metadata")
+    if metadata is base["metadata"] and metadata is not None:
+        patched["metadata"] = {**metadata}  # the revision will be written into it
+    return patched
 
 
 def _needs_revision(kind: Kind, name: str) -> Invalid:

@@ -258,7 +258,7 @@ def _duplicates(value: Any, path: str, found: dict[str, None], unknown: frozense
 # ── merge keys ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class MergeInfo:
     """How strategic merge patches treat the fields of one kind."""
 
@@ -275,20 +275,27 @@ class MergeInfo:
 
 
 def _strategy(shape: str, path: tuple[str, ...]) -> tuple[str | None, str]:
-    field: Any = None
+    found: tuple[str | None, str] = None, "merge"
     name: str | None = shape
     for step in path:
         if name is None:
             return None, "merge"  # inside a free map or an untyped value
-        field = shapes.load().types[name].get(step)
-        if field is None:
+        member = _merged_members(name).get(step)
+        if member is None:
             return None, "replace"
-        name = _next_shape(field[0])
-    if field is None:
-        return None, "merge"
-    strategy, key = (field[1], field[2]) if len(field) > 1 else ("", "")
-    is_list = isinstance(field[0], Mapping) and "list" in field[0]
-    return key or None, strategy or ("replace" if is_list else "merge")
+        found, name = member
+    return found
+
+
+@cache
+def _merged_members(shape: str) -> dict[str, tuple[tuple[str | None, str], str | None]]:
+    """Return how each field of a shape is merged, and the shape of what is in it."""
+    members: dict[str, tuple[tuple[str | None, str], str | None]] = {}
+    for name, field in shapes.load().types[shape].items():
+        strategy, key = (field[1], field[2]) if len(field) > 1 else ("", "")
+        is_list = isinstance(field[0], Mapping) and "list" in field[0]
+        members[name] = (key or None, strategy or ("replace" if is_list else "merge")), _next_shape(field[0])
+    return members
 
 
 def _next_shape(kind: shapes.Type) -> str | None:
@@ -300,7 +307,11 @@ def _next_shape(kind: shapes.Type) -> str | None:
 def merge_info(kind: Kind) -> MergeInfo | None:
     """Return the kind's merge keys; None for kinds that take no strategic merge patch (custom resources)."""
     name = shapes.load().of(kind)
-    return MergeInfo(name) if name is not None else None
+    return _merge_info(name) if name is not None else None
+
+
+_merge_info = cache(MergeInfo)
+"""One for each shape, told from others by what it is."""
 
 
 def prune_structure(shape: str, obj: dict[str, Any], path: str) -> list[str]:
