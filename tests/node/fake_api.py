@@ -1,4 +1,4 @@
-"""A tiny API server for node tests: objects in a dict, merge patches, watches, graceful pod deletion. Nothing else."""
+"""A tiny API server for node tests: objects in a dict, patches, watches, graceful pod deletion. Nothing else."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from strato.api import catalog
 from strato.api.wire import Handler, Request, Response, User
+from strato.client.cluster import PatchType
 from strato.client.local import LocalCluster
+from strato.server.patch import apply_merge_patch, apply_strategic_patch
+from strato.server.schema import builtin
 
 Json = dict[str, Any]
 
 
-def merge(target: Json, patch: Json) -> None:
-    for key, value in patch.items():
-        if value is None:
-            target.pop(key, None)
-        elif isinstance(value, dict) and isinstance(target.get(key), dict):
-            merge(target[key], value)
-        else:
-            target[key] = value
+def pod_merged(target: Json, patch: Json) -> Json:
+    """Return a pod with a strategic merge patch."""
+    info = builtin.merge_info(catalog.POD)
+    assert info is not None
+    return apply_strategic_patch(target, patch, info.list_strategy)
+
+
+def status_of(patch: Json) -> Json:
+    """Return the status that the first patch of it makes, which has no other."""
+    made: Json = pod_merged({}, {"status": patch})["status"]
+    return made
 
 
 class FakeApi(Handler):
@@ -55,7 +62,7 @@ class FakeApi(Handler):
             case "GET":
                 return self._get(path, request)
             case "PATCH":
-                return self._patch(path, body)
+                return self._patch(path, body, request.headers.get("content-type", ""))
             case "DELETE":
                 return self._delete(path, body)
         return self._status(405, "MethodNotAllowed", request.method)
@@ -83,7 +90,7 @@ class FakeApi(Handler):
 
     def _store(self, kind: str, key: str, body: Json) -> None:
         self.revision += 1
-        body["metadata"]["resourceVersion"] = str(self.revision)
+        body["metadata"] = {**body["metadata"], "resourceVersion": str(self.revision)}
         if kind == "DELETED":
             self.objects.pop(key, None)
         else:
@@ -123,14 +130,16 @@ class FakeApi(Handler):
         finally:
             self.watchers.remove(entry)
 
-    def _patch(self, path: str, body: Json) -> Response:
+    def _patch(self, path: str, body: Json, media: str) -> Response:
         found = self.objects.get(path)
         if found is None:
             return self._status(404, "NotFound", f"{path} not found")
         uid = body.get("metadata", {}).get("uid")
         if uid and uid != found["metadata"]["uid"]:
             return self._status(409, "Conflict", "uid mismatch")
-        merge(found, body)
+        patched = pod_merged(found, body) if media == PatchType.STRATEGIC else apply_merge_patch(found, body)
+        found.clear()
+        found.update(patched)  # who holds it sees the change
         self._store("MODIFIED", path, found)
         return self._answer(found)
 

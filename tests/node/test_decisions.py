@@ -34,6 +34,7 @@ from strato.node.sandbox.paths import NodePaths
 from strato.node.sandbox.volumes import Inputs, payload
 from strato.server.logs import LogOptions
 from strato.server.tables.pods import pod_status as shown_status
+from tests.node.fake_api import status_of
 
 
 def test_annotations_come_before_the_command() -> None:
@@ -139,10 +140,10 @@ def test_a_pod_whose_init_container_failed_was_never_initialized() -> None:
 def test_a_record_read_back_from_its_status_is_the_same() -> None:
     record = PodRecord("OnFailure", [_container("crashed", 3), _container("running")], "9.9.9.9", "1.2.3.4", 1.0)
     record.containers[1].name = "d"
-    status = pod_status(record, 10.0)
+    status = status_of(pod_status(record, 10.0))
     spec = {"restartPolicy": "OnFailure", "containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]}
     pod = msgspec.convert({"metadata": {"name": "p"}, "spec": spec, "status": status}, Pod)
-    assert pod_status(record_of(pod, host_ip="9.9.9.9", now=50.0), 60.0) == status
+    assert status_of(pod_status(record_of(pod, host_ip="9.9.9.9", now=50.0), 60.0)) == status
 
 
 EXPANSIONS = [

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from strato.api.core import Container, Pod, PodSpec, ResourceRequirements
+from strato.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from strato.api.pods import effective_requests
 from strato.api.quantity import parse
 from strato.clock import VirtualClock
@@ -18,6 +18,7 @@ from strato.node.podstatus import phase_of, pod_status
 from strato.node.records import record_of
 from strato.node.resizes import DEFERRED, INFEASIBLE, Pending, needs_restart, verdict
 from strato.node.sandbox.podworker import RESIZE_RETRY_SECONDS, PodWorker
+from tests.node.fake_api import status_of
 from tests.node.podworlds import FakeMachine, changed, live
 
 SMALL, LARGE = {"requests": {"cpu": "100m", "memory": "64Mi"}}, {"requests": {"cpu": "1", "memory": "64Mi"}}
@@ -34,7 +35,7 @@ def resized(worker: PodWorker, resources: dict[str, Any], **more: Any) -> Pod:
 
 def shown(worker: PodWorker) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Return resources and allocated resources of the container, and the conditions about a resize."""
-    body = msgspec.json.decode(msgspec.json.encode(pod_status(worker.record, 0.0)))
+    body = msgspec.json.decode(msgspec.json.encode(status_of(pod_status(worker.record, 0.0))))
     (status,) = body["containerStatuses"]
     conditions = {one["type"]: one for one in body["conditions"] if one["type"].startswith("PodResize")}
     return status["resources"], status.get("allocatedResources", {}), conditions
@@ -76,13 +77,13 @@ def test_a_container_is_restarted_where_its_policy_says_so() -> None:
 def test_what_a_pod_asks_for_as_a_whole_is_resized_too() -> None:
     async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
         await clock.sleep(5)
-        assert pod_status(worker.record, 0.0)["resources"] == SMALL
+        assert status_of(pod_status(worker.record, 0.0))["resources"] == SMALL
         machine.pending = Pending(DEFERRED, "too much")
         worker.update(changed(worker.pod, resources=LARGE))
-        assert pod_status(worker.record, 0.0)["allocatedResources"] == SMALL["requests"]
+        assert status_of(pod_status(worker.record, 0.0))["allocatedResources"] == SMALL["requests"]
         machine.pending = None
         worker.resize()
-        status = pod_status(worker.record, 0.0)
+        status = status_of(pod_status(worker.record, 0.0))
         assert (status["resources"], status["allocatedResources"]) == (LARGE, LARGE["requests"])
         assert machine.resized_pods == [LARGE, LARGE], "before its containers may get more, and after they get less"
 
@@ -94,13 +95,15 @@ def test_a_limit_of_the_pod_below_what_is_used_is_tried_again() -> None:
         await clock.sleep(5)
         machine.pod_in_use = "attempting to set pod memory limit (1) below current usage (2)"
         worker.update(changed(worker.pod, resources=LARGE))
-        status = pod_status(worker.record, 0.0)
+        status = status_of(pod_status(worker.record, 0.0))
         (problem,) = [one for one in status["conditions"] if one["type"] == "PodResizeInProgress"]
         assert (problem["reason"], machine.pod_in_use in problem["message"]) == ("Error", True)
         machine.pod_in_use = ""
         await clock.sleep(2 * RESIZE_RETRY_SECONDS)
         assert not worker.record.resize_problem
-        assert "PodResizeInProgress" not in {one["type"] for one in pod_status(worker.record, 0.0)["conditions"]}
+        assert "PodResizeInProgress" not in {
+            one["type"] for one in status_of(pod_status(worker.record, 0.0))["conditions"]
+        }
         assert machine.resized_pods[-1] == LARGE
 
     live(story, {"main": [(1e6, 0)]}, containers=[main(SMALL)], resources=SMALL)
@@ -157,6 +160,23 @@ def test_a_node_that_comes_back_knows_what_it_has_given() -> None:
     assert (container.allocated.requests, container.actual.requests) == (LARGE["requests"], SMALL["requests"])
 
 
+def test_what_others_say_of_a_readiness_gate_is_told_at_once() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(5)
+        ready = []
+        for holds in ("False", "True"):
+            told = len(machine.shown)
+            said = msgspec.convert({"conditions": [{"type": "G", "status": holds}]}, PodStatus)
+            worker.update(replace(worker.pod, status=said))
+            conditions = {one["type"]: one["status"] for one in pod_status(worker.record, 0.0)["conditions"]}
+            ready.append((conditions["Ready"], conditions["ContainersReady"], len(machine.shown) - told))
+            worker.update(worker.pod)
+            assert len(machine.shown) == told + 1, "it says nothing new"
+        assert ready == [("False", "True", 1), ("True", "True", 1)]
+
+    live(story, {"main": [(1e6, 0)]}, readinessGates=[{"conditionType": "G"}])
+
+
 def with_debugger(worker: PodWorker, *names: str) -> Pod:
     return changed(worker.pod, ephemeralContainers=[{"name": name, "image": "y"} for name in names])
 
@@ -173,7 +193,7 @@ def test_an_ephemeral_container_runs_once_and_says_nothing_about_the_pod() -> No
         worker.update(with_debugger(worker, "more", "look"))
         await clock.sleep(5)
         assert machine.starts[2:] == [("more", 55.0)]
-        status = pod_status(worker.record, 0.0)
+        status = status_of(pod_status(worker.record, 0.0))
         assert [one["name"] for one in status["ephemeralContainerStatuses"]] == ["look", "more"]
         assert "started" not in status["ephemeralContainerStatuses"][0]
 

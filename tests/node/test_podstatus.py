@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from strato.api.core import Pod
 from strato.node.podstatus import ContainerRecord, Ending, PodRecord, initialized, phase_of, pod_status
+from strato.node.records import unmet_gates
 from strato.node.restarts import Backoff
+from tests.node.fake_api import pod_merged, status_of
 
 RAN = Ending(0, "Completed", 1.0, 2.0)
 BROKE = Ending(1, "Error", 1.0, 2.0)
@@ -113,7 +117,7 @@ def test_containers_start_when_every_init_container_passed_and_every_sidecar_sta
 def told(
     containers: list[ContainerRecord], policy: str = "Never", ip: str = "10.0.0.1"
 ) -> dict[str, tuple[str, str, str]]:
-    conditions = pod_status(PodRecord(policy, containers, pod_ip=ip), 9.0)["conditions"]
+    conditions = status_of(pod_status(PodRecord(policy, containers, pod_ip=ip), 9.0))["conditions"]
     return {one["type"]: (one["status"], one.get("reason", ""), one.get("message", "")) for one in conditions}
 
 
@@ -205,10 +209,48 @@ def test_pod_without_an_address_has_no_network() -> None:
     assert (status["hostIP"], status["hostIPs"]) == ("9.9.9.9", [{"ip": "9.9.9.9"}])
 
 
-def test_conditions_of_others_are_written_back() -> None:
-    scheduled = {"type": "PodScheduled", "status": "True"}
-    status = pod_status(PodRecord("Never", [record("c", "runs")], foreign=[scheduled]), 9.0)
-    assert status["conditions"][-1] is scheduled
+def test_conditions_of_others_stay_and_their_words_about_ours_go() -> None:
+    """While a node was away the node controller wrote that the pod is not ready; the scheduler said where it is."""
+    scheduled = {"type": "PodScheduled", "status": "True", "reason": "Bound"}
+    unready = {"type": "Ready", "status": "False", "reason": "NodeNotReady", "message": "the node is away"}
+    stored = {"status": {"conditions": [scheduled, unready]}}
+    status = pod_merged(stored, {"status": pod_status(PodRecord("Never", [record("c", "runs")]), 9.0)})["status"]
+    conditions = {one["type"]: one for one in status["conditions"]}
+    assert conditions.keys() == READY | {"PodScheduled"}
+    assert conditions["PodScheduled"] == scheduled
+    assert {key: conditions["Ready"].get(key) for key in ("status", "reason", "message")} == {
+        "status": "True",
+        "reason": None,
+        "message": None,
+    }
+
+
+def test_a_pod_whose_address_has_changed_has_only_the_new_one() -> None:
+    stored = {"status": {"hostIP": "1.1.1.1", "hostIPs": [{"ip": "1.1.1.1"}], "podIPs": [{"ip": "10.0.0.9"}]}}
+    pod = PodRecord("Never", [record("c", "runs")], "2.2.2.2", "10.0.0.1", known_ips=("1.1.1.1", "10.0.0.9"))
+    status = pod_merged(stored, {"status": pod_status(pod, 9.0)})["status"]
+    assert (status["hostIPs"], status["podIPs"]) == ([{"ip": "2.2.2.2"}], [{"ip": "10.0.0.1"}])
+
+
+GATES = [
+    pytest.param([], 'corresponding condition of pod readiness gate "G" does not exist.', id="nobody has spoken"),
+    pytest.param(["False"], 'the status of pod readiness gate "G" is not "True", but False', id="somebody said no"),
+    pytest.param(["True"], "", id="it is met"),
+]
+
+
+@pytest.mark.parametrize(("said", "problem"), GATES)
+def test_a_pod_is_ready_once_its_readiness_gates_are_met(said: list[str], problem: str) -> None:
+    conditions = [{"type": "G", "status": status} for status in said]
+    body = {"spec": {"readinessGates": [{"conditionType": "G"}]}, "status": {"conditions": conditions}}
+    waits = unmet_gates(msgspec.convert(body, Pod))
+    status = status_of(pod_status(PodRecord("Never", [record("c", "runs")], unmet_gates=waits), 9.0))
+    ready = {one["type"]: one for one in status["conditions"]}
+    assert waits == problem
+    assert ready["ContainersReady"]["status"] == "True"
+    assert (ready["Ready"]["status"], ready["Ready"].get("reason")) == (
+        ("False", "ReadinessGatesNotReady") if problem else ("True", None)
+    )
 
 
 def test_init_containers_have_a_list_of_their_own() -> None:

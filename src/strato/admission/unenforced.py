@@ -79,7 +79,6 @@ _POD: Final[Tree] = {
     "initContainers": Each(_CONTAINER),
     "hostnameOverride": Field("the host name is that of spec.hostname or the pod's name"),
     "os": {"name": Field("this machine runs Linux", lambda value: value != "linux")},
-    "readinessGates": Field("a pod is Ready without them on this machine's node"),
     "resourceClaims": Field("devices are allocated by the scheduler, and not put into containers on this machine"),
     "schedulingGroup": Field("pods are grouped by the annotation scheduling.k8s.io/group-name"),
     "securityContext": {"seLinuxOptions": _SE_LINUX},

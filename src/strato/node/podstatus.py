@@ -1,7 +1,8 @@
 """A pod's status, computed from what its containers do, as the kubelet computes it. Pure.
 
-`ContainerRecord` is what a node knows of one container; `pod_status` turns the records of a pod into the JSON of
-``status``. The hollow node and the sandbox node both use it, so that they look the same from outside.
+`ContainerRecord` is what a node knows of one container; `pod_status` turns the records of a pod into a strategic merge
+patch of ``status``. It says nothing of the conditions that are not the node's, and so leaves them as they are. The
+hollow node and the sandbox node both use it, so that they look the same from outside.
 """
 
 from __future__ import annotations
@@ -198,8 +199,10 @@ class PodRecord:
     """Reason and message of a resize that the node does not begin."""
     resize_problem: str = ""
     """Why a resize that was begun does not come to its end."""
-    foreign: list[Json] = field(default_factory=list)
-    """Conditions of others (``PodScheduled``, ``DisruptionTarget``), written back as they were."""
+    unmet_gates: str = ""
+    """What readiness gates the pod waits for, in a kubelet's words; nothing where each has its condition."""
+    known_ips: tuple[str, str] = ("", "")
+    """Host's and pod's address as the API had them when the record was made."""
     disruption: Json | None = None
     """The condition that says that the node itself ends the pod."""
     is_stopped: bool = False
@@ -214,7 +217,7 @@ class PodRecord:
         """Note that the node ends the pod, for no fault of its own."""
         self.reason, self.message = reason, message
         condition = {"type": _DISRUPTION, "status": "True", "reason": "TerminationByKubelet", "message": message}
-        self.disruption = condition | {"lastProbeTime": None, "lastTransitionTime": time_text(now)}
+        self.disruption = condition | {"lastTransitionTime": time_text(now)}
 
     def lose(self, now: float) -> None:
         """Note that of its containers nothing is left on the machine, as a kubelet does.
@@ -293,11 +296,14 @@ _YES = (True, "", "")
 def _conditions(pod: PodRecord, phase: str, now: str, inits: Sequence[ContainerRecord]) -> list[Json]:
     done = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
     unready = [c for c in pod.containers if not c.ready and (not c.init or c.sidecar)]
-    ready = start = _YES
+    containers_ready = start = _YES
     if done:
-        ready = (False, done, "")
+        containers_ready = (False, done, "")
     elif unready:
-        ready = (False, "ContainersNotReady", f"containers with unready status: {_names(unready)}")
+        containers_ready = (False, "ContainersNotReady", f"containers with unready status: {_names(unready)}")
+    ready = containers_ready
+    if ready is _YES and pod.unmet_gates:
+        ready = (False, "ReadinessGatesNotReady", pod.unmet_gates)
     if phase == "Succeeded":
         start = (True, "PodCompleted", "")
     elif inits and not _have_begun(pod.mains) and not initialized(inits):
@@ -307,17 +313,10 @@ def _conditions(pod: PodRecord, phase: str, now: str, inits: Sequence[ContainerR
         _condition(pod, "PodReadyToStartContainers", _YES if pod.pod_ip and not done else (False, "", ""), now),
         _condition(pod, "Initialized", start, now),
         _condition(pod, "Ready", ready, now),
-        _condition(pod, "ContainersReady", ready, now),
+        _condition(pod, "ContainersReady", containers_ready, now),
         *_resize_conditions(pod, now),
-        *_foreign_conditions(pod),
+        *(() if pod.disruption is None else (pod.disruption,)),
     ]
-
-
-def _foreign_conditions(pod: PodRecord) -> Sequence[Json]:
-    """Return the conditions of others; what the node says of a disruption stands for what others said."""
-    if pod.disruption is None:
-        return pod.foreign
-    return [*(other for other in pod.foreign if other["type"] != _DISRUPTION), pod.disruption]
 
 
 def _resize_conditions(pod: PodRecord, now: str) -> list[Json]:
@@ -325,14 +324,20 @@ def _resize_conditions(pod: PodRecord, now: str) -> list[Json]:
     found = []
     if pod.pending_resize is not None:
         found.append(_condition(pod, RESIZE_PENDING, (True, *pod.pending_resize), now))
-    else:
-        pod.conditions.pop(RESIZE_PENDING, None)
+    elif RESIZE_PENDING in pod.conditions:
+        found.append(_no_condition(pod, RESIZE_PENDING))
     if pod.resize_problem or any(container.is_resizing for container in pod.containers):
         problem = ("Error", pod.resize_problem) if pod.resize_problem else ("", "")
         found.append(_condition(pod, RESIZE_IN_PROGRESS, (True, *problem), now))
-    else:
-        pod.conditions.pop(RESIZE_IN_PROGRESS, None)
+    elif RESIZE_IN_PROGRESS in pod.conditions:
+        found.append(_no_condition(pod, RESIZE_IN_PROGRESS))
     return found
+
+
+def _no_condition(pod: PodRecord, kind: str) -> Json:
+    """Take a condition back, with every status from now on: who knows which of them arrives."""
+    pod.conditions[kind] = ("", "")
+    return {"type": kind, "$patch": "delete"}
 
 
 def _condition(pod: PodRecord, kind: str, verdict: tuple[bool, str, str], now: str) -> Json:
@@ -341,25 +346,32 @@ def _condition(pod: PodRecord, kind: str, verdict: tuple[bool, str, str], now: s
     before = pod.conditions.get(kind)
     since = before[1] if before is not None and before[0] == status else now
     pod.conditions[kind] = (status, since)
-    body: Json = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
+    body: Json = {"type": kind, "status": status, "lastTransitionTime": since}
     if pod.generation:
         body["observedGeneration"] = pod.generation
-    if reason:
-        body["reason"] = reason
-    if message:
-        body["message"] = message
+    # Null takes away what the condition said before, the words of others among it.
+    body["reason"], body["message"] = reason or None, message or None
     return body
 
 
+def _addresses(address: str, known: str) -> list[Json]:
+    """Return one address in the place of the known one, which it would otherwise be added to."""
+    listed: list[Json] = [{"ip": address}]
+    return listed if known in ("", address) else [{"$patch": "replace"}, *listed]
+
+
 def pod_status(pod: PodRecord, now: float) -> Json:
-    """Return the pod's ``status`` as the node writes it. Remembers condition times in ``pod.conditions``."""
+    """Return what the node says of the pod's ``status``, as a strategic merge patch.
+
+    Remembers condition times in ``pod.conditions``.
+    """
     phase = phase_of(pod)
     inits = [c for c in pod.containers if c.init]
     body: Json = {
         "phase": phase,
         "conditions": _conditions(pod, phase, time_text(now), inits),
         "hostIP": pod.host_ip,
-        "hostIPs": [{"ip": pod.host_ip}],
+        "hostIPs": _addresses(pod.host_ip, pod.known_ips[0]),
         "startTime": time_text(pod.start_time),
         "containerStatuses": [c.to_json() for c in pod.containers if not c.init],
     }
@@ -367,7 +379,7 @@ def pod_status(pod: PodRecord, now: float) -> Json:
         body["observedGeneration"] = pod.generation
     if pod.pod_ip:
         body["podIP"] = pod.pod_ip
-        body["podIPs"] = [{"ip": pod.pod_ip}]
+        body["podIPs"] = _addresses(pod.pod_ip, pod.known_ips[1])
     if inits:
         body["initContainerStatuses"] = [c.to_json() for c in inits]
     if pod.ephemeral:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
-
-import msgspec
 from msgspec.structs import replace
 
 from strato.api.core import Container, ContainerStatus, Pod, PodStatus, ResourceRequirements, StateTerminated
-from strato.api.meta import Condition
 from strato.clock import parse_time
-from strato.lru import LONGEST
 from strato.node.podstatus import CREATING, INITIALIZING, OUR_CONDITIONS, ContainerRecord, Ending, PodRecord
 from strato.node.restarts import ALWAYS
 
@@ -36,32 +30,25 @@ def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
         pod_ip=status.pod_ip,
         generation=pod.metadata.generation,
         start_time=_instant(status.start_time, now),
+        unmet_gates=unmet_gates(pod),
+        known_ips=(status.host_ip, status.pod_ip),
     )
     for condition in status.conditions:
         if condition.type in OUR_CONDITIONS:
             record.conditions[condition.type] = (condition.status, condition.last_transition_time or "")
-        else:
-            record.foreign.append(_foreign(condition))
     return record
 
 
-def observe_conditions(record: PodRecord, pod: Pod) -> None:
-    """Take the conditions of others as the API has them now, which the node's next status repeats."""
-    record.foreign = [_foreign(one) for one in pod.status.conditions if one.type not in OUR_CONDITIONS]
-
-
-def _foreign(condition: Condition) -> dict[str, Any]:
-    return (_shared if len(condition.message) <= LONGEST else _plain)(condition)
-
-
-def _plain(condition: Condition) -> dict[str, Any]:
-    """Return a condition as JSON, to be read only."""
-    plain: dict[str, Any] = msgspec.to_builtins(condition)
-    return plain
-
-
-_shared = lru_cache(256)(_plain)
-"""Pods bound in one second share theirs."""
+def unmet_gates(pod: Pod) -> str:
+    """Return which readiness gates of a pod have no condition that is True, as a kubelet says it; nothing: none."""
+    found = []
+    for gate in pod.spec.readiness_gates:
+        kind, condition = gate.condition_type, pod.status.condition(gate.condition_type)
+        if condition is None:
+            found.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif condition.status != "True":
+            found.append(f'the status of pod readiness gate "{kind}" is not "True", but {condition.status}')
+    return ", ".join(found)
 
 
 def ephemeral_record(container: Container, status: ContainerStatus | None = None) -> ContainerRecord:

@@ -1,5 +1,7 @@
 """Writes pod statuses, the newest state only, and removes pods from the API once they have stopped.
 
+They are strategic merge patches, as a kubelet's: conditions of others stay, whoever writes at the same time.
+
 The last status of a pod that was deleted is written only where somebody's finalizer keeps the object
 (`Pod.is_awaited`). Of any other pod nobody could read it, and it would be a write more for each.
 """
@@ -13,7 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from strato.api import catalog
 from strato.api.core import Pod
-from strato.client.cluster import Cluster, Patch
+from strato.client.cluster import Cluster, Patch, PatchType
 from strato.client.statusqueue import InFlight, Reporter, Retries, StatusQueue, Write
 from strato.clock import Clock
 from strato.errors import ApiError, Conflict, Gone, InternalError, NotFound, TooManyRequests, Unavailable
@@ -36,7 +38,7 @@ class Subject(Protocol):
     """Whether it was deleted and all its containers have ended: it is to be removed from the API."""
 
     def next_write(self, now: float) -> dict[str, Any] | bytes | None:
-        """Return the status to write now, or the whole patch as JSON; None of a stopped pod whose end nobody awaits."""
+        """Return what to merge into its status, or the patch as JSON; None of a stopped pod whose end nobody awaits."""
 
 
 S = TypeVar("S", bound=Subject)
@@ -99,7 +101,9 @@ class StatusWriter(Generic[S]):
         errors: dict[int, ApiError | None] = dict.fromkeys(range(len(requests)))
         patches = {number: request.patch for number, request in enumerate(requests) if request.patch is not None}
         if patches:
-            written = await self._cluster.patch_all(catalog.POD, [*patches.values()], subresource="status")
+            written = await self._cluster.patch_all(
+                catalog.POD, [*patches.values()], patch_type=PatchType.STRATEGIC, subresource="status"
+            )
             errors.update(zip(patches, written, strict=True))
         deleted = [number for number, request in enumerate(requests) if request.deletes and errors[number] is None]
         answers = await asyncio.gather(*(self._delete(requests[number].subject) for number in deleted))

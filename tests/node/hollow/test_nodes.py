@@ -11,6 +11,7 @@ import pytest
 
 from strato.api import catalog
 from strato.api.core import Pod
+from strato.client.cluster import PatchType
 from strato.clock import VirtualClock, run_virtual
 from strato.node.hollow import HollowBehaviour, HollowNodes, HollowOffer
 from strato.node.hollow.images import PullSpeed
@@ -93,6 +94,40 @@ def test_a_bound_pod_runs_at_once_with_a_whole_status() -> None:
     api = play(story)
     assert api.phases("p") == ["Pending", "Running", "Succeeded"]
     assert sum(path.endswith("pods/p/status") for _, path in api.requests) == 2
+
+
+async def say(api: FakeApi, kind: str, verdict: str) -> None:
+    """Write a condition of a pod's as a client does."""
+    body = {"status": {"conditions": [{"type": kind, "status": verdict}]}}
+    await api.cluster().patch(catalog.POD, "p", "default", body, patch_type=PatchType.STRATEGIC, subresource="status")
+
+
+def test_conditions_of_others_are_left_alone_and_readiness_gates_count() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        gates = {"readinessGates": [{"conditionType": "example.com/Serves"}]}
+        api.create_pod("p", "hollow-0", annotations={RUN_SECONDS: "5"}, **gates)
+        ready = []
+        for verdict in ("", "False", "True", "False"):
+            if verdict:
+                await say(api, "example.com/Serves", verdict)
+                await say(api, "example.com/Note", "Unknown")
+            await clock.sleep(1)
+            verdicts = {one["type"]: one["status"] for one in status(api, "p")["conditions"]}
+            ready.append((verdicts["Ready"], verdicts["ContainersReady"]))
+        assert ready == [("False", "True"), ("False", "True"), ("True", "True"), ("False", "True")]
+        await clock.sleep(2)
+        assert api.phase("p") == "Succeeded"
+        assert {one["type"]: one["status"] for one in status(api, "p")["conditions"]} == {
+            "PodScheduled": "True",
+            "PodReadyToStartContainers": "False",
+            "Initialized": "True",
+            "Ready": "False",
+            "ContainersReady": "False",
+            "example.com/Serves": "False",
+            "example.com/Note": "Unknown",
+        }
+
+    play(story)
 
 
 def test_a_pod_that_ends_before_a_kubelet_would_look_is_reported_once() -> None:

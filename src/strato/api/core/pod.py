@@ -26,6 +26,12 @@ class PodSchedulingGate(View, frozen=True, kw_only=True):
     name: str = ""
 
 
+class PodReadinessGate(View, frozen=True, kw_only=True):
+    """A condition of others without which the pod is not Ready."""
+
+    condition_type: str = ""
+
+
 class PodResourceClaim(View, frozen=True, kw_only=True):
     """``spec.resourceClaims[]``: a claim by name, or one made from a template."""
 
@@ -102,6 +108,7 @@ class PodSpec(View, frozen=True, kw_only=True):
     priority_class_name: str = ""
     preemption_policy: str = ""
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    readiness_gates: tuple[PodReadinessGate, ...] = ()
     overhead: ResourceList = EMPTY
     resources: ResourceRequirements | None = None
     """Pod-level resources."""

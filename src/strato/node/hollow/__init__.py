@@ -1,8 +1,8 @@
-"""Hollow nodes: nodes without a machine behind them, by the ten thousand, for simulations and scale tests.
+"""Hollow nodes: simulated nodes without a machine, tens of thousands of them, for simulations and scale tests.
 
-`nodes` is their life in the API, `pods` that of the pods bound to them; `runplan` and `commandlines` decide how long a
-container runs and how it ends, `cpu` shares the nodes' CPU among pods that say what they want. `stages` are lives as
-kwok describes them.
+`nodes` registers them and keeps them alive in the API, `pods` simulates the pods bound to them. `runplan` and
+`commandlines` decide how long a container runs and how it ends; `cpu` shares a node's CPU among pods with a demand.
+`stages` plays kwok's Stage objects instead.
 """
 
 from strato.node.hollow.behaviour import HollowBehaviour

@@ -1,6 +1,6 @@
-"""What hollow nodes have given their pods, and whether one more may start: a kubelet's admission.
+"""A kubelet's admission on hollow nodes: the resources that a node has given its pods, and whether one more may start.
 
-Each node has a running sum, so that a pod costs the same however many there are.
+Each node keeps running sums, so that admitting a pod costs the same however many pods there are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from strato.node.registration import NodeFacts, first_published
 
 
 class _NodeRoom(Room):
-    """Of a hollow node, with what it has for its pods as of when it was last looked at."""
+    """The room of a hollow node, with the node's allocatable amounts as last read."""
 
     __slots__ = ("allocatable", "source")
 
@@ -29,8 +29,8 @@ class HollowAdmission:
     """See the module.
 
     Args:
-        facts: Of the nodes, by name.
-        node_of: Returns a node as the API has it; None where that is not known.
+        facts: Facts of the nodes, by name.
+        node_of: Returns a node from the API; None where it is not known.
     """
 
     def __init__(self, facts: Mapping[str, NodeFacts], node_of: Callable[[str], Node | None]) -> None:
@@ -39,10 +39,10 @@ class HollowAdmission:
         self._rooms: dict[str, _NodeRoom] = {}
         self._claims = Claims()
         self._published: dict[str, ResourceList] = {}
-        """What nodes offer of which the API has nothing."""
+        """Allocatable amounts of nodes whose objects are not known from the API."""
 
     def refusal(self, pod: Pod) -> Refusal | None:
-        """Return why its node does not start a pod that is new there, None when it does."""
+        """Return why a node refuses to start a pod that is new there, None when it starts it."""
         spec = pod.spec
         node, room = self._node_of(spec.node_name), self._room(spec.node_name)
         source = node.status.allocatable if node is not None else self._facts_of(spec.node_name)
@@ -51,7 +51,7 @@ class HollowAdmission:
         return refusal(spec, self._claims.of(spec), room, room.allocatable, node)
 
     def take(self, held: HollowPod) -> None:
-        """Give a pod what it claims, also what it claims since it has changed."""
+        """Give a pod what it claims; call it again when the claim has changed."""
         claim = self._claims.of(held.pod.spec)
         if claim is not held.claim:
             self.give_back(held)
@@ -59,7 +59,7 @@ class HollowAdmission:
             self._room(held.node).take(claim)
 
     def give_back(self, held: HollowPod) -> None:
-        """Take back what a pod was given, if anything."""
+        """Take back the resources that a pod was given, if any."""
         if held.claim is not None:
             self._rooms[held.node].give_back(held.claim)
             held.claim = None
@@ -78,9 +78,9 @@ class HollowAdmission:
 
 
 def in_order(pods: Iterable[Pod]) -> Sequence[Pod]:
-    """Return pods that become known together in the order in which they are admitted: those that ran before come first.
+    """Return pods of one batch of changes in the order in which they are admitted: those that ran before, then by age.
 
-    Those keep what they have, so that it does not matter when a node is started anew; the others come by age.
+    Pods that ran before must keep their resources, so that a restart of the nodes changes nothing.
     """
     ran: list[Pod] = []
     new: list[Pod] = []

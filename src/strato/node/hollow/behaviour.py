@@ -1,4 +1,4 @@
-"""How hollow nodes and their pods behave, beside what annotations say."""
+"""Settings of how hollow nodes and their pods behave, besides annotations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from strato.node.hollow.stages import Stage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HollowBehaviour:
-    """Of all hollow nodes of a process."""
+    """The behaviour of all hollow nodes of a process."""
 
     pulls: PullSpeed = field(default_factory=PullSpeed)
-    """How fast images come."""
+    """How fast images are pulled."""
     stages: tuple[Stage, ...] = ()
-    """Lives of pods, nodes or both, instead of those that annotations and command lines give."""
+    """Stages for pods, nodes or both, which replace the behaviour by annotations and command lines."""
     served_stages: bool = False
-    """Whether the lives of both are by the stages that the cluster holds, as with kwok."""
+    """Whether pods and nodes follow the Stage objects of the cluster, as with kwok."""
     failures: bool = True
     """Whether nodes fail by ``mtbf`` and by annotation."""
 

@@ -1,11 +1,12 @@
-"""What is known of a command line without running it: how long it takes, how it ends, what it does on SIGTERM. Pure.
+"""Predict a command line without running it: how long it takes, how it ends, what it does on SIGTERM. Pure.
 
-Understood are ``sleep``, a few commands that end at once, well-known servers, and shell scripts that put these one
-after the other with ``;``, ``&&``, ``||``, line breaks and pipes. docs/hollow-nodes.md has the rules.
+The module knows ``sleep``, some commands that end at once, well-known servers, and shell scripts that combine these
+with ``;``, ``&&``, ``||``, line breaks and pipes. docs/hollow-nodes.md has the rules.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import shlex
@@ -26,7 +27,7 @@ memcached mysqld mariadbd postgres mongod etcd sshd rabbitmq-server registry cor
 _INSTANT: Final = frozenset(_INSTANT_WORDS.split())
 """Commands that end at once, successfully."""
 SERVERS: Final = frozenset(_SERVER_WORDS.split())
-"""Programs that serve until they are told to stop."""
+"""Programs that run until they get a signal."""
 _PREFIXES: Final = frozenset({"exec", "nohup", "time", "command", "env", "tini", "dumb-init", "--"})
 _KEYWORDS: Final = frozenset({"if", "then", "elif", "for", "while", "until", "case", "select", "function", "{", "!"})
 _ENDLESS: Final = (("while", "true"), ("while", ":"), ("until", "false"))
@@ -36,9 +37,9 @@ _REDIRECTION: Final = re.compile(r"""\d?>&\d|&?\d?>>?\s*[^\s;&|'"()]+|<\s*[^\s;&
 _SEPARATORS: Final = ";&|()\n"
 _COMMENT: Final = re.compile(r"""(?m)(?:^|(?<=[\s;]))#[^\n'"]*$""")
 _DEEPEST: Final = 3
-"""Shells within shells."""
+"""Most levels of shells within shells."""
 _LONGEST_SCRIPT: Final = 4096
-"""Characters; longer ones are not looked at."""
+"""Longest script that is analysed, in characters."""
 _FAILED: Final = 1
 
 
@@ -70,19 +71,18 @@ class _Command(NamedTuple):
 
     run: CommandRun
     is_known: bool = True
-    """False: it is taken to end at once, successfully."""
+    """False for an unknown command, which is assumed to end at once, successfully."""
     ends: bool = False
-    """Nothing follows it."""
+    """Whether the script ends with this command (``exit``, ``exec``)."""
     decides: bool = False
-    """It says something of the whole script: a wait, an exit status, a server."""
+    """Whether it determines the script's run time or status: it waits, sets an exit status or serves."""
 
 
 def _command(words: Sequence[str], depth: int) -> _Command | None:
-    """Return how a simple command runs; None when it cannot be told from its words."""
-    words = list(words)
+    """Return how a simple command runs; None when its words do not determine it."""
     ends = bool(words) and words[0] == "exec"
-    while words and (words[0] in _PREFIXES or _ASSIGNMENT.fullmatch(words[0])):
-        del words[0]
+    before = itertools.takewhile(lambda word: word in _PREFIXES or _ASSIGNMENT.fullmatch(word), words)
+    words = words[sum(1 for _ in before) :]
     if not words:
         return _Command(CommandRun(0.0))
     name, arguments = words[0].rsplit("/", 1)[-1], words[1:]
@@ -130,7 +130,7 @@ def _shell(arguments: Sequence[str], depth: int) -> CommandRun | None:
 
 
 def _script(text: str, depth: int, stops_at_failure: bool) -> CommandRun | None:
-    """Return how a script runs; a command that is not known takes no time in it, when others say how long it runs."""
+    """Return how a script runs; unknown commands take no time, provided that another command decides."""
     steps = _steps(text) if depth <= _DEEPEST else None
     if steps is None:
         return None
@@ -166,14 +166,14 @@ def _script(text: str, depth: int, stops_at_failure: bool) -> CommandRun | None:
 
 
 def _exit_status(words: Sequence[str], last: int) -> int:
-    """Return the status of ``exit``; -1 when it cannot be told."""
+    """Return the status of ``exit``; -1 when it is not known before the script runs."""
     if not words or words == ["$?"]:
         return last
     return int(words[0]) % 256 if words[0].isdecimal() and len(words[0]) < 10 else -1
 
 
 def _steps(text: str) -> list[tuple[str, list[str], str]] | None:
-    """Return the commands of a script, each with what stands before and after it; None when there is more in it."""
+    """Return the commands of a script, each with its operators before and after; None for unsupported syntax."""
     if len(text) > _LONGEST_SCRIPT or "`" in text or "$(" in text or "<<" in text:
         return None
     plain = _REDIRECTION.sub(" ", _COMMENT.sub("", text.replace("\\\n", " ")))
@@ -192,6 +192,6 @@ def _steps(text: str) -> list[tuple[str, list[str], str]] | None:
             if words:
                 steps.append((before, words, separator))
                 before, words = separator, []
-    except ValueError:  # a quotation that is not closed
+    except ValueError:  # an unclosed quotation
         return None
     return steps

@@ -1,12 +1,12 @@
-"""The CPU of hollow nodes: who gets how much of it when, without a machine.
+"""The simulated CPU of hollow nodes: how much of it each container gets over time.
 
-Containers of pods with a demand (`strato.api.cpudemand`) want cores over time; a node has so many; quotas limit and the
-fair scheduler's weights share (`strato.node.hollow.cpushare`). Between two events (a demand changes, a container
-starts, ends or gets another quota) all rates are constant, so what is counted is exact and costs one evaluation per
-event and node.
+A pod's demand (`strato.api.cpudemand`) says how many cores its containers want over time. The node's cores are shared
+as by the kernel's fair scheduler, by quotas and weights (`strato.node.hollow.cpushare`). Between two events (a demand
+changes, a container starts, ends or gets another quota) all rates are constant, so usage is computed exactly with one
+evaluation per event and node.
 
-A container that ends by itself does so when it has got the CPU for it: one that gets half of what it wants runs twice
-as long. Pods of one owner can be one training (`WAITS_FOR`, `SETS_PACE`).
+A container with a limited amount of work ends when it has received the CPU time for it: with half of the cores that it
+wants it runs twice as long. Pods of one owner can form one training (`WAITS_FOR`, `SETS_PACE`).
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from strato.node.hollow.cpushare import fair_shares
 from strato.node.timers import Timers
 
 WAITS_FOR: Final = "strato.dev/waits-for-pods"
-"""Pod annotation: its containers want and do nothing while fewer than so many pods of its owner run or have ended."""
+"""Pod annotation, a number: its containers want no CPU while fewer pods of the pod's owner run or have ended."""
 SETS_PACE: Final = "strato.dev/sets-pace"
 """Pod annotation ``true``: a CPU limit below its demand slows all other pods of its owner by the same factor."""
 _LEAST_WEIGHT: Final = 2.0
-"""Of a container that requests nothing, in millicores: the kernel's least."""
+"""Weight of a container without a request, in millicores: the kernel's least."""
 
 
 @dataclass(slots=True)
 class _Node:
     cores: float
     at: float = 0.0
-    """Up to when it is counted."""
+    """Instant up to which usage is counted."""
     runs: dict[str, CpuRun] = field(default_factory=dict)
     used_core_seconds: float = 0.0
     given: float = 0.0
     epoch: int = 0
-    """Of its timer; earlier ones are void."""
+    """Number of the node's present timer; timers with another number are ignored."""
 
 
 class HollowCpu:
     """See the module. One for all hollow nodes of a cluster.
 
     Args:
-        clock: Of the cluster; the demand's days are its days.
-        traces: What demands of the kind ``trace`` may name.
-        on_closed: Called with every run that has ended, however it ended.
+        clock: The cluster's clock, which also defines the days of daily demands.
+        traces: The traces that demands of the kind ``trace`` may name.
+        on_closed: Called with every run that has ended or was stopped.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class HollowCpu:
         self._timers = Timers(clock)
         self._nodes: dict[str, _Node] = {}
         self._pods: dict[str, dict[str, CpuRun]] = {}
-        """By uid, then by the container's name."""
+        """Runs by the pod's uid and the container's name."""
         self._groups: dict[str, CpuGroup] = {}
-        """By the owner's uid."""
+        """Groups by the owner's uid."""
         self._ended: dict[str, CpuGroup] = {}
-        """By the uids of pods that have done their work."""
+        """Groups of pods that have done their work, by the pod's uid."""
         self._dirty: dict[str, None] = {}
         self._before_change: dict[str, Callable[[float], None]] = {}
 
@@ -79,7 +79,7 @@ class HollowCpu:
         await self._timers.run()
 
     def add_node(self, name: str, cores: float) -> None:
-        """Take a node with so many real cores."""
+        """Add a node with a number of real cores."""
         self._nodes[name] = _Node(cores, self._clock.monotonic())
 
     def cores_of(self, node: str) -> float:
@@ -87,11 +87,14 @@ class HollowCpu:
         return self._nodes[node].cores
 
     def before_change(self, node: str, function: Callable[[float], None]) -> None:
-        """Have a function called with the monotonic instant before a node's rates change; all is counted up to it."""
+        """Register a function to be called before a node's rates change.
+
+        It gets the monotonic instant of the change; usage has been counted up to it.
+        """
         self._before_change[node] = function
 
     def has_demand(self, pod: Pod) -> bool:
-        """Return whether a pod says what it wants."""
+        """Return whether a pod has a demand."""
         return CPU_DEMAND in (pod.metadata.annotations or {}) and pod.spec.node_name in self._nodes
 
     def problems(self, pod: Pod) -> Iterator[str]:
@@ -105,13 +108,13 @@ class HollowCpu:
             yield f"annotation {WAITS_FOR}: {text!r} is ignored, want a number of pods"
 
     def start(self, pod: Pod, container: Container, seconds: float, on_end: Callable[[], None]) -> bool:
-        """Start a run of a container; return False where its demand cannot be read.
+        """Start a run of a container; return False if the pod's demand cannot be parsed.
 
         Args:
-            pod: Bound to one of the nodes.
-            container: Of it.
-            seconds: Of its work at full CPU; infinite: it is stopped by `stop` only.
-            on_end: Called when they are done.
+            pod: A pod bound to one of the nodes.
+            container: One of its containers.
+            seconds: Duration of its work at full CPU; if infinite, only `stop` ends the run.
+            on_end: Called when the work is done.
         """
         node = pod.spec.node_name
         demand = read_quietly(pod.metadata.annotations, pod.metadata.name, self._traces)
@@ -140,13 +143,13 @@ class HollowCpu:
         return True
 
     def stop(self, uid: str) -> None:
-        """Stop what still runs of a pod."""
+        """Stop the runs of a pod that have not ended."""
         for run in list(self._pods.get(uid, {}).values()):
             self._settle(self._nodes[run.node])
             self._close(run, is_done=False)
 
     def forget(self, uid: str) -> None:
-        """Drop a pod that is gone from the API."""
+        """Forget a pod that was deleted from the API."""
         self.stop(uid)
         group = self._ended.pop(uid, None)
         if group is not None:
@@ -154,7 +157,7 @@ class HollowCpu:
             self._mark_group(group)
 
     def set_quota(self, uid: str, container: str, quota_milli: int | None) -> bool:
-        """Hold a container to so many millicores, None: to nothing; return whether it runs."""
+        """Set a container's quota in millicores, None for no quota; return whether the container runs."""
         run = self._pods.get(uid, {}).get(container)
         if run is None:
             return False
@@ -163,14 +166,14 @@ class HollowCpu:
         return True
 
     def give_way(self, uid: str, container: str, *, does: bool) -> None:
-        """Let a container run only when no other of its node wants to, or end that."""
+        """Let a container use only CPU that no other container of its node wants (``cpu.idle``), or end that."""
         run = self._pods.get(uid, {}).get(container)
         if run is not None and run.gives_way != does:
             run.gives_way = does
             self._mark(run.node)
 
     def resize(self, pod: Pod) -> None:
-        """Take new limits and requests of a pod that runs."""
+        """Apply the new limits and requests of a running pod."""
         for container in pod.spec.containers:
             run = self._pods.get(pod.metadata.uid, {}).get(container.name)
             if run is not None:
@@ -180,19 +183,19 @@ class HollowCpu:
                 self.set_quota(pod.metadata.uid, container.name, limit)
 
     def runs_of(self, node: str) -> Mapping[str, CpuRun]:
-        """Return what runs on a node by key, counted up to now."""
+        """Return the runs on a node by key, with their usage counted up to now."""
         found = self._nodes[node]
         self._settle(found)
         return found.runs
 
     def used_core_seconds(self, node: str) -> float:
-        """Return what a node's containers have used since the node is there, up to now."""
+        """Return the core-seconds that a node's containers have used since the node was added, up to now."""
         found = self._nodes[node]
         self._settle(found)
         return found.used_core_seconds
 
     def given_cores(self, node: str) -> float:
-        """Return what a node's containers get now."""
+        """Return the cores that a node's containers get now."""
         return self._nodes[node].given
 
     def _group_of(self, pod: Pod) -> CpuGroup | None:
@@ -232,7 +235,7 @@ class HollowCpu:
             self._mark(run.node)
 
     def _mark(self, node: str) -> None:
-        """Have a node evaluated anew at this instant, once."""
+        """Schedule one evaluation of a node at this instant, after all its events of this instant."""
         if not self._dirty:
             self._timers.after(0.0, self._flush)
         self._dirty[node] = None
@@ -271,7 +274,7 @@ class HollowCpu:
             run.want(wall)
             if run.sets_pace and run.group is not None and run.group.slowest() != run.group.pace:
                 self._mark_group(run.group)
-        for run in runs:  # again: a pace may have changed
+        for run in runs:  # a second time, because the first pass may have changed the pace of a group
             run.want(wall)
         shares = fair_shares(node.cores, [run.usable for run in runs], [run.weight for run in runs])
         node.given = math.fsum(shares)
@@ -287,7 +290,7 @@ class HollowCpu:
 
 
 def _milli(amounts: Mapping[str, object]) -> int | None:
-    """Return an amount of CPU in millicores; None: there is none."""
+    """Return an amount of CPU in millicores, None if there is none."""
     try:
         return milli(str(amounts["cpu"])) if "cpu" in amounts else None
     except InvalidQuantity:

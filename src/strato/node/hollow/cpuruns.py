@@ -1,4 +1,4 @@
-"""One run of a container on a hollow node: what it wants, gets, and what was counted; and the pods it belongs to."""
+"""One run of a container on a hollow node: the CPU that it wants and gets, its counters; and groups of pods."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from strato.api.core import Pod
 from strato.api.cpudemand import Demand
 
 HOT_RATIO: Final = 0.9
-"""From this use of a node on, its containers count as on an overloaded node."""
+"""From this used share of its CPU on, a node counts as overloaded."""
 NEXT_TO_NOTHING: Final = 1e-6
-"""Seconds and cores below it come from floating point arithmetic."""
+"""Seconds and cores below this are rounding errors."""
 _IDLE_WEIGHT: Final = 3.0
-"""Of a container that gives way to all others: the kernel's, of groups with ``cpu.idle``."""
+"""The kernel's weight of groups with ``cpu.idle``, which give way to all others."""
 
 
 @dataclass(slots=True)
 class CpuAccount:
-    """What was counted of one run of a container, or of a node."""
+    """Counters of one run of a container, or of a node."""
 
     used_core_seconds: float = 0.0
     unserved_core_seconds: float = 0.0
-    """What it wanted and did not get."""
+    """CPU time that was wanted and not given."""
     seconds: float = 0.0
     short_seconds: float = 0.0
-    """In which it did not get all that it wanted."""
+    """Time in which it got less than it wanted."""
     limited_seconds: float = 0.0
-    """In which its quota was less than what it wanted."""
+    """Time in which its quota was less than it wanted."""
     overloaded_seconds: float = 0.0
-    """In which its node's use was at least `HOT_RATIO`."""
+    """Time in which its node's used share was at least `HOT_RATIO`."""
     waiting_seconds: float = 0.0
-    """In which it waited for other pods of its owner."""
+    """Time in which it waited for other pods of its owner (`WAITS_FOR`)."""
 
 
 @dataclass(slots=True)
@@ -45,20 +45,20 @@ class CpuRun:
     node: str
     demand: Demand
     request_weight: float
-    """By what it requests, in millicores."""
+    """Weight by its request, in millicores."""
     quota: float
-    """Cores; infinite: none."""
+    """Quota in cores; infinite for none."""
     left_seconds: float
-    """Of its work, at full CPU; infinite: it ends with its pod only."""
+    """Remaining duration of its work at full CPU; infinite if it ends only with its pod."""
     group: CpuGroup | None = None
     sets_pace: bool = False
     gives_way: bool = False
-    """Whether it only gets what all others leave, or next to nothing."""
+    """Whether it gets only what all others leave (``cpu.idle``)."""
     account: CpuAccount = field(default_factory=CpuAccount)
     given: float = 0.0
     """Cores that it gets now."""
     own_seconds: float = 0.0
-    """Of its work that are done."""
+    """Duration of its work, at full CPU, that is done."""
     _on_end: Callable[[], None] = lambda: None
     _cores: float = 0.0
     _change_at: float = -math.inf
@@ -66,11 +66,11 @@ class CpuRun:
     _rate: float = 0.0
     _is_waiting: bool = False
     is_limited: bool = False
-    """Whether its quota is less than what it wants."""
+    """Whether its quota is less than it wants."""
 
     @property
     def key(self) -> str:
-        """Name it as the agent does."""
+        """The key by which the agent names the run."""
         return f"{self.pod.metadata.uid}/{self.container}"
 
     @property
@@ -84,11 +84,11 @@ class CpuRun:
         return None if math.isinf(self.quota) else round(self.quota * 1000)
 
     def end(self) -> None:
-        """Notify whoever started it that its work is done."""
+        """Call the function that was given at its start: its work is done."""
         self._on_end()
 
     def settle(self, seconds: float, *, is_overloaded: bool) -> None:
-        """Count a time in which all rates were what they are."""
+        """Count a duration in which all rates were as they are now."""
         account, missing = self.account, self._wanted - self.given
         account.seconds += seconds
         account.used_core_seconds += self.given * seconds
@@ -120,7 +120,7 @@ class CpuRun:
 
     @property
     def pace_ratio(self) -> float:
-        """Return the part of its demand that its quota leaves."""
+        """Return the fraction of its demand that its quota allows."""
         return 1.0 if self._cores <= self.quota else self.quota / self._cores
 
     @property
@@ -133,7 +133,7 @@ class CpuRun:
         return 1.0 if self.sets_pace else group.pace
 
     def give(self, cores: float, wall: float) -> float:
-        """Take the cores that it gets; return in how many seconds its rates change by themselves."""
+        """Set the cores that it gets; return the seconds until its rates change without an event from outside."""
         self.given = cores
         self.is_limited = self.quota < self._wanted - NEXT_TO_NOTHING
         self._is_waiting = self.group is not None and not self.group.is_complete
@@ -147,10 +147,10 @@ class CpuRun:
 
 
 class CpuGroup:
-    """The pods of one owner that are one training.
+    """The pods of one owner that form one training.
 
     Args:
-        needed: Pods that must run or have ended.
+        needed: Number of pods that must run or have ended before the containers do any work.
     """
 
     __slots__ = ("finished", "is_complete", "needed", "pace", "runs")
@@ -158,13 +158,13 @@ class CpuGroup:
     def __init__(self, needed: int) -> None:
         self.needed = needed
         self.runs: dict[str, CpuRun] = {}
-        """By key."""
+        """Runs of its containers, by key."""
         self.finished: set[str] = set()
-        """Uids of pods."""
+        """Uids of its pods that have ended."""
         self.pace = 1.0
-        """The part of their demands that the others want while those that set the pace are limited."""
+        """Factor on the demands of the other pods: the slowest pace of those that set it (`SETS_PACE`)."""
         self.is_complete = not needed
-        """Whether all are there."""
+        """Whether all needed pods run or have ended."""
 
     def slowest(self) -> float:
         """Return the pace that its runs set now."""

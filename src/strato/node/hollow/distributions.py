@@ -1,7 +1,7 @@
-"""Times drawn from a distribution, as an annotation writes it: ``lognormal mean=60 sigma=1``. Pure.
+"""Distributions of durations, as annotations write them: ``lognormal mean=60 sigma=1``. Pure.
 
-A distribution is its quantile function: what is drawn for a pod depends on nothing but the pod's uid, the container and
-the run (`Draws`), so that neither the order of events nor a restart of the nodes changes it.
+A distribution is represented by its quantile function, and a draw for a pod depends only on the pod's uid, the
+container and the run (`Draws`). So neither the order of events nor a restart of the nodes changes the result.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from strato.lru import memoised
 _STANDARD: Final = NormalDist()
 _FIRST: Final = 2.0**-54
 _LAST: Final = 1 - 2.0**-53
-"""Least and most part that is drawn, as a quantile at 0 or 1 may be without end."""
+"""Bounds of the drawn numbers: quantiles at exactly 0 or 1 may be infinite."""
 _LONGEST: Final = 4096
-"""Characters of a distribution."""
+"""Longest text of a distribution, in characters."""
 
 
 class Random(Protocol):
-    """What draws need."""
+    """The generator that draws need."""
 
     def random(self) -> float:
         """Return a number in [0, 1)."""
 
 
 class Draws:
-    """Numbers in (0, 1) that follow from a text alone."""
+    """Pseudo-random numbers in (0, 1) that depend on a text alone."""
 
     __slots__ = ("_count", "_of")
 
@@ -48,7 +48,7 @@ class Draws:
 
 
 class BadDistribution(UsageError, ValueError):
-    """A text is no distribution."""
+    """A text is not a valid distribution."""
 
 
 class Distribution:
@@ -66,14 +66,14 @@ class Distribution:
         self._quantile, self._low, self._high = quantile, max(0.0, low), high
         least = self.quantile(_FIRST)
         self.certain: float | None = least if least == self.quantile(_LAST) else None
-        """The only seconds that are ever drawn; None where there are several."""
+        """The only value that is ever drawn; None if there are several."""
 
     def quantile(self, part: float) -> float:
-        """Return the seconds that ``part`` of all draws stay below."""
+        """Return the seconds below which the fraction ``part`` of all draws stays."""
         return min(self._high, max(self._low, self._quantile(part)))
 
     def draw(self, random: Random) -> float:
-        """Draw seconds; a number is drawn only where there are several."""
+        """Draw seconds; uses the generator only if there are several possible values."""
         if self.certain is not None:
             return self.certain
         return self.quantile(min(max(random.random(), _FIRST), _LAST))
@@ -135,7 +135,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Mapping[str, float]], _Quantile], Seq
     "lognormal": (_lognormal, [frozenset({"mean", "sigma"}), frozenset({"median", "sigma"})]),
     "weibull": (_weibull, [frozenset({"shape", "scale"}), frozenset({"shape", "mean"})]),
 }
-"""Name → its quantile function and the sets of parameters that make it; ``min`` and ``max`` go with all of them."""
+"""Name → maker of its quantile function, and the accepted sets of parameters; all accept ``min`` and ``max`` too."""
 KINDS: Final = (*_KINDS, "empirical")
 
 
@@ -144,7 +144,7 @@ def parse_distribution(text: str) -> Distribution:
     """Read a distribution of seconds: a number, ``inf``, ``uniform low=1 high=5``, ``empirical 1 5 30``.
 
     Raises:
-        BadDistribution: What is wrong with it.
+        BadDistribution: The text is invalid; the message says why.
     """
     if len(text) > _LONGEST:
         raise BadDistribution(f"a distribution of more than {_LONGEST} characters")

@@ -106,7 +106,7 @@ class HollowPod:
         return [one for one, record in zip(spec.containers, records, strict=True) if record.state == "running"]
 
     def next_write(self, now: float) -> dict[str, Any] | bytes | None:
-        """Return the status to write, or the patch that does; None of a stopped pod whose end nobody awaits."""
+        """Return what to write of its status, or the patch that does; None of a stopped pod whose end nobody awaits."""
         if self.is_stopped and not self.is_awaited:
             return None
         if self._record is not None or self.template is None:
@@ -127,6 +127,7 @@ def runs_as_written(pod: Pod) -> bool:
     if (
         status.phase != "Running"
         or spec.init_containers
+        or spec.readiness_gates
         or spec.ephemeral_containers
         or spec.active_deadline_seconds is not None
         or spec.resources is not None

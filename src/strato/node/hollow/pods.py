@@ -25,7 +25,7 @@ from strato.node.hollow.runplan import plan_run, problems, start_seconds, stop_s
 from strato.node.hollow.starttemplates import StartTemplate, StartTemplates, container_id
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, phase_of
 from strato.node.predicates import Refusal
-from strato.node.records import ephemeral_record, observe_conditions
+from strato.node.records import ephemeral_record, unmet_gates
 from strato.node.restarts import Backoff, should_restart
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
@@ -104,6 +104,8 @@ class HollowPods:
                 self._start_from_template(pod, host_ip, template)
         elif held is not None and pod.metadata.generation != held.pod.metadata.generation:
             self._change(held, pod)
+        elif held is not None and pod.spec.readiness_gates:
+            self._observe_gates(held, pod)
 
     def concerns(self, pod: Pod) -> bool:
         """Return whether `observe` has anything to do for a pod of one of the nodes."""
@@ -113,6 +115,7 @@ class HollowPods:
             or pod.metadata.generation != held.pod.metadata.generation
             or pod.metadata.deletion_timestamp is not None
             or pod.status.phase in FINAL
+            or bool(pod.spec.readiness_gates)
         )
 
     def forget(self, uid: str) -> None:
@@ -168,6 +171,13 @@ class HollowPods:
         self._recorder.event(pod, WARNING, refusal.reason, refusal.message)
         self.writer.submit(held)
 
+    def _observe_gates(self, held: HollowPod, pod: Pod) -> None:
+        """Take note of what others say of whether a pod may be ready."""
+        unmet = unmet_gates(pod)
+        if unmet != held.record.unmet_gates:
+            held.record.unmet_gates = unmet
+            self.writer.submit(held)
+
     def _change(self, held: HollowPod, pod: Pod) -> None:
         """Take what may change of a pod that runs: its resources, its deadline, more ephemeral containers."""
         record, deadline = held.record, held.pod.spec.active_deadline_seconds
@@ -175,6 +185,7 @@ class HollowPods:
         if held.claim is not None:
             self._admission.take(held)
         record.generation = pod.metadata.generation
+        record.unmet_gates = unmet_gates(pod)
         self._apply_spec(held)
         self._cpu.resize(pod)
         if pod.spec.active_deadline_seconds != deadline:
@@ -237,8 +248,6 @@ class HollowPods:
     def _terminate(self, held: HollowPod, pod: Pod) -> None:
         """Let the containers end, at the end of the grace period at the latest; a later deletion may shorten it."""
         held.is_awaited = pod.is_awaited
-        if held.is_awaited:
-            observe_conditions(held.record, pod)
         running = held.running()
         seconds, exit_code = 0.0, _TERMINATED
         if running:

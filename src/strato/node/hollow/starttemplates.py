@@ -81,11 +81,13 @@ class StartTemplates:
         """Return the template of a pod that is new on its node.
 
         None for the first pod with its containers, and for pods that need more than a start: those with annotations
-        about their run, init containers or a deadline, that end within ``min_seconds``, or that ran before.
+        about their run, init containers, readiness gates or a deadline, that end within ``min_seconds``, or that ran
+        before.
         """
         spec, status = pod.spec, pod.status
         if (
             spec.init_containers
+            or spec.readiness_gates
             or spec.active_deadline_seconds is not None
             or status.container_statuses
             or status.init_container_statuses

@@ -21,7 +21,7 @@ from strato.errors import ApiError, Forbidden, NotFound
 from strato.node.heartbeats import Heartbeats
 from strato.node.images.store import ImageStore
 from strato.node.nodesync import NodeSync
-from strato.node.records import observe_conditions, record_of
+from strato.node.records import record_of
 from strato.node.registration import NodeFacts, first_published, pressure_reason, published_of, register_node
 from strato.node.removal import TreeRemover
 from strato.node.sandbox.allocation import AllocationManager
@@ -346,14 +346,12 @@ class SandboxNode:
         elif pod.metadata.deletion_timestamp is not None:
             grace = pod.metadata.deletion_grace_period_seconds
             worker = worker or self._start_worker(pod)
-            observe_conditions(worker.record, pod)
             worker.terminate(float(grace if grace is not None else pod.spec.termination_grace_period_seconds))
         elif worker is None and not pod.is_finished:
             self._start_worker(pod)
         elif worker is None:  # it ended before a restart that came before its clean-up
             self._machine.gpus.release(uid)
         else:
-            observe_conditions(worker.record, pod)
             worker.update(pod)
 
     def _start_worker(self, pod: Pod) -> PodWorker:

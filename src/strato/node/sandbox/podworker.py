@@ -17,7 +17,7 @@ from strato.api.core import Container, Pod, PodSpec
 from strato.clock import Clock
 from strato.errors import ApiError, one_line
 from strato.node.podstatus import NODE_SHUTDOWN, TERMINATED, ContainerRecord, PodRecord, phase_of, pod_status
-from strato.node.records import ephemeral_record
+from strato.node.records import ephemeral_record, unmet_gates
 from strato.node.resizes import allocated_spec, event_text
 from strato.node.restarts import NEVER
 from strato.node.sandbox.containerworker import CONFIG_RETRY_SECONDS, ContainerWorker, NodeServices
@@ -90,7 +90,7 @@ class PodWorker:
         return (self._terminating.is_set() or self._evicted.is_set()) and not self._is_released
 
     def next_write(self, now: float) -> dict[str, Any] | None:
-        """Return the status to write; None of a stopped pod whose end nobody awaits."""
+        """Return what to write of its status; None of a stopped pod whose end nobody awaits."""
         if self.is_stopped and not self.pod.is_awaited:
             return None
         record = self.record
@@ -106,8 +106,9 @@ class PodWorker:
         """
         before, self.pod = self.pod.spec, pod
         self.sandbox.update(pod)
-        if pod.metadata.generation != self.record.generation:
-            self.record.generation = pod.metadata.generation
+        seen = pod.metadata.generation, unmet_gates(pod)
+        if seen != (self.record.generation, self.record.unmet_gates):
+            self.record.generation, self.record.unmet_gates = seen
             self._node.submit()
         if pod.spec is before or pod.spec == before:
             return
