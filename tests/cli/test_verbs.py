@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import random
 import sys
@@ -232,13 +233,15 @@ def test_who_may_read_his_namespace_alone_learns_what_it_says(shell: Shell, monk
     assert '  the engine was not asked, as it needs more: nodes is forbidden: User "dev" cannot list' in told
 
 
-def test_a_job_is_run_from_a_file(shell: Shell, tmp_path: Path) -> None:
+def test_a_job_is_run_from_a_file(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}}
     body = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "filed"}}
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump({**body, "spec": {"tasks": [{"replicas": 1, "template": template}]}}))
     assert shell.strato("job", "run", "-f", str(path), "-n", "other") == "run job filed successfully\n"
     assert shell.get(catalog.VCJOB, "filed", "other")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+    assert shell.strato("job", "run", "-f", "-") == "run job filed successfully\n"
 
 
 @pytest.mark.parametrize(
@@ -289,6 +292,7 @@ UNUSABLE = [
     ),
     pytest.param(("quee", "list"), "No such command 'quee'. Did you mean 'queue'?", id="a misspelt command"),
     pytest.param(("job", "view", ""), "'' is no name of an object", id="an empty bare name"),
+    pytest.param(("sim", "record", "-o", "-"), "'-': a log is files", id="a log to standard output"),
     pytest.param(("job", "view"), "Missing argument NAME", id="no name"),
     pytest.param(("queue", "get", "a", "-n", "b"), "two names: 'a', and 'b' after -n", id="two names"),
     pytest.param(("job", "delete", "-N", "a/b"), "'a/b' is no name of an object", id="a name with a namespace"),

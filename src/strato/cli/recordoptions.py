@@ -23,6 +23,19 @@ KEY_VARIABLE = "STRATO_RECORD_KEY"
 """Environment variable with the secret by which names are hashed."""
 
 
+class LogFile(click.Path):
+    """The name of a log: never standard output, as a log is several files."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check the name."""
+        if str(value) == "-":
+            self.fail("'-': a log is files, one after another, and not standard output; name one", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is recorded, and where."""
 
@@ -49,7 +62,7 @@ record_options = option_group(
     (
         click.option(
             "--record",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=LogFile(),
             default=None,
             metavar="LOG",
             help="Write what the scheduler knows and decides into a log, for 'sim replay'.",

@@ -24,12 +24,12 @@ def words_of(command: str) -> list[str]:
 
 
 def job_from_file(filename: str) -> Json:
-    """Read one YAML document holding a Job.
+    """Read one YAML document holding a Job; ``-`` is standard input.
 
     Raises:
         UsageError: The file cannot be read or holds something else.
     """
-    if ".yaml" not in filename and ".yml" not in filename:
+    if filename != "-" and ".yaml" not in filename and ".yml" not in filename:
         raise UsageError(f"{filename}: only support yaml file")
     try:
         body = yamltext.load(read_text(Path(filename)))

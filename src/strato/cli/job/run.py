@@ -63,7 +63,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--mail-type", default=None, metavar="TYPES", help="What about: begin,end,fail. [default: all]"),
         click.option("-S", "--scheduler", default="volcano", show_default=True, help="Scheduler of the pods."),
         click.option("-c", "--command", default="", help="Command of the container, split as a shell does."),
-        click.option("-f", "--filename", default="", help="YAML file with a Job, instead of the flags about it."),
+        click.option("-f", "--filename", default="", help="YAML file with a Job, instead of the flags about it; - is standard input."),
         dry_run_option,
         click.option("-o", "--output", type=click.Choice(["json", "yaml", "name"]), default=None,
                      help="Print the job as it was created."),

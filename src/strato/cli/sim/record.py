@@ -12,7 +12,7 @@ import click
 from strato.cli.connect import with_cluster
 from strato.cli.inputs import INPUT_FILE
 from strato.cli.quantities import BYTES
-from strato.cli.recordoptions import KEY_VARIABLE, anonymiser, check_keep
+from strato.cli.recordoptions import KEY_VARIABLE, LogFile, anonymiser, check_keep
 
 if TYPE_CHECKING:
     from strato.client.http import HttpCluster
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     "log",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=LogFile(),
     required=True,
     metavar="LOG",
     help="The log; where files of it are, a new one is added.",

@@ -12,6 +12,8 @@ from strato.errors import InvalidInput, Problem, UsageError
 
 LARGEST_BYTES: Final = 900_000
 """What fits into a ConfigMap with its metadata."""
+LONGEST_LINE: Final = 16_384
+"""Characters of a line of options: splitting into words takes time with the square of the longest word."""
 _DIRECTIVE = re.compile(r"#(SBATCH|STRATO)\s+(.*)")
 
 
@@ -52,6 +54,9 @@ class Script:
                 break
             found = _DIRECTIVE.match(line)
             if found is None:
+                continue
+            if len(line) > LONGEST_LINE:
+                problems.append(Problem(f"line {number}", f"has more than {LONGEST_LINE} characters"))
                 continue
             try:
                 directives.append(Directive(number, tuple(shlex.split(found[2], comments=True))))
