@@ -1,4 +1,4 @@
-"""Put a server together: in memory for tests and simulations, over a journal for ``strato up``."""
+"""Compose a server: in memory for tests and simulations, with a journal for ``strato up``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from strato.server.encryption import Encryption
 from strato.server.expiry import EventExpiry
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import counting_timer
-from strato.server.journal import SqliteJournal, open_store
+from strato.server.journal import OpenedStore, SqliteJournal, open_store
 from strato.server.openapi import OpenApi
 from strato.server.preparation import Json
 from strato.server.registry import Registry
@@ -38,9 +38,9 @@ def in_memory_server(
     tokens: Tokens | None = None,
     memoises: bool = True,
 ) -> ApiServer:
-    """Return a server that keeps nothing on disk, serves Volcano's kinds and allows all users everything.
+    """Return a server without a journal that serves Volcano's kinds and allows every user everything.
 
-    Without ``memoises`` each write is looked at as a whole; tests hold the other servers to that.
+    Without ``memoises`` no step of a write is skipped; tests compare the other servers with such a one.
     """
     store = Store()
     return _assemble(
@@ -68,27 +68,29 @@ def open_server(
     encryption: Encryption | None = None,
     service_network: IPv4Network = DEFAULT_NETWORK,
     off: Collection[Kind] = (),
+    opened: OpenedStore | None = None,
 ) -> tuple[ApiServer, SqliteJournal | None]:
     """Return a server over a journal (None keeps nothing); must be called on its event loop.
 
     Args:
-        clock: Dates objects.
-        rng: Makes names and uids.
+        clock: Gives objects their times.
+        rng: Gives objects their generated names and uids.
         journal_path: The journal's file.
         chain: Admission; None takes our own rules.
         rbac: Whether roles decide who may do what; otherwise every user may do everything.
-        bootstrap: Objects to create when they are missing, such as the roles that ``rbac`` evaluates.
-        metrics: Told of every request.
+        bootstrap: Objects to create if they are missing, such as the roles that ``rbac`` evaluates.
+        metrics: Gets the counts of requests.
         tokens: Reviews tokens and issues those of service accounts.
-        root_certificate: What pods verify this server with, PEM; put into every namespace.
-        encryption: What is encrypted in the journal; None encrypts nothing.
-        service_network: Where cluster IPs are from.
+        root_certificate: The CA that pods verify this server with, PEM; put into every namespace.
+        encryption: Encrypts resources in the journal; None encrypts nothing.
+        service_network: The range of cluster IPs.
         off: Kinds of ours that are not served.
+        opened: The result of `open_store` for this path and encryption, if another thread has read the journal.
 
     Raises:
-        KindInUse: There are objects of a kind that is to be off.
+        KindInUse: There are objects of a kind in ``off``.
     """
-    store, journal = open_store(journal_path, encryption)
+    store, journal = opened or open_store(journal_path, encryption)
     if journal is not None:
         journal.start(store)
     try:
@@ -114,7 +116,7 @@ def open_server(
 
 
 def server_over(store: Store, clock: Clock, rng: random.Random) -> ApiServer:
-    """Return a server over a store that the caller keeps durable; it counts slices, so that runs can be repeated."""
+    """Return a server over a store whose durability is the caller's; it counts slices of work, for repeatable runs."""
     return _assemble(store, clock, rng, counting_timer(), chain=Chain())
 
 

@@ -7,6 +7,6 @@
 """
 
 from strato.server.journal.errors import JournalError
-from strato.server.journal.writer import SqliteJournal, open_store
+from strato.server.journal.writer import OpenedStore, SqliteJournal, open_store
 
-__all__ = ["JournalError", "SqliteJournal", "open_store"]
+__all__ = ["JournalError", "OpenedStore", "SqliteJournal", "open_store"]

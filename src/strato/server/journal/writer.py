@@ -380,8 +380,23 @@ def _split(batch: list[Change]) -> Iterator[list[Change]]:
             start, size = end, 0
 
 
-def open_store(path: Path | None, encryption: Encryption | None = None) -> tuple[Store, SqliteJournal | None]:
-    """Return a store with what the journal holds; without a path an empty one that keeps nothing."""
+OpenedStore = tuple[Store, SqliteJournal | None]
+"""A store and what makes it durable; None where nothing does."""
+
+
+def open_store(
+    path: Path | None, encryption: Encryption | None = None, on_read: Callable[[str, bytes], None] | None = None
+) -> OpenedStore:
+    """Return a store with what the journal holds; without a path an empty one that keeps nothing.
+
+    Args:
+        path: Of the journal.
+        encryption: What it is encrypted with.
+        on_read: Called with resource and body of each object, before it is known whether the whole journal is sound.
+
+    Raises:
+        JournalError: The journal is damaged or in use.
+    """
     if path is None:
         return Store(), None
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -390,6 +405,8 @@ def open_store(path: Path | None, encryption: Encryption | None = None) -> tuple
         store = Store()
         for resource, key, revision, body in journal.read():
             store.load(resource, key, body, revision)
+            if on_read is not None:
+                on_read(resource, body)
         store.begin_at(journal.last_revision)
     except BaseException:
         journal.close()
