@@ -1,9 +1,9 @@
 """Time, in one place: the real clock, and a virtual one that runs async code as fast as the CPU allows.
 
-Everything that waits or asks for the time takes a `Clock`. `SystemClock` is the only reader of the
-system's time. `VirtualClock` comes with an event loop (`run_virtual`) whose timers jump: when nothing is
-ready, time moves to the next timer at once. Unmodified asyncio code (timeouts, queues, locks) therefore
-runs under it, and as every tie is broken by insertion order, a run is reproducible.
+All code that waits or reads the time takes a `Clock`. Only `SystemClock` reads the system's time. `VirtualClock` has
+its own event loop (`run_virtual`): when no callback is ready, the loop moves the clock to the next timer at once.
+Unmodified asyncio code (timeouts, queues, locks) therefore runs under it. Timers of the same instant fire in the order
+in which they were set, so that a run is reproducible.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from strato.errors import InvariantError
 T = TypeVar("T")
 
 work_timer = time.perf_counter
-"""Measures how long work takes, in seconds, where only that is of interest."""
+"""Returns seconds for measuring how long work takes, where no component waits for them; the real clock always."""
 
 cpu_timer = time.process_time
 """Returns the CPU seconds that this process has taken, without its children."""
 
 
 _ONE_INSTANT_SECONDS: Final = 1e-6
-"""Instants that are nearer to each other are one: sums of floats differ by less."""
+"""Instants closer to each other than this count as equal, because sums of floats have errors of that size."""
 
 
 def is_due(at: float, now: float) -> bool:
-    """Whether the time for something has come, by the same clock."""
+    """Return whether an instant has come; both arguments are readings of the same clock."""
     return at - now < _ONE_INSTANT_SECONDS
 
 
 class Clock(Protocol):
-    """What a component may ask of time."""
+    """The interface through which components read the time and wait."""
 
     def now(self) -> float:
-        """Return seconds since the epoch; what is written into objects."""
+        """Return seconds since the epoch, for times that are written into objects."""
 
     def monotonic(self) -> float:
-        """Return seconds that never go back; for intervals."""
+        """Return seconds that never go back, for measuring intervals."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait at least that long (0 lets others run)."""
+        """Wait at least that many seconds; 0 lets other tasks run."""
 
 
 class SystemClock:
@@ -66,7 +66,7 @@ class SystemClock:
 
 
 class VirtualClock:
-    """A clock that only moves when its event loop has nothing else to do, or when told to.
+    """A clock that moves only when its event loop has nothing else to do, or by `advance`.
 
     Args:
         start: The instant at which virtual time begins, seconds since the epoch.
@@ -89,14 +89,14 @@ class VirtualClock:
         await asyncio.sleep(seconds)
 
     def settle(self) -> bool:
-        """Let those go on who wait until nothing else is left to do at this instant; return whether there were any.
+        """Resume tasks that wait until nothing else is left to do at this instant; return whether there were any.
 
-        Here nobody does; see `strato.sim.rest`.
+        This clock has no such tasks; the simulator's has (`strato.sim.rest`).
         """
         return False
 
     def advance(self, seconds: float) -> None:
-        """Move time forward; tests of code that does not await may call it directly."""
+        """Move time forward. The event loop calls it; tests of code that does not await may call it directly."""
         if seconds < 0:
             raise InvariantError(f"virtual time cannot go back by {-seconds} s")
         self._elapsed += seconds
@@ -111,7 +111,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout <= 0:
-            return []  # whoever is ready goes first; looking for I/O each time takes longer than most of them
+            return []  # run the ready callbacks first: polling for I/O before each takes longer than most of them
         events: list[tuple[selectors.SelectorKey, int]] = super().select(0)
         if events:
             return events
@@ -139,7 +139,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 def run_virtual(
     clock: VirtualClock, main: Coroutine[Any, Any, T], *, loop: type[VirtualTimeLoop] = VirtualTimeLoop
 ) -> T:
-    """Run a coroutine to its end in virtual time, then cancel what it left behind."""
+    """Run a coroutine to its end in virtual time, then cancel the tasks that it left behind."""
     with asyncio.Runner(loop_factory=lambda: loop(clock)) as runner:
         return runner.run(main)
 
@@ -149,7 +149,7 @@ def format_time(instant: float) -> str:
     return _format_second(int(instant // 1))
 
 
-@lru_cache(maxsize=64)  # thousands of objects a second carry the same few times
+@lru_cache(maxsize=64)  # thousands of objects written in a second have the same few times
 def _format_second(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 

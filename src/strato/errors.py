@@ -3,8 +3,8 @@
     StratoError                 everything we raise on purpose
     ├── UsageError              a person gave something unusable: command line, file, configuration
     │   └── InvalidInput        … with every problem listed, each with its place (file, document, path)
-    ├── StateError              what was asked for cannot be done as things are: nothing of that name, a cluster runs
-    ├── ApiError                what a Kubernetes API answers; carries reason, code and causes
+    ├── StateError              the present state forbids a request: nothing of that name, a cluster already runs
+    ├── ApiError                an error answer of a Kubernetes API; has reason, code and causes
     │   ├── BadRequest          400 BadRequest
     │   ├── Unauthorized        401 Unauthorized
     │   ├── Forbidden           403 Forbidden
@@ -20,10 +20,10 @@
     │   ├── TooManyRequests     429 TooManyRequests
     │   ├── InternalError       500 InternalError
     │   └── Unavailable         503 ServiceUnavailable; also a connection that could not be made
-    └── InvariantError          a broken assumption of ours: a bug, never caught to go on
+    └── InvariantError          a broken assumption of ours: a bug; no code catches it to continue
 
-Rooms subclass these. An error stores its facts as attributes; its message says what, where, which
-value, what to do. `strato.api.status` maps an ApiError to a `Status` object and back.
+Rooms subclass these. An error stores its facts as attributes; its message says what is wrong, where, which value, and
+what to do about it. `strato.api.status` maps an ApiError to a `Status` object and back.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class UsageError(StratoError):
 
 
 class StateError(StratoError):
-    """What was asked for cannot be done as things are, however it is asked for."""
+    """The present state forbids what a person asked for; another way of asking would not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Problem:
     """One thing wrong with an input: where it is, and what to do about it."""
 
     where: str
-    """File, document and path, as a reader finds it: ``job.yaml: document 2: spec.tasks[0].name``."""
+    """File, document and path of the problem: ``job.yaml: document 2: spec.tasks[0].name``."""
     message: str
 
 
@@ -73,11 +73,22 @@ class InvalidInput(UsageError):
         self.what = what
         self.problems = tuple(problems)
         count = len(self.problems)
-        lines = "".join(f"\n  {p.where}: {p.message}" if p.where else f"\n  {p.message}" for p in self.problems)
+        lines = "".join(f"\n  {_of_a_problem(p)}" for p in self.problems)
         super().__init__(f"{what} is invalid ({count} problem{'s' if count != 1 else ''}){lines}")
 
 
 _LONGEST_LINE = 800
+_MOST_NAMES = 200
+"""That a hint lists: a file may have thousands of names, and as many that are wrong."""
+_LONGEST_PLACE = 4 * _LONGEST_LINE
+
+
+def _of_a_problem(problem: Problem) -> str:
+    """Return a problem as a line; the place is cut, which of a long text would be quoted once for each problem."""
+    if not problem.where:
+        return problem.message
+    cut = len(problem.where) > _LONGEST_PLACE
+    return f"{problem.where[:_LONGEST_PLACE]}{'…' if cut else ''}: {problem.message}"
 
 
 def shortened(message: str) -> str:
@@ -90,9 +101,9 @@ def shortened(message: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an error of a library or of the system says in one line, without numbers that only programs know.
+    """Return the message of an error of a library or of the system in one line, without error numbers.
 
-    Of a YAML parser's error these are problem and place, of the system's what its number means and the file.
+    For an error of a YAML parser that is the problem and its place; for a system error, its meaning and the file.
     """
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is not None and problem:
@@ -108,34 +119,35 @@ _BARE = {
     BrokenPipeError: "the other side hung up",
     TimeoutError: "it took too long",
 }
-"""Errors that libraries raise without a word."""
+"""Texts for errors that libraries raise without a message."""
 _OPENSSL = re.compile(r"^\[[\w: ]+\] |(?<=\S) \(_ssl\.c:\d+\)$")
 
 
 def _of_the_system(error: OSError) -> str:
     text = _OPENSSL.sub("", error.strerror or str(error))
-    if error.errno and text.startswith("Connect call failed"):  # asyncio's words, with the address as a tuple
+    if error.errno and text.startswith("Connect call failed"):  # asyncio's text, which has the address as a tuple
         text = os.strerror(error.errno)
     numbers = _ERRNO.findall(text)
-    if numbers and "Connect call failed" in text:  # of a name with several addresses
+    if numbers and "Connect call failed" in text:  # for a name with several addresses asyncio joins their errors
         text = ", ".join(dict.fromkeys(os.strerror(int(number)) for number in numbers))
     text = _ERRNO.sub("", text) or _BARE.get(type(error), "")
     return f"{error.filename}: {text}" if error.filename and str(error.filename) not in text else text
 
 
 def called(value: object) -> str:
-    """Return what people who write YAML or JSON call a value: ``an object``, ``a list``, ``text``, ``nothing``."""
+    """Return the name of a value's type in YAML or JSON: ``an object``, ``a list``, ``text``, ``nothing``."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint naming the closest known name, or all of them when none is close."""
+    """Return a hint naming the closest known name, or all of them when none is close; of very many the first."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(names)}" if names else "; there are none"
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"; known: {', '.join(names[:_MOST_NAMES])}{more}" if names else "; there are none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +155,7 @@ class Cause:
     """One field of an object and what is wrong with it, as in ``Status.details.causes``."""
 
     reason: str
-    """``FieldValueRequired``, ``FieldValueInvalid``, ``FieldValueNotSupported``, … as Kubernetes words it."""
+    """Kubernetes' cause type: ``FieldValueRequired``, ``FieldValueInvalid``, ``FieldValueNotSupported``, …"""
     message: str
     field: str = ""
 
@@ -157,7 +169,7 @@ class ApiError(StratoError):
         code: HTTP status.
         causes: One entry per offending field.
         details: Further members of ``Status.details`` (``name``, ``group``, ``kind``, ``uid``).
-        retry_after_seconds: The server's wish, or None.
+        retry_after_seconds: How long the server asks the client to wait before a retry, or None.
     """
 
     default_reason: ClassVar[str] = "InternalError"
@@ -231,12 +243,12 @@ class Conflict(ApiError):
 
 
 class Gone(ApiError):
-    """A revision too old to serve; list again."""
+    """The requested revision is too old to be served; the client has to list again."""
 
     default_reason, default_code = "Expired", 410
 
     continue_token = ""
-    """Reads on from where a list was, though not consistently; ``Status.metadata.continue``."""
+    """Token that continues the list where it was, at a newer revision; ``Status.metadata.continue``."""
 
 
 class TooLarge(ApiError):
@@ -281,5 +293,5 @@ _SIGNS |= dict.fromkeys(range(0x80, 0xA0), "\ufffd")
 
 
 def harmless(text: str) -> str:
-    """Return a text without commands to the terminal: users write messages, names and annotations that others read."""
+    """Return a text without terminal control sequences: users write messages and annotations that other users read."""
     return text if text.isprintable() else text.translate(_SIGNS)

@@ -1,4 +1,4 @@
-"""Files that are followed: what shows that one was written again since it was read."""
+"""Detect whether a file was written again since it was read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class FileStamp(NamedTuple):
-    """What differs once a file was written again, or another one has its name."""
+    """Attributes of a file of which at least one differs after a write, or when another file has its name."""
 
     modified_ns: int
     identity: int
@@ -15,7 +15,7 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> FileStamp | None:
-        """Return the stamp of a file as it is now; None: it is not there, or cannot be looked at."""
+        """Return the present stamp of a file; None if it does not exist or its attributes cannot be read."""
         try:
             found = os.stat(path)
         except OSError:

@@ -1,4 +1,4 @@
-"""What the kernel counts for the machine and for control groups, of version 1 and 2 alike: one reader of each file."""
+"""Read the kernel's counters of the machine and of control groups, version 1 and 2: one reader for each file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 CFS_PERIOD_MICROSECONDS: Final = 100_000
-"""Over which a CPU quota counts, unless somebody has set another period: the kernel's default."""
+"""The kernel's default period of CPU quotas."""
 LEAST_QUOTA_MICROSECONDS: Final = 1_000
-"""The kernel refuses less."""
+"""The smallest quota that the kernel accepts."""
 
 
 class Memory(NamedTuple):
@@ -22,7 +22,7 @@ class Memory(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """What an interface has carried, in bytes."""
+    """The received and sent bytes of a network interface."""
 
     received: int
     sent: int
@@ -49,18 +49,18 @@ def read_text(path: str) -> str:
     """Return a small file's content.
 
     Raises:
-        OSError: It cannot be read: its group has gone, or the kernel does not have it.
+        OSError: It cannot be read: its control group is gone, or the kernel does not have the file.
     """
     with open(path, "rb", buffering=0) as file:
         return file.readall().decode("utf-8", "replace")
 
 
 def read_pairs(path: str) -> dict[str, int]:
-    """Return a file of lines ``name number``.
+    """Read a file of lines ``name number``.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It is another kind of file.
+        OSError: The file cannot be read.
+        ValueError: The file has another format.
     """
     pairs = (line.split() for line in read_text(path).splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
@@ -74,6 +74,8 @@ def busy_seconds(proc: str = "/proc") -> float:
     """
     with open(f"{proc}/stat", "rb") as file:
         times = list(map(int, file.readline().split()[1:9]))
+    if len(times) < 5:
+        raise ValueError(f"{proc}/stat has no times of the machine")
     return (sum(times) - times[3] - times[4]) / TICKS_PER_SECOND
 
 
@@ -89,12 +91,13 @@ def memory(proc: str = "/proc") -> Memory:
 
 
 def traffic(proc: str = "/proc") -> dict[str, Traffic]:
-    """Return what each interface of the machine has carried.
+    """Return the traffic of each interface of the machine.
+
+    It reads the network of the machine's first process where it may: the reader's own network is a pod's when this
+    process runs in a container.
 
     Raises:
         OSError, ValueError: It cannot be read.
-
-    ``net`` is the reader's own network, in a container one of its pod; the machine's first process has the machine's.
     """
     found = {}
     try:
@@ -104,6 +107,8 @@ def traffic(proc: str = "/proc") -> dict[str, Traffic]:
     for line in table.splitlines()[2:]:
         name, _, numbers = line.partition(":")
         fields = numbers.split()
+        if len(fields) < 9:
+            raise ValueError(f"{proc}: {line[:80]!r} is no line of an interface")
         found[name.strip()] = Traffic(int(fields[0]), int(fields[8]))
     return found
 
@@ -112,8 +117,8 @@ def working_set(group: str, *, unified: bool) -> int:
     """Return the bytes that a control group holds, without what the kernel can drop at once.
 
     Args:
-        group: Its directory in the memory hierarchy, or of version 2.
-        unified: Whether it is of version 2.
+        group: Directory of the control group, for version 1 in the memory hierarchy.
+        unified: Whether it is a control group of version 2.
 
     Raises:
         OSError, ValueError: It cannot be read.
@@ -124,10 +129,10 @@ def working_set(group: str, *, unified: bool) -> int:
 
 
 def pressure(text: str) -> float:
-    """Return from a pressure file how much of the last 10 s somebody waited, as a fraction.
+    """Return from the text of a pressure file in which fraction of the last 10 s some task waited.
 
     Raises:
-        ValueError: It is another kind of file.
+        ValueError: The text has another format.
     """
     values = _settings(text.partition("\n")[0])
     return float(values["avg10"]) / 100 if "avg10" in values else 0.0

@@ -1,8 +1,8 @@
-"""Caches bounded in bytes: what was used longest ago is dropped first.
+"""Caches bounded in bytes, which drop the least recently used entry first.
 
-`LruCache` belongs to its maker. `memoised` is for pure functions of one short text or number that run many times
-for each object: only C's own cache is fast enough there (a look-up takes 0.1 µs, 0.3 in Python). What it keeps is the
-same for all callers and bounded, so that a process may share it.
+An `LruCache` belongs to the object that makes it. `memoised` is for pure functions of one short text or number that run
+many times for each object: only `functools.lru_cache`, in C, is fast enough there (a look-up takes 0.1 µs, in Python
+0.3). Its entries are valid for all callers, so one cache may serve the whole process.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _ENTRY_BYTES = 200
-"""What an entry takes besides what it holds."""
+"""Bytes that an entry takes besides its key and value."""
 LONGEST = 256
-"""Characters of a text that is kept; longer ones are hostile, or too rare to be worth their memory."""
+"""Longest text that is cached, in characters; longer ones are hostile, or too rare to be worth their memory."""
 
 
 class LruCache(Generic[K, V]):
     """Entries by key.
 
     Args:
-        max_bytes: What all of them may take together; an entry that would take more by itself is not kept.
-        size: Returns about how many bytes a key and its value hold, as they are when they are put.
+        max_bytes: Most bytes that all entries may take together; an entry that alone would take more is not kept.
+        size: Returns about how many bytes a key and its value take; called once, when the entry is put.
     """
 
     def __init__(self, max_bytes: int, size: Callable[[K, V], int]) -> None:
         self._max_bytes, self._sparse_bytes, self._size = max_bytes, max_bytes // 2, size
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self.bytes = 0
-        """What all entries take."""
+        """Bytes that all entries take."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -44,11 +44,11 @@ class LruCache(Generic[K, V]):
         return key in self._entries
 
     def get(self, key: K) -> V | None:
-        """Return an entry, the last to be dropped from now on where the cache is half full; None when there is none."""
+        """Return an entry, None when there is none; if the cache is at least half full, mark it as used last."""
         entry = self._entries.get(key)
         if entry is None:
             return None
-        if self.bytes > self._sparse_bytes:  # until then it will be long before anything is dropped
+        if self.bytes > self._sparse_bytes:  # below that no entry will be dropped soon, so their order need not be kept
             self._entries.move_to_end(key)
         return entry[0]
 
@@ -66,13 +66,13 @@ class LruCache(Generic[K, V]):
         return value
 
     def discard(self, key: K) -> None:
-        """Drop an entry, where there is one."""
+        """Drop an entry, if there is one."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.bytes -= entry[1]
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all entries."""
         self._entries.clear()
         self.bytes = 0
 
@@ -80,13 +80,13 @@ class LruCache(Generic[K, V]):
 def memoised(
     max_bytes: int, longest: int = LONGEST, *, entry_bytes: int = 0, typed: bool = False
 ) -> Callable[[Callable[[T], R]], Callable[[T], R]]:
-    """Cache a pure function of one text or number; what is asked about longer texts is worked out each time.
+    """Cache a pure function of one text or number; for longer texts the function is called each time.
 
     Args:
-        max_bytes: What texts of the longest kind take together when the cache is full.
-        longest: Characters of a text that is kept.
-        entry_bytes: What an entry may take, where that is much more than its text.
-        typed: Whether answers about equal values of different types differ, of 1 and 1.0.
+        max_bytes: Most bytes of a full cache, if all its texts have the longest length.
+        longest: Longest text that is cached, in characters.
+        entry_bytes: Most bytes of an entry, if that is much more than its text.
+        typed: Whether results differ for equal values of different types, such as 1 and 1.0.
     """
 
     def decorate(function: Callable[[T], R]) -> Callable[[T], R]:

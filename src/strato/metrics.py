@@ -1,7 +1,7 @@
 """One registry of metrics per process part, rendered in the Prometheus text format.
 
-Rooms create their metrics through a `Registry` they are handed, never at import, so that two schedulers
-in one process (or a thousand simulations) do not share counters.
+Rooms create their metrics through an injected `Registry`, never at import, so that two schedulers in one process (or a
+thousand simulations) do not share counters.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Sample(NamedTuple):
-    """One value of a counter or gauge that its owner keeps itself."""
+    """One value of a counter or gauge that a component keeps in a variable of its own."""
 
     name: str
-    """Of a counter it ends with ``_total``; one that does not is rendered by its very name, without a type."""
+    """A counter's name ends with ``_total``; without that it is rendered under exactly this name, without a type."""
     labels: Mapping[str, str]
     value: float
 
 
 class _Plain(Counter):
-    """A counter rendered by its very name, without ``_total``; readers see a value without a type."""
+    """A counter rendered under exactly its name, without ``_total``; readers see a value without a type."""
 
     _type = "unknown"
 
@@ -48,7 +48,7 @@ class _Plain(Counter):
 
 
 class Histogram:
-    """A histogram for paths too hot for a locked one; one thread writes."""
+    """A histogram without a lock, for hot paths; only one thread may write."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -63,13 +63,13 @@ class Histogram:
         self._sum += value
 
     def rendered(self) -> tuple[list[tuple[str, float]], float]:
-        """Return cumulated counts by upper bound, and the sum."""
+        """Return the cumulative counts by upper bound, and the sum of all values."""
         bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
         return list(zip(bounds, accumulate(self._counts), strict=True)), self._sum
 
 
 class Histograms:
-    """A `Histogram` for each combination of labels' values that was asked for.
+    """A `Histogram` for each combination of label values, made when it is first asked for.
 
     Args:
         buckets: Upper bounds, ascending.
@@ -82,14 +82,14 @@ class Histograms:
         self._made: dict[tuple[str, ...], Histogram] = {}
 
     def of(self, *values: str) -> Histogram:
-        """Return the histogram of these values, in the order of the labels."""
+        """Return the histogram of these label values, given in the order of the labels."""
         histogram = self._made.get(values)
         if histogram is None:
             histogram = self._made[values] = Histogram(self._buckets)
         return histogram
 
     def items(self) -> list[tuple[tuple[str, ...], Histogram]]:
-        """Return values and histograms."""
+        """Return all combinations of label values with their histograms."""
         return list(self._made.items())
 
 
@@ -143,15 +143,15 @@ class Registry:
         return made
 
     def collect(self, source: Callable[[], Iterable[Sample]]) -> None:
-        """Ask ``source`` for counters whenever metrics are rendered: for paths too hot for a locked counter."""
+        """Call ``source`` for counters whenever metrics are rendered; for paths too hot for a counter with a lock."""
         self._collector.register(_Source(source, CounterMetricFamily))
 
     def collect_gauges(self, source: Callable[[], Iterable[Sample]]) -> None:
-        """Ask ``source`` for gauges whenever metrics are rendered: what is not scraped costs nothing."""
+        """Call ``source`` for gauges whenever metrics are rendered, so that they cost nothing between scrapes."""
         self._collector.register(_Source(source, GaugeMetricFamily))
 
     def watch_process(self) -> None:
-        """Add what this process takes: processor time, memory, open files, its start."""
+        """Add metrics of this process: processor time, memory, open files, its start."""
         ProcessCollector(registry=self._collector)
 
     def render(self) -> bytes:
@@ -160,7 +160,7 @@ class Registry:
 
 
 class _Families(Collector):
-    """Adapts a function that makes whole families."""
+    """Adapts a function that returns whole metric families to prometheus_client's collector."""
 
     def __init__(self, source: Callable[[], Iterable[Metric]]) -> None:
         self._source = source
@@ -170,7 +170,7 @@ class _Families(Collector):
 
 
 class _Source(Collector):
-    """Adapts a function to the library's collector."""
+    """Adapts a function that returns samples to prometheus_client's collector."""
 
     def __init__(
         self, source: Callable[[], Iterable[Sample]], family: type[CounterMetricFamily | GaugeMetricFamily]

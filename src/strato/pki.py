@@ -1,7 +1,7 @@
-"""X.509 on P-256 keys: authorities that issue certificates. Pure but for the keys' randomness: dates are arguments.
+"""X.509 on P-256 keys: authorities that issue certificates. Pure except for random keys: dates are arguments.
 
-Elliptic curves because making an RSA key takes up to a second. Who keeps the files or Secrets is another matter:
-`strato.server.auth.ca` keeps the embedded server's, `strato.admission.webhook.certificates` the webhook's.
+Keys are elliptic, because making an RSA key takes up to a second. `strato.server.auth.ca` stores the embedded server's
+certificates in files, `strato.admission.webhook.certificates` the webhook's in a Secret.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _SKEW = timedelta(minutes=5)
-"""Certificates begin this long before now, for machines whose clock is behind."""
+"""Certificates are valid from this long before now, for machines whose clocks are slow."""
 
 _PURPOSES = {
     "any": ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
@@ -55,7 +55,7 @@ class Authority:
         Args:
             name: Its common name.
             now_seconds: Unix time.
-            days: How long it lasts.
+            days: How long it is valid.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -68,10 +68,10 @@ class Authority:
 
     @classmethod
     def from_pem(cls, certificate: bytes, private_key: bytes) -> Authority:
-        """Read one.
+        """Read an authority from its certificate and key.
 
         Raises:
-            ValueError: One of the two cannot be read, or they do not belong together.
+            ValueError: One of the two cannot be read, or the key is not the certificate's.
         """
         loaded, key = x509.load_pem_x509_certificate(certificate), load_pem_private_key(private_key, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey) or loaded.public_key() != key.public_key():
@@ -84,7 +84,7 @@ class Authority:
         return KeyPair(self.certificate.public_bytes(Encoding.PEM), _key_pem(self.key))
 
     def lasts(self, *, now_seconds: float, days: float) -> bool:
-        """Whether it is valid for longer than ``days`` from now."""
+        """Whether the authority's certificate is valid for longer than ``days`` from now."""
         return self.certificate.not_valid_after_utc - _date(now_seconds) > timedelta(days=days)
 
     def server(self, name: str, hosts: Sequence[str], *, now_seconds: float, days: float) -> KeyPair:
@@ -92,19 +92,19 @@ class Authority:
         return self._issue(name, (), hosts, ExtendedKeyUsageOID.SERVER_AUTH, now_seconds, days)
 
     def client(self, name: str, groups: Sequence[str], *, now_seconds: float, days: float) -> KeyPair:
-        """Issue a client's certificate: the groups are its organizations."""
+        """Issue a client's certificate; its groups are written as organizations."""
         return self._issue(name, groups, (), ExtendedKeyUsageOID.CLIENT_AUTH, now_seconds, days)
 
     def sign(
         self, request: x509.CertificateSigningRequest, usages: Sequence[str], *, now_seconds: float, seconds: float
     ) -> bytes:
-        """Return a certificate (PEM) for a request whose signature was checked: its subject and alternative names.
+        """Return a certificate (PEM) with the subject, alternative names and key of a request.
 
         Args:
-            request: Who asks, and with what key.
-            usages: Kubernetes' words for what it is good for.
+            request: The request; the caller has checked its signature.
+            usages: Kubernetes' names of the key usages.
             now_seconds: Unix time.
-            seconds: How long it lasts, but no longer than the authority.
+            seconds: How long the certificate is valid; cut to the validity of the authority.
         """
         key = request.public_key()
         begin, end = _date(now_seconds) - _SKEW, _date(now_seconds + seconds)
@@ -124,7 +124,7 @@ class Authority:
             "encipher_only": agrees and "encipher only" in usages,
             "decipher_only": agrees and "decipher only" in usages,
         }
-        if any(flags.values()):  # with none set OpenSSL takes it for a certificate that is good for nothing
+        if any(flags.values()):  # OpenSSL accepts a certificate whose extension has no usage for no purpose at all
             builder = builder.add_extension(x509.KeyUsage(**flags), critical=True)
         purposes = [_PURPOSES[word] for word in usages if word in _PURPOSES]
         if purposes:
@@ -139,14 +139,14 @@ class Authority:
         return builder.sign(self.key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
     def vouches_for(self, pair: KeyPair, hosts: Sequence[str], *, now_seconds: float, days: float) -> bool:
-        """Whether we issued a server's certificate, for at least these hosts, and it lasts ``days`` more."""
+        """Whether this authority issued a server's certificate, for at least these hosts, valid for ``days`` more."""
         try:
             have = x509.load_pem_x509_certificate(pair.certificate)
             key = load_pem_private_key(pair.private_key, None)
             have.verify_directly_issued_by(self.certificate)
             listed = have.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
-            return False  # broken or another authority's
+            return False  # unreadable, or issued by another authority
         enough = have.not_valid_after_utc - _date(now_seconds) > timedelta(days=days)
         return enough and key.public_key() == have.public_key() and all(_alternative(host) in listed for host in hosts)
 
@@ -179,11 +179,11 @@ class Authority:
 def pem_if_issued(certificate: bytes, authorities: bytes, *, now_seconds: float) -> bytes | None:
     """Return a certificate as PEM if one of the authorities has signed it; else None.
 
-    The authority has to be one by its own certificate, and valid now.
+    The authority's own certificate must allow it to sign others, and be valid now.
 
     Args:
-        certificate: DER; its own dates, names and purposes are not looked at.
-        authorities: PEM.
+        certificate: DER; its own dates, names and purposes are not checked.
+        authorities: Certificates of authorities, PEM.
         now_seconds: Unix time.
     """
     now = _date(now_seconds)
@@ -193,7 +193,7 @@ def pem_if_issued(certificate: bytes, authorities: bytes, *, now_seconds: float)
             is_valid = authority.not_valid_before_utc <= now <= authority.not_valid_after_utc
             if is_valid and _may_sign(authority) and _has_signed(authority, leaf):
                 return leaf.public_bytes(Encoding.PEM)
-    except ValueError:  # one of them is none
+    except ValueError:  # one of the inputs is no certificate
         pass
     return None
 
@@ -207,7 +207,7 @@ def _has_signed(authority: x509.Certificate, certificate: x509.Certificate) -> b
 
 
 def _may_sign(authority: x509.Certificate) -> bool:
-    """Whether a certificate is an authority's, whose names are not limited: these would have to be compared."""
+    """Whether a certificate is an authority's without name constraints, which this module does not check."""
     try:
         limited = x509.OID_NAME_CONSTRAINTS in {extension.oid for extension in authority.extensions}
         return authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca and not limited

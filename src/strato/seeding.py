@@ -1,4 +1,4 @@
-"""Generators of random numbers that follow from one seed and do not disturb one another."""
+"""Random number generators for components, all derived from one seed and independent of each other."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from random import Random
 
 
 def child(random: Random) -> Random:
-    """Draw a generator of its own for a part, so that what one part draws does not change another's numbers."""
+    """Return a new generator for a component, so that its draws do not change the numbers of other components."""
     return Random(random.getrandbits(64))

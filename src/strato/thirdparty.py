@@ -1,7 +1,7 @@
-"""Code that is not ours: from installed packages (by an entry-point group) or from a file of its own.
+"""Third-party code, loaded from installed packages (by an entry-point group) or from a file.
 
-A file is run anew whenever it is loaded, under a module name of its own, so that an edited file takes effect without a
-restart and the version before stays as it was where it is still in use.
+Each load of a file runs it again, as a new module. So an edited file takes effect without a restart, and objects of the
+previous version that are still in use keep their code.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class NotLoaded(StratoError):
 
 @functools.cache
 def entry_points(group: str) -> dict[str, importlib.metadata.EntryPoint]:
-    """Return what installed packages offer in a group, by name; looked up once, until the cache is cleared."""
+    """Return the entry points of a group by name; cached, because scanning the installed packages is slow."""
     return {found.name: found for found in importlib.metadata.entry_points(group=group)}
 
 
 def installed(group: str, name: str, base: type[T]) -> type[T] | None:
-    """Return the class an installed package offers under a name, None without one.
+    """Return the class that an installed package offers under a name, None if none does.
 
     Raises:
-        NotLoaded: It cannot be imported or is no such class.
+        NotLoaded: The class cannot be imported, or is not derived from ``base``.
     """
     point = entry_points(group).get(name)
     if point is None:
@@ -48,7 +48,7 @@ def installed(group: str, name: str, base: type[T]) -> type[T] | None:
 
 
 def classes_of(path: Path, base: type[T]) -> list[type[T]]:
-    """Run a Python file and return the classes below ``base`` that it has.
+    """Run a Python file and return the classes derived from ``base`` that it defines.
 
     Raises:
         NotLoaded: The file cannot be read or run.

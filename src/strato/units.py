@@ -12,11 +12,11 @@ _SECONDS_PER_UNIT = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-
 
 
 class DurationParts(NamedTuple):
-    """What a Go duration consists of.
+    """The parts of a Go duration.
 
     Attributes:
-        amounts: Number and unit, in order.
-        end: Where in the text they end.
+        amounts: Pairs of number and unit, in order.
+        end: Position in the text after the last pair.
     """
 
     amounts: list[tuple[str, str]]
@@ -24,9 +24,9 @@ class DurationParts(NamedTuple):
 
 
 def duration_parts(text: str, start: int) -> DurationParts:
-    """Read numbers with units, from a place in a text on as long as one follows the other.
+    """Read consecutive numbers with units, from a position in a text.
 
-    In linear time: a search would begin anew at each digit of a long number.
+    It takes linear time; a regular-expression search would start again at each digit of a long number.
     """
     amounts, at = [], start
     while (part := _DURATION_PART.match(text, at)) is not None:
