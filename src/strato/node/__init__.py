@@ -1,5 +1,5 @@
-"""What stands at the end of a bind: hollow nodes (in name only) and the sandbox node (this machine's processes).
+"""Nodes that run the bound pods: hollow nodes (simulated) and the sandbox node (pods as processes of this machine).
 
-Both follow the kubelet: they register a Node, renew its Lease, watch the pods bound to it and write their status.
-`podstatus` and `restarts` are the decisions, as pure functions; the rest acts on them.
+Both behave like a kubelet: they register a Node, renew its Lease, watch the pods bound to it and write their status.
+`podstatus` and `restarts` decide, as pure functions, for both; `hollow` and `sandbox` carry out.
 """

@@ -1,8 +1,8 @@
-"""Resolve paths that a pod has a hand in, without ever leaving a directory. Standard library only.
+"""Resolve paths whose parts a pod controls, without ever leaving a directory. Standard library only.
 
-Names, links and directories below a volume or an image belong to whoever wrote them, who may swap them while they are
-looked at. So nothing here checks a path and uses it afterwards: it is resolved to a descriptor in one step, by the
-kernel (`openat2`, Linux 5.6) or, where that call is missing, name by name without letting the kernel follow a link.
+A pod can replace names, links and directories in its volumes and its image at any time, also between a check of a path
+and its use. So this module checks no path before it uses it: the kernel resolves it to a descriptor in one call
+(`openat2`, Linux 5.6) or, where that call is missing, `_Walk` opens name by name and lets the kernel follow no link.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ import struct
 from collections.abc import Callable, Iterator
 
 MAX_LINKS = 40
-"""Links followed on the way, as many as the kernel follows."""
+"""Most symbolic links in one resolution, the kernel's own limit."""
 MAX_DEPTH = 128
-"""Directories that are held open while a path is resolved in steps."""
+"""Most directories that `_Walk` holds open."""
 
 _SYS_OPENAT2 = 437
 _RESOLVE_NO_XDEV, _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04
 _RESOLVE_BENEATH, _RESOLVE_IN_ROOT = 0x08, 0x10
 _LACKING = (errno.ENOSYS, errno.EPERM)
-"""An older kernel; a filter that was written before the call was known."""
+"""Errors that show that `openat2` is missing: an older kernel, or a seccomp filter that does not know the call."""
 _RETRIES = 32
-"""Of a resolution that somebody's renaming disturbed; after these it is done in steps."""
+"""Retries of a resolution that a concurrent rename has disturbed (EAGAIN); after these `_Walk` resolves the path."""
 _PROC = 0x9FA0
-"""Of /proc, whose absolute links are not text: they lead to what a process has open."""
+"""Magic number of /proc, whose links are not text: they lead straight to what a process has open."""
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Scope(enum.Enum):
-    """What becomes of a path that leads out of the directory."""
+    """How a path is resolved that leads out of the directory."""
 
     BENEATH = _RESOLVE_BENEATH
-    """It is refused with EXDEV, absolute paths and links among it."""
+    """Refuse it with EXDEV; absolute paths and links count as leading out."""
     IN_ROOT = _RESOLVE_IN_ROOT
-    """It ends at the directory, as if that were the root directory."""
+    """Treat the directory as the root directory: ``..`` stops there, absolute paths and links start there."""
 
 
 def open_at(
@@ -53,18 +53,18 @@ def open_at(
     links: bool = True,
     mounts: bool = True,
 ) -> int:
-    """Open what is there already at a path below a directory; return its descriptor.
+    """Open an existing file or directory at a path below a directory; return its descriptor.
 
     Args:
         directory: Descriptor of the directory.
-        path: Below it, by the rules of the scope.
-        flags: As of `os.open`, without O_CREAT.
-        scope: What becomes of a path that leads out.
-        links: Follow symbolic links on the way and at the end; else they are refused with ELOOP.
-        mounts: Go into what is mounted below the directory; else it is refused with EXDEV.
+        path: Path below it, by the rules of the scope.
+        flags: Flags of `os.open`, without O_CREAT.
+        scope: How a path is resolved that leads out.
+        links: Whether to follow symbolic links; else they are refused with ELOOP.
+        mounts: Whether to enter file systems mounted below the directory; else they are refused with EXDEV.
 
     Raises:
-        OSError: It is not there, or leads out.
+        OSError: The file does not exist, or the path leads out.
     """
     encoded = _encoded(path)
     resolve = scope.value | _RESOLVE_NO_MAGICLINKS
@@ -95,17 +95,17 @@ def make_directories(
     scope: Scope = Scope.BENEATH,
     set_up: Callable[[int], None] | None = None,
 ) -> int:
-    """Open a directory below another, made if missing with those above it; return its descriptor (O_PATH).
+    """Open a directory below another, made with its parents if missing; return its descriptor (O_PATH).
 
     Args:
         directory: Descriptor of the directory.
-        path: Below it, by the rules of the scope.
-        mode: Of directories that are made; the process's umask counts.
-        scope: What becomes of a path that leads out.
+        path: Path below it, by the rules of the scope.
+        mode: Mode of directories that are made, reduced by the process's umask.
+        scope: How a path is resolved that leads out.
         set_up: Called with the descriptor (O_PATH) of each directory that was made.
 
     Raises:
-        OSError: It leads out, or something on the way is no directory.
+        OSError: The path leads out, or a part of it is no directory.
     """
     with contextlib.closing(_Walk(directory, path, scope)) as walk:
         walk.follow()
@@ -132,17 +132,17 @@ def make_mount_point(root: int, path: str, *, is_directory: bool) -> int:
 
 
 def locate(root: int, path: str) -> tuple[list[str], list[str]]:
-    """Return the names, free of links, that lead to a path inside a container's root, and those that are missing."""
+    """Return the names that lead to a path inside a container's root, with links resolved, and those not existing."""
     with contextlib.closing(_Walk(root, path, Scope.IN_ROOT)) as walk:
         walk.follow()
         return walk.names, walk.missing
 
 
 def open_regular(path: str) -> int:
-    """Open a regular file for reading; a link, pipe or device in its place counts as none and is never opened.
+    """Open a regular file for reading; never opens a link, pipe or device.
 
     Raises:
-        FileNotFoundError: It is not there.
+        FileNotFoundError: There is no regular file at the path.
     """
     found = os.open(path, _STEP)
     try:
@@ -152,14 +152,14 @@ def open_regular(path: str) -> int:
 
 
 def reopen_regular(found: int, path: str) -> int:
-    """Open a regular file for reading that was found (O_PATH) at a path; FileNotFoundError when it is anything else."""
+    """Open a regular file for reading, given by a descriptor (O_PATH); FileNotFoundError when it is anything else."""
     if not stat.S_ISREG(os.fstat(found).st_mode):
         raise _error(errno.ENOENT, path)
     return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def read_regular(path: str, limit: int, *, from_end: bool = False) -> bytes:
-    """Read at most so many bytes of a regular file; nothing of anything else: a pipe or device is not waited for."""
+    """Read at most ``limit`` bytes of a regular file; empty for anything else, as a pipe or device could block."""
     try:
         with open(open_regular(path), "rb") as file:
             if from_end:
@@ -170,9 +170,9 @@ def read_regular(path: str, limit: int, *, from_end: bool = False) -> bytes:
 
 
 def change_directory(path: str) -> None:
-    """Go to a directory inside this process's root, made if missing as container runtimes do.
+    """Change to a directory inside this process's root; make it if missing, as container runtimes do.
 
-    Links into /proc do not count: one to an open descriptor would lead out of the container.
+    Links in /proc are not followed: one to an open descriptor could lead out of the container.
     """
     root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -190,7 +190,7 @@ def change_directory(path: str) -> None:
 
 @contextlib.contextmanager
 def opened(path: str, flags: int = os.O_PATH) -> Iterator[int]:
-    """Hold a file open that the node or the operator named."""
+    """Open a file at a trusted path, which the node or the operator has named, and close it at the end."""
     descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -200,7 +200,7 @@ def opened(path: str, flags: int = os.O_PATH) -> Iterator[int]:
 
 @contextlib.contextmanager
 def opened_below(directory: str, path: str) -> Iterator[int]:
-    """Hold a file below a directory open; OSError when it leads out."""
+    """Open a file below a directory and close it at the end; OSError when the path leads out."""
     with opened(directory, os.O_PATH | os.O_DIRECTORY) as parent:
         descriptor = open_at(parent, path)
     try:
@@ -210,20 +210,21 @@ def opened_below(directory: str, path: str) -> Iterator[int]:
 
 
 class _Walk:
-    """A resolution in steps.
+    """A resolution name by name, for kernels without `openat2`.
 
-    Each step opens one name in a held directory without following it, so nothing can be swapped between a look and its
-    use; ``..`` goes back to a directory that was passed, never to the one that is above it now.
+    Each step opens one name in an open directory without following links, so that nothing can be replaced between a
+    check and its use. ``..`` returns to the open directory of the step before, not to the present parent, which a
+    rename may have changed.
     """
 
     def __init__(self, directory: int, path: str, scope: Scope, *, links: bool = True) -> None:
         _encoded(path)
         self.names: list[str] = []
-        """Passed so far, free of links and dots."""
+        """Names resolved so far, without links and dots."""
         self._held = [os.open(".", _STEP | os.O_DIRECTORY, dir_fd=directory)]
-        """The directory, and what each of the names is."""
+        """Open descriptors: of the directory, and of each of the names."""
         self._todo: list[str] = []
-        """In reverse."""
+        """Names not resolved yet, the next one last."""
         self._scope = scope
         self._links = links
         self._followed = 0
@@ -236,22 +237,22 @@ class _Walk:
             raise
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all descriptors."""
         while self._held:
             os.close(self._held.pop())
 
     @property
     def missing(self) -> list[str]:
-        """What is still to be passed after `follow`: the first of it is not there."""
+        """The names that `follow` has left, of which the first does not exist."""
         return self._todo[::-1]
 
     @property
     def reached(self) -> int:
-        """Descriptor (O_PATH) of what has been reached."""
+        """Descriptor (O_PATH) of the last resolved name."""
         return self._held[-1]
 
     def follow(self) -> None:
-        """Go on until the end of the path or to the first name that is not there."""
+        """Resolve names until the end of the path, or until a name does not exist."""
         while self._todo:
             try:
                 self.step()
@@ -261,7 +262,7 @@ class _Walk:
             raise _error(errno.ENOTDIR, self._path)
 
     def step(self) -> None:
-        """Pass one name; FileNotFoundError when it is not there."""
+        """Resolve one name; FileNotFoundError when it does not exist."""
         name = self._todo[-1]
         if name == "..":
             self._todo.pop()
@@ -312,20 +313,20 @@ class _Walk:
             raise _error(errno.EXDEV, self._path)
 
     def make_directory(self, mode: int) -> None:
-        """Make the name that is not there; somebody else may have been faster."""
+        """Make a directory of the next name; no error if another process has made it meanwhile."""
         if self._todo[-1] == "..":
             raise _error(errno.ENOENT, self._path)
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._todo[-1], mode, dir_fd=self._held[-1])
 
     def make_file(self, mode: int) -> None:
-        """Make the name that is not there as an empty file."""
+        """Make an empty file of the next name."""
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self._todo[-1], flags, mode, dir_fd=self._held[-1]))
 
     def open(self, flags: int) -> int:
-        """Open what the path has led to."""
+        """Open the last resolved name."""
         flags |= os.O_CLOEXEC
         if not self.names:
             return os.open(".", flags, dir_fd=self._held[0])
@@ -371,7 +372,7 @@ _works: bool | None = None
 
 
 def _openat2_works() -> bool:
-    """Ask the kernel once."""
+    """Return whether the kernel has `openat2`; tries it once."""
     global _works
     if _works is None:
         found = _openat2(-100, b"/", os.O_PATH | os.O_CLOEXEC, _RESOLVE_IN_ROOT)

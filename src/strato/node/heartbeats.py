@@ -1,4 +1,4 @@
-"""Node leases: how the cluster knows that a node lives, at a bounded rate for any number of nodes."""
+"""Renew the leases by which the control plane knows that nodes live, at a bounded rate for any number of nodes."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from strato.errors import AlreadyExists, ApiError, NotFound
 
 LEASE_NAMESPACE = "kube-node-lease"
 RENEW_SECONDS = 10.0
-"""How often a kubelet renews; stretched when there are many nodes."""
+"""Seconds between two renewals of a kubelet; with many nodes the interval is longer."""
 RENEWALS_PER_LEASE = 4
-"""A lease lasts that many renewals, so that one or two lost ones do no harm (the kubelet: 40 s)."""
+"""A lease lasts this many renewal intervals, so that one or two failed renewals do no harm (the kubelet: 40 s)."""
 FOREVER_SECONDS = 2**31 - 1
 _RETRY_SECONDS = 1.0
 _WORTH_A_LIST = 64
-"""From so many nodes on leases from before a restart are looked for in one list."""
+"""From this number of nodes on, one list finds the leases from before a restart."""
 
 _log = logging.getLogger(__name__)
 
 
 def renew_interval(nodes: int, max_rate: float) -> float:
-    """Return the seconds between two renewals of one node so that all together stay under ``max_rate`` per second."""
+    """Return the seconds between two renewals of one node, such that all nodes renew at most ``max_rate`` a second."""
     return max(RENEW_SECONDS, nodes / max_rate) if max_rate > 0 else float("inf")
 
 
 class Heartbeats:
-    """Keeps one Lease per node alive, going round all nodes evenly.
+    """Renews one Lease per node, spread evenly over the renewal interval.
 
     Args:
-        names: Node name → uid of its Node object. Read at each round: nodes may come and go.
-        is_stopped: Says which nodes have stopped; their leases are left to lapse. Changes are to be noted.
-        max_rate: Renewals per second of all nodes together. 0 writes one lease per node that never lapses, for
-            simulations of weeks. Note that kube-controller-manager judges by its own ``node-monitor-grace-period``
-            (50 s) and not by the lease's duration: against a real control plane keep ``nodes / max_rate`` below it.
-        concurrency: Requests in flight at most.
+        names: Node name → uid of its Node object. Read in each round, as nodes may be added and deleted.
+        is_stopped: Returns whether a node has stopped, so that its lease must expire. Report changes by `note_change`.
+        max_rate: Renewals per second of all nodes together. 0 writes one lease per node that never expires, for
+            simulations of weeks. kube-controller-manager uses its own ``node-monitor-grace-period`` (50 s) instead of
+            the lease's duration, so against a real control plane keep ``nodes / max_rate`` below that.
+        concurrency: Most requests in flight.
         expected: How many nodes there will be when all are registered.
     """
 
@@ -67,7 +67,11 @@ class Heartbeats:
         self._changed: asyncio.Queue[str] = asyncio.Queue()
 
     def note_change(self, name: str) -> None:
-        """Take note that a node has stopped or started; where leases never lapse its own does, or does so no longer."""
+        """Handle that a node has stopped or started.
+
+        Only where leases never expire is there something to do: the lease of a stopped node is rewritten so that it
+        does, that of a started node so that it does not.
+        """
         if self._max_rate <= 0:
             self._changed.put_nowait(name)
 
@@ -78,7 +82,7 @@ class Heartbeats:
         return FOREVER_SECONDS if interval == float("inf") else round(interval * RENEWALS_PER_LEASE)
 
     async def run(self) -> None:
-        """Write the first lease of every node there is, then renew, until cancelled."""
+        """Write the first lease of every registered node, then renew the leases, until cancelled."""
         await self._begin()
         while self._max_rate <= 0:
             name = await self._changed.get()
@@ -99,7 +103,7 @@ class Heartbeats:
             await self.renew([name for name in chosen if not self._is_stopped(name)])
 
     async def _begin(self) -> None:
-        """Write all first leases at once: one from before a restart may lapse before the first round of renewals."""
+        """Write all first leases at once: leases from before a restart may expire before the first renewal round."""
         waiting = [name for name in self._names if not self._is_stopped(name)]
         known = await self._known() if len(waiting) >= _WORTH_A_LIST else frozenset()
         while waiting:
@@ -112,7 +116,7 @@ class Heartbeats:
                 await self._clock.sleep(_RETRY_SECONDS)
 
     async def _known(self) -> frozenset[str]:
-        """Return whose leases there are; none where that is not to be known."""
+        """Return the names of nodes that have leases; empty if they were not or could not be listed."""
         try:
             page = await self._cluster.list(Lease, LEASE_NAMESPACE)
         except ApiError:
@@ -120,7 +124,7 @@ class Heartbeats:
         return frozenset(lease.metadata.name for lease in page.items)
 
     async def _rewrite_all(self, names: Sequence[str]) -> Sequence[bool]:
-        """Take over leases from before a restart, many at a time; return of each whether it was written."""
+        """Rewrite leases from before a restart, many at a time; return for each whether it was written."""
         size = self._cluster.at_once
 
         async def rewrite(some: Sequence[str]) -> Sequence[ApiError | None]:
@@ -132,10 +136,10 @@ class Heartbeats:
         return [error is None for part in parts for error in part]
 
     async def create(self, name: str) -> None:
-        """Write the node's first lease, or take over the one from before a restart.
+        """Create the node's lease, or rewrite the one from before a restart.
 
         Raises:
-            ApiError: What the API answered, other than that the lease exists.
+            ApiError: The API refused the write for another reason than that the lease exists.
         """
         try:
             await self._cluster.create(catalog.LEASE, self._lease(name), LEASE_NAMESPACE)
@@ -143,14 +147,14 @@ class Heartbeats:
             await self._patch(name, self._spec(name))
 
     async def _rewrite(self, name: str) -> None:
-        """Write a lease that never lapses, or for a node that has stopped one that does."""
+        """Rewrite a lease: one that never expires, or for a stopped node one that does."""
         spec = self._spec(name)
         if self._is_stopped(name):
             spec["leaseDurationSeconds"] = round(RENEW_SECONDS * RENEWALS_PER_LEASE)
         await self._patch(name, spec)
 
     async def renew(self, names: Sequence[str]) -> None:
-        """Renew leases; a failure is logged once and tried again at the next round."""
+        """Renew leases; a failure is logged once, and the next round retries."""
         size = self._cluster.at_once
         await asyncio.gather(*(self._renew(names[start : start + size]) for start in range(0, len(names), size)))
 
@@ -166,7 +170,7 @@ class Heartbeats:
                 self._note(name, error)
 
     async def _attempt(self, write: Callable[[str], Awaitable[None]], name: str) -> bool:
-        """Write one lease when it is its turn; return whether the API took it."""
+        """Write one lease, once fewer than ``concurrency`` requests are in flight; return whether it succeeded."""
         async with self._slots:
             try:
                 await write(name)
@@ -175,7 +179,7 @@ class Heartbeats:
             return self._note(name, None)
 
     def _note(self, name: str, error: ApiError | None) -> bool:
-        """Take note of how a write went; return whether the API took it."""
+        """Log the first of several failures; return whether the write succeeded."""
         if error is not None and not self._failing:
             _log.warning("a node lease cannot be written: node=%s error=%s", name, error)
         self._failing = error is not None

@@ -1,8 +1,8 @@
-"""Failures of hollow nodes: what is wrong with which node, and for how long. One place decides, the nodes act on it.
+"""Failures of hollow nodes. `NodeFailures` decides which node fails how and for how long; `HollowNodes` acts on it.
 
-A failure comes from the node's annotation or label ``strato.dev/failure``, from the mean times of its shape, or from
-whoever runs the nodes (`NodeFailures.fail`). What the cluster makes of it (NotReady, taints, evictions) is up to the
-controllers, as with kubelets.
+A failure comes from the node's annotation or label ``strato.dev/failure``, from the mean times of its shape, or from a
+call of `NodeFailures.fail`. What follows in the cluster (NotReady, taints, evictions) is up to the controllers, as with
+kubelets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from strato.node.shapes import days_seconds
 from strato.node.timers import Timers
 
 FAILURE: Final = "strato.dev/failure"
-"""Annotation or label of a node: what is wrong with it; see `parse_failure`."""
+"""Annotation or label of a node: its failure, in the syntax of `parse_failure`."""
 DEAD, UNREACHABLE, NO_LEASE, SLOW, FLAPPING = "dead", "unreachable", "no-lease", "slow", "flapping"
 KINDS: Final = (DEAD, UNREACHABLE, NO_LEASE, SLOW, FLAPPING)
 _ANNOTATION, _SHAPE = "annotation", "shape"
@@ -31,25 +31,25 @@ _LONGEST: Final = 256
 
 
 class BadFailure(UsageError, ValueError):
-    """A text is no failure."""
+    """A text is not a valid failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What is wrong with a node."""
+    """One failure of a node."""
 
     kind: str
-    """``dead``: without power; its containers are lost, and it boots again. ``unreachable``: without network; they run
-    on. ``no-lease``: its lease lapses, everything else goes on. ``slow``: what begins takes longer. ``flapping``:
-    unreachable by turns."""
+    """``dead``: no power; its containers are lost, and it boots afterwards. ``unreachable``: no network; its containers
+    run on. ``no-lease``: its lease expires, everything else goes on. ``slow``: starts and runs take longer.
+    ``flapping``: unreachable and reachable in turns."""
     for_seconds: float = math.inf
-    """How long; infinite: until it is taken back."""
+    """Duration; infinite: until it is revoked."""
     factor: float = 2.0
-    """Of ``slow``: by which everything takes longer. Range [1, 1000]."""
+    """For ``slow``: by which factor everything takes longer. Range [1, 1000]."""
     up_seconds: float = 300.0
-    """Of ``flapping``: how long it is there."""
+    """For ``flapping``: how long the node is reachable each time."""
     down_seconds: float = 60.0
-    """Of ``flapping``: how long it is not."""
+    """For ``flapping``: how long the node is unreachable each time."""
 
 
 @memoised(1 << 16, _LONGEST, entry_bytes=1000)
@@ -57,7 +57,7 @@ def parse_failure(text: str) -> Failure:
     """Read a failure: ``dead``, ``dead for=10m``, ``slow factor=3``, ``flapping up=5m down=1m for=1h``.
 
     Raises:
-        BadFailure: What is wrong with it.
+        BadFailure: The text is invalid; the message says why.
     """
     kind, *rest = text.split() or [""]
     if kind not in KINDS or len(text) > _LONGEST:
@@ -93,24 +93,24 @@ def _factor(text: str) -> float:
 
 
 class Machines(Protocol):
-    """What failures do to nodes."""
+    """The operations on nodes by which failures take effect."""
 
     def stop_node(self, name: str) -> None:
-        """Let nothing come from a node any more."""
+        """Stop all writes of a node."""
 
     def start_node(self, name: str, *, is_rebooted: bool = False) -> None:
-        """Let a node go on; its containers are lost when it was rebooted."""
+        """Start a stopped node again; if it was rebooted, its containers are lost."""
 
     def set_slowness(self, name: str, factor: float) -> None:
-        """Let everything that begins on a node take longer; 1 ends that."""
+        """Set the factor by which everything that begins on a node takes longer; 1 is normal."""
 
     def hold_lease(self, name: str, *, is_held: bool) -> None:
-        """Let a node's lease lapse, or end that."""
+        """Stop renewing a node's lease, or renew it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a node's failures come to."""
+    """The joint effect of a node's failures."""
 
     is_down: bool = False
     is_dead: bool = False
@@ -119,14 +119,14 @@ class _State:
 
 
 class NodeFailures:
-    """Keeps what is wrong with each node and has the machines follow.
+    """Holds the failures of each node and applies their effects through `Machines`.
 
     Args:
-        timers: Served by the nodes.
-        offers: Of the nodes, by name; with their mean times.
-        seed: Decides when nodes fail by their mean times.
-        on_over: Called with a node whose annotation's failure is over.
-        on_unreadable: Called with a node and what is wrong with its annotation.
+        timers: Timers, which the nodes serve.
+        offers: Offers of the nodes by name, which have the mean times.
+        seed: Seed of the draws of when nodes fail by their mean times.
+        on_over: Called with a node whose annotated failure has ended.
+        on_unreadable: Called with a node and why its annotation is invalid.
     """
 
     def __init__(
@@ -144,28 +144,28 @@ class NodeFailures:
         self._offers, self._seed = offers, seed
         self._on_over, self._on_unreadable = on_over, on_unreadable
         self._causes: dict[str, dict[str, Failure]] = {}
-        """Node → who says so → what is wrong."""
+        """Node → cause → failure."""
         self._down: set[tuple[str, str]] = set()
-        """Nodes and causes of flapping that are down now."""
+        """(node, cause) of flapping failures that are in their unreachable part now."""
         self._states: dict[str, _State] = {}
         self._texts: dict[str, str] = {}
-        """The annotations that count now."""
+        """Node → text of its annotation or label that is in effect."""
         self._epochs: dict[tuple[str, str], int] = {}
-        """Of a node and a cause; timers of earlier ones are void."""
+        """(node, cause) → number of its present failure; timers with an earlier number are ignored."""
         self._failures: dict[str, int] = {}
         """How often each node has failed by its mean time."""
 
     def begin(self) -> None:
-        """Draw when nodes fail by their mean times."""
+        """Draw the first failures of nodes by their mean times."""
         for name, offer in self._offers.items():
             if math.isfinite(offer.mtbf_seconds):
                 self._draw(name, offer)
 
     def fail(self, names: Iterable[str], failure: Failure, cause: str = "command") -> None:
-        """Let nodes fail; a failure of the same cause is replaced.
+        """Make nodes fail; replaces a failure with the same cause.
 
         Raises:
-            KeyError: No such node.
+            KeyError: There is no such node.
         """
         for name in names:
             if name not in self._offers:
@@ -178,7 +178,7 @@ class NodeFailures:
             self._set(name, cause, None)
 
     def observe(self, node: Node) -> None:
-        """Take note of what a node's annotation, or else its label, says."""
+        """Apply the failure in a node's annotation, or else in its label."""
         metadata = node.metadata
         name, text = metadata.name, metadata.annotation(FAILURE) or (metadata.labels or {}).get(FAILURE, "")
         if self._texts.get(name, "") == text or name not in self._offers:

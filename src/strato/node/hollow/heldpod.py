@@ -1,4 +1,4 @@
-"""What is kept of one pod on a hollow node."""
+"""The state of one pod on a hollow node."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from strato.node.records import record_of
 
 
 class HollowPod:
-    """What is kept of one pod: its record, and which timers still count.
+    """The state of one pod: its record, and which of its timers are valid.
 
-    A pod that started from a template (``template``) gets its record only when something else happens to it, and so
-    does one that runs as its status says (`runs_as_written`).
+    To save memory and time, the record of a pod that started from a template, and of one that runs exactly as its
+    status says (`runs_as_written`), is made only when something else happens to the pod.
 
     Args:
-        since: When the node took it, which is when a pod with a template started.
-        is_as_written: Whether it runs as its status says.
+        since: When the node began to run the pod; also the start time of a pod with a template.
+        is_as_written: Whether the pod runs as its status says.
     """
 
     __slots__ = (
@@ -64,28 +64,28 @@ class HollowPod:
         self.since = since
         self.template = template
         self.claim: Claim | None = None
-        """What it has been given of its node; None is nothing."""
+        """The node's resources that the pod has been given; None for none."""
         self.pod_ip = pod_ip
-        """Of a pod with a template; others have it in their record."""
+        """Address of a pod with a template; other pods have it in their record."""
         self.written_at: float | None = None
-        """When the first status of a pod with a template was made."""
+        """When the first status of a pod with a template was rendered."""
         is_late = template is not None or is_as_written
         self._record = None if is_late else record_of(pod, host_ip=host_ip, now=since)
         containers = len(pod.spec.init_containers) + len(pod.spec.containers)
         self.epochs = [0 if template is None else 1] * containers
-        """Per container, the run its timers belong to; a timer of an earlier run is void."""
+        """Per container, the number of its present run; timers of earlier runs are ignored."""
         self.waits = [0.0] * containers
         """Per container, its last back-off in seconds."""
         self.stops_at: float | None = None
-        """When its last container ends, in monotonic time, since the API asked for its deletion."""
+        """When the last container of a pod being deleted ends, in monotonic time; None while it is not deleted."""
         self.is_stopped = False
-        """All its containers have ended since; it is to be removed from the API."""
+        """Whether all containers of a pod being deleted have ended, so that the node removes it from the API."""
         self.is_awaited = False
-        """Somebody keeps the deleted pod to learn how it ended."""
+        """Whether a finalizer keeps the deleted pod, so that its final status has to be written."""
 
     @property
     def record(self) -> PodRecord:
-        """Its record."""
+        """The pod's record; made when it is first needed."""
         record = self._record
         if record is None and self.template is None:
             record = self._record = record_of(self.pod, host_ip=self.host_ip, now=self.since)
@@ -94,11 +94,11 @@ class HollowPod:
                 self.pod, uid=self.uid, host_ip=self.host_ip, pod_ip=self.pod_ip, since=self.since
             )
             if self.written_at is not None:
-                pod_status(record, self.written_at)  # for the times of its conditions
+                pod_status(record, self.written_at)  # sets the transition times of the record's conditions
         return record
 
     def running(self) -> Sequence[Container]:
-        """Return the containers that run now; sidecars end when they are told to and are left out."""
+        """Return the running containers, without sidecars, which end with the others."""
         spec = self.pod.spec
         if self._record is None:
             return spec.containers
@@ -106,7 +106,7 @@ class HollowPod:
         return [one for one, record in zip(spec.containers, records, strict=True) if record.state == "running"]
 
     def next_write(self, now: float) -> dict[str, Any] | bytes | None:
-        """Return what to write of its status, or the patch that does; None of a stopped pod whose end nobody awaits."""
+        """Return the status members to write, or a rendered patch; None for a stopped pod that no finalizer keeps."""
         if self.is_stopped and not self.is_awaited:
             return None
         if self._record is not None or self.template is None:
@@ -119,9 +119,9 @@ class HollowPod:
 
 
 def runs_as_written(pod: Pod) -> bool:
-    """Return whether a pod runs, and its status says all there is to say: a node that starts again writes nothing.
+    """Return whether a pod runs and its status is complete, so that a node that starts again need not write it.
 
-    Pods with anything out of the ordinary are not looked into; they get a record at once.
+    False for pods with any unusual feature, such as init containers, without further checks.
     """
     spec, status = pod.spec, pod.status
     if (

@@ -1,4 +1,4 @@
-"""How long a hollow node takes to get a pod's images: size and rate, some at a time, kept once they are there."""
+"""How long a hollow node takes to pull a pod's images: by size and rate, some in parallel, cached afterwards."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from strato.errors import InvalidInput, Problem, UsageError
 IMAGE_SIZE: Final = "strato.dev/image-size"
 """Pod annotation: size of each of its images, a quantity."""
 _KEPT: Final = 1000
-"""Images that a node keeps; those that were used longest ago go first."""
+"""Most images that a node keeps; the least recently used are dropped first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullSpeed:
-    """How fast images come."""
+    """How fast nodes pull images."""
 
     bytes_per_second: float = math.inf
-    """Of each pull; infinite: images are there at once."""
+    """Rate of each pull; infinite: pulls take no time."""
     size_bytes: float = 500 * 2**20
-    """Of an image, where its pod does not say."""
+    """Size of an image whose pod has no annotation."""
     parallel: int = 1
-    """Pulls of a node at a time; a kubelet's default is one."""
+    """Most pulls of a node at a time; a kubelet's default is one."""
 
 
 def parse_pull_speed(text: str) -> PullSpeed:
-    """Read ``rate=100Mi,size=500Mi,parallel=3``; an empty text: images are there at once.
+    """Read ``rate=100Mi,size=500Mi,parallel=3``; with an empty text pulls take no time.
 
     Raises:
-        InvalidInput: All that is wrong with it.
+        InvalidInput: The text is invalid; all problems are listed.
     """
     problems, found = [], {}
     for item in text.split(",") if text.strip() else ():
@@ -58,7 +58,7 @@ def parse_pull_speed(text: str) -> PullSpeed:
 
 
 def image_size_problem(annotations: Mapping[str, str] | None) -> str:
-    """Return a sentence when a pod's size of images cannot be read and is therefore ignored."""
+    """Return a sentence if a pod's annotated image size is invalid and therefore ignored, else empty."""
     text = (annotations or {}).get(IMAGE_SIZE)
     if text is None or _amount(text) is not None:
         return ""
@@ -67,12 +67,12 @@ def image_size_problem(annotations: Mapping[str, str] | None) -> str:
 
 @dataclass(slots=True)
 class _Images:
-    """Of one node."""
+    """The images of one node."""
 
     ready_at: OrderedDict[str, float] = field(default_factory=OrderedDict)
-    """Image → instant from which it is there."""
+    """Image → instant from which it is on the node."""
     busy_until: list[float] = field(default_factory=list)
-    """A heap: when each of the pulls at a time ends."""
+    """A heap of when each of the parallel pulls ends."""
 
 
 class ImagePulls:
@@ -84,17 +84,17 @@ class ImagePulls:
 
     @property
     def take_time(self) -> bool:
-        """Whether any image is not there at once."""
+        """Whether pulls take any time."""
         return self._speed.bytes_per_second < math.inf
 
     def pull(self, node: str, images: Iterable[str], annotations: Mapping[str, str] | None, now: float) -> float:
-        """Begin to pull what a node does not have and return the seconds until all is there.
+        """Begin to pull the images that a node lacks, and return the seconds until it has all.
 
         Args:
-            node: Its name.
-            images: Of a pod's containers.
-            annotations: Of the pod.
-            now: An instant of any one clock.
+            node: Name of the node.
+            images: Images of a pod's containers.
+            annotations: Annotations of the pod.
+            now: The present, always by the same clock.
         """
         if not self.take_time:
             return 0.0
@@ -122,7 +122,7 @@ class ImagePulls:
 
 
 def _amount(text: str) -> float | None:
-    """Return a quantity above zero, None when it is none."""
+    """Return a positive quantity; None when the text is none."""
     try:
         amount = quantity.parse(text).nanos / 1e9
     except (UsageError, ValueError):

@@ -1,7 +1,7 @@
-"""Hollow nodes: nodes without a machine behind them, by the ten thousand, for simulations and scale tests.
+"""`HollowNodes`: tens of thousands of simulated nodes in one object, for simulations and scale tests.
 
-They register, renew leases and run pods in name only: a bound pod is Running at once and ends when its plan
-(`strato.node.hollow.runplan`) says. One pod informer, one heap of timers and one status writer serve all of them.
+They register, renew leases and simulate their pods: a bound pod is Running at once and ends when its plan
+(`strato.node.hollow.runplan`) says so. One pod informer, one heap of timers and one status writer serve all nodes.
 The same code runs under the virtual clock and against a real cluster.
 """
 
@@ -38,12 +38,12 @@ from strato.node.timers import Timers
 
 _FIRST_HOST = int(ipaddress.IPv4Address("172.16.0.1"))
 _OF_SHAPES = (ZONE, REGION, RACK, GPU)
-"""Labels and resources that a node of the same name may have from an earlier start with other shapes."""
+"""Labels and resources to remove that a node of the same name may have from an earlier start with other shapes."""
 _RETRY_SECONDS = 1.0
 _AT_ONCE = 64
-"""Registrations in flight."""
+"""Most registrations in flight."""
 _WORTH_A_LIST = 64
-"""From so many nodes on those of an earlier start are looked for in one list."""
+"""From this number of nodes on, one list finds those of an earlier start."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,12 +52,12 @@ class HollowNodes:
     """A number of hollow nodes in one object.
 
     Args:
-        informers: Shared informers; None makes and runs an own one.
-        rng: Draws when nodes fail.
-        nodes: Name → what that node offers.
+        informers: Shared informers; None makes and runs its own.
+        rng: Generates the seed of node failures, and numbers for informers and stages.
+        nodes: Name → offer of that node.
         max_lease_rate: Lease renewals per second of all nodes together; 0 writes each lease once (`Heartbeats`).
-        cpu: Shares the nodes' CPU among pods with a demand; whoever made it runs it. None makes and runs an own one.
-        behaviour: How they and their pods behave.
+        cpu: Shares the nodes' CPU among pods with a demand; its maker runs it. None makes and runs its own.
+        behaviour: Settings of the nodes' and their pods' behaviour.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class HollowNodes:
         behaviour: HollowBehaviour | None = None,
     ) -> None:
         self._cluster = cluster
-        # Alone in a process, only bound pods are of interest; with others, one informer serves all.
+        # An informer of our own can select bound pods only; a shared one has all pods.
         self._own_informer = informers is None
         self._informer: Informer[Pod] = (
             Informer(cluster, Pod, clock, rng, field_selector="spec.nodeName!=")
@@ -130,7 +130,7 @@ class HollowNodes:
             on_unreadable=lambda node, problem: self._recorder.event(node, WARNING, "UnreadableAnnotation", problem),
         )
         self.registered = asyncio.Event()
-        """Set when every node is in the API; the leases follow, as a kubelet's does."""
+        """Set when every node is in the API; their leases are written afterwards, as by a kubelet."""
 
     @property
     def names(self) -> list[str]:
@@ -146,7 +146,7 @@ class HollowNodes:
         """Register the nodes and serve their pods until cancelled."""
         await self._register()
         if not self._behaviour.stages_pods:
-            if self._reads_nodes:  # by whose amounts, labels and taints pods are admitted
+            if self._reads_nodes:  # pods are admitted by the Node objects' allocatable amounts, labels and taints
                 self._node_informer.start()
                 await self._node_informer.wait_synced()
             self._informer.add_handler(self._on_change, among=self._relevant)
@@ -185,7 +185,7 @@ class HollowNodes:
         self._heartbeats.note_change(name)
 
     def start_node(self, name: str, *, is_rebooted: bool = False) -> None:
-        """Start a stopped node again; it takes up the pods that are bound to it, unless their containers are lost."""
+        """Start a stopped node again; the pods bound to it run on, unless their containers were lost in a reboot."""
         self._stopped.discard(name)
         self._heartbeats.note_change(name)
         if self._staged is not None:
@@ -197,11 +197,11 @@ class HollowNodes:
             self._sync.resume(name)
 
     def set_slowness(self, name: str, factor: float) -> None:
-        """Let everything that begins on a node take longer from now on; 1 ends that."""
+        """Set the factor by which everything that begins on a node from now on takes longer; 1 is normal."""
         self._pods.set_slowness(name, factor)
 
     def hold_lease(self, name: str, *, is_held: bool) -> None:
-        """Let a node's lease lapse while everything else of it goes on, or end that."""
+        """Stop renewing a node's lease while everything else goes on, or renew it again."""
         (self._leaseless.add if is_held else self._leaseless.discard)(name)
         self._heartbeats.note_change(name)
 
@@ -210,9 +210,10 @@ class HollowNodes:
         return self._behaviour.failures or not self._behaviour.stages_nodes
 
     def _relevant(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
-        """Return the changes of pods that come to our nodes, end there, or are gone; of the first list by their age.
+        """Return the changes of pods that are new on our nodes, have ended there, or were deleted.
 
-        What pods were given that are over is taken back here, before others of the batch want it: a list has no order.
+        Pods of the informer's first list are sorted by age. The resources of ended pods are taken back here, before new
+        pods of the same batch are admitted, because the changes of a list have no order.
         """
         facts, concerns, give_back = self._facts, self._pods.concerns, self._pods.give_back
         found = []
@@ -229,7 +230,7 @@ class HollowNodes:
         if not self._has_listed:
             self._has_listed = True
             pods = [change.new for change in found if change.new is not None and change.old is None]
-            if len(pods) == len(found):  # otherwise they are the first changes of a cluster that had no pods
+            if len(pods) == len(found):  # all changes are additions: else this is no first list
                 return [Change(None, pod) for pod in in_order(pods)]
         return found
 
@@ -248,23 +249,23 @@ class HollowNodes:
             self.failures.observe(change.new)
 
     async def _end_annotations(self) -> None:
-        """Take the annotation off nodes whose failure is over, until cancelled."""
+        """Remove the annotation of nodes whose failure has ended, until cancelled."""
         while True:
             name = await self._over.get()
             body = {"metadata": {"annotations": {FAILURE: None}}}
-            with contextlib.suppress(ApiError):  # it says what was; nothing more comes of it
+            with contextlib.suppress(ApiError):  # harmless if it stays: the failure has ended and is not repeated
                 await self._cluster.patch(catalog.NODE, name, "", body)
 
     async def _register(self) -> None:
-        """Create all nodes, a few at a time; what the API refuses is tried again.
+        """Create all nodes, a few at a time; retries those that the API refuses.
 
-        Nodes of an earlier start that are as they are to be are left alone; whatever else differs `NodeSync` reports.
+        Nodes of an earlier start that match their facts are not written; `NodeSync` corrects other differences later.
         """
         await self._find_registered()
         waiting = iter([facts for facts in self._facts.values() if facts.name not in self._uids])
 
         async def work() -> None:
-            for facts in waiting:  # one shared iterator: each node is taken once
+            for facts in waiting:  # the workers share one iterator, so that each node is registered once
                 await self._register_one(facts)
 
         async with asyncio.TaskGroup() as group:
@@ -273,7 +274,7 @@ class HollowNodes:
         self.registered.set()
 
     async def _find_registered(self) -> None:
-        """Take note of the nodes that need not be registered: one list instead of four requests each."""
+        """Find the nodes that are registered already: one list replaces four requests for each node."""
         if len(self._facts) < _WORTH_A_LIST or self._behaviour.stages_nodes:
             return
         try:
@@ -299,7 +300,7 @@ class HollowNodes:
 
 
 def facts_of(name: str, index: int, offer: HollowOffer) -> NodeFacts:
-    """Return what a hollow node registers with; ``index`` is its number among those of one `HollowNodes`."""
+    """Return the facts with which a hollow node registers; ``index`` is its number within its `HollowNodes`."""
     labels = {"node.kubernetes.io/instance-type": "hollow", **offer.labels}
     return NodeFacts(
         name=name,

@@ -1,4 +1,4 @@
-"""What a hollow node shows of itself in the API, by itself or by a shape (`strato.node.shapes`)."""
+"""The capacity, labels and taints of hollow nodes, given directly or by a shape (`strato.node.shapes`)."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from typing import Final
 from strato.node.shapes import NodeShape
 
 CAPACITY: Final = {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "100Gi"}
-"""Of a hollow node, where nothing else is given."""
+"""Default capacity of a hollow node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HollowOffer:
-    """What a hollow node shows of itself in the API, and how often it fails."""
+    """Capacity, labels and taints of a hollow node, and how often it fails."""
 
     capacity: Mapping[str, str] = field(default_factory=dict)
-    """Resource name → quantity, beside what every hollow node has (`CAPACITY`)."""
+    """Resource name → quantity, over the default `CAPACITY`."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Beside what a kubelet sets."""
+    """Labels besides those that a kubelet sets."""
     cpu_overcommit_factor: float = 1.0
-    """By which its cpu is amplified. Range [1, 10]."""
+    """Factor by which its cpu is amplified. Range [1, 10]."""
     taints: tuple[Mapping[str, str], ...] = ()
-    """Which it registers with."""
+    """Taints with which it registers."""
     mtbf_seconds: float = math.inf
-    """Mean time to its failure; infinite: it does not fail by itself."""
+    """Mean time between failures; infinite: it does not fail by itself."""
     mttr_seconds: float = 3600.0
-    """Mean time that it is down then."""
+    """Mean time to repair: how long it is down after a failure."""
 
 
 def offers(
     names: Iterable[str], shapes: Iterable[NodeShape], labels: Mapping[str, str] | None = None
 ) -> dict[str, HollowOffer]:
-    """Return the nodes of shapes one after the other, as many as there are of these.
+    """Return the offers of nodes by name, in the order of the shapes, as many of each shape as it says.
 
     Args:
-        names: Of the nodes; at least as many.
-        shapes: Of them.
-        labels: Of all of them, beside their shapes'.
+        names: Names of the nodes; at least as many as the shapes have nodes.
+        shapes: The shapes.
+        labels: Labels of all nodes, besides those of their shapes.
     """
     return dict(zip(names, _offers(shapes, labels or {}), strict=False))
 

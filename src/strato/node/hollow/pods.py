@@ -1,8 +1,7 @@
-"""Pods on hollow nodes: no process runs; a timer ends each container when its run plan says.
+"""Pods on hollow nodes: no process runs; a timer ends each container when its run plan says so.
 
-What each container does is decided by `strato.node.hollow.runplan`; the states it goes through, restarts, back-off, the
-active deadline and the grace period of a deletion are those of a kubelet. Init containers pass at once, sidecars end
-with the pod.
+`strato.node.hollow.runplan` decides what each container does. Its states, restarts, back-off, the active deadline and
+the grace period of a deletion are those of a kubelet. Init containers complete at once, sidecars end with the pod.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from strato.node.timers import Timers
 
 _ADDRESSES = 2**24 - 2
 _KILLED, _TERMINATED = 137, 143
-"""Exit codes of a container that the node killed, and of one that ended when it was asked to."""
+"""Exit codes of a container that ended by SIGKILL, and by SIGTERM."""
 FINAL = ("Succeeded", "Failed")
 
 MIN_REPORTED_SECONDS = 0.25
-"""A pod that starts and ends within this is first reported when it has ended. A kubelet looks at its containers once
-a second; what lives less is over before it was seen running."""
+"""A pod that starts and ends within this time is first reported when it has ended. A kubelet checks its containers once
+a second, so it does not see a container running that lives shorter."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,9 +45,9 @@ class HollowPods:
     """Runs all pods of all hollow nodes.
 
     Args:
-        cpu: Ends the containers of pods that say what CPU they want.
-        admission: What the nodes have given their pods.
-        images: Of the nodes.
+        cpu: Simulates the CPU of pods with a demand, and ends their containers.
+        admission: Admits pods, and holds the resources that the nodes have given them.
+        images: The images of the nodes.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class HollowPods:
         self._templates = StartTemplates()
         self._pods: dict[str, HollowPod] = {}
         self._slowness: dict[str, float] = {}
-        """Node → factor by which everything takes longer that begins there now."""
+        """Node → factor by which everything that begins there takes longer; missing for 1."""
         self._addresses_given = 0
         self.writer: StatusWriter[HollowPod] = StatusWriter(cluster, clock, on_written=self._on_written)
 
@@ -78,12 +77,12 @@ class HollowPods:
         return len(self._pods)
 
     def observe(self, pod: Pod, host_ip: str, *, is_lost: bool = False) -> None:
-        """Take note of a pod bound to one of the nodes, in whatever state.
+        """Handle the present state of a pod that is bound to one of the nodes.
 
         Args:
-            pod: As the API has it.
-            host_ip: Of its node.
-            is_lost: Whether its containers are gone from the machine, which has lost power since.
+            pod: The pod from the API.
+            host_ip: Address of its node.
+            is_lost: Whether its containers were lost, because the node has lost power since they started.
         """
         uid = pod.metadata.uid
         held = self._pods.get(uid)
@@ -119,18 +118,18 @@ class HollowPods:
         )
 
     def forget(self, uid: str) -> None:
-        """Drop a pod that is gone from the API."""
+        """Forget a pod that was deleted from the API."""
         self._drop(uid)
         self._cpu.forget(uid)
 
     def give_back(self, uid: str) -> None:
-        """Take back what a pod was given of its node: in the API it is gone, or over."""
+        """Take back a pod's resources of its node: in the API it was deleted or has ended."""
         held = self._pods.get(uid)
         if held is not None:
             self._admission.give_back(held)
 
     def forget_node(self, node: str) -> None:
-        """Drop all pods of a node that has stopped; nothing is written to the API."""
+        """Forget all pods of a stopped node, without writing to the API."""
         for uid in [uid for uid, held in self._pods.items() if held.node == node]:
             self._drop(uid)
             self._cpu.stop(uid)
@@ -142,7 +141,7 @@ class HollowPods:
                 self.writer.submit(held)
 
     def set_slowness(self, node: str, factor: float) -> None:
-        """Let everything that begins on a node take longer from now on; 1 ends that."""
+        """Set the factor by which everything that begins on a node from now on takes longer; 1 is normal."""
         if factor == 1:
             self._slowness.pop(node, None)
         else:
@@ -165,7 +164,7 @@ class HollowPods:
             self._admission.give_back(held)
 
     def _reject(self, pod: Pod, host_ip: str, refusal: Refusal) -> None:
-        """Let a pod fail that is new on its node and is not started there."""
+        """Set a new pod to Failed that its node refuses to start."""
         held = self._pods[pod.metadata.uid] = HollowPod(pod, host_ip, self._clock.now())
         held.record.reason, held.record.message = refusal.reason, f"Pod was rejected: {refusal.message}"
         self._recorder.event(pod, WARNING, refusal.reason, refusal.message)
@@ -179,7 +178,7 @@ class HollowPods:
             self.writer.submit(held)
 
     def _change(self, held: HollowPod, pod: Pod) -> None:
-        """Take what may change of a pod that runs: its resources, its deadline, more ephemeral containers."""
+        """Apply the changes that a running pod allows: resources, active deadline, new ephemeral containers."""
         record, deadline = held.record, held.pod.spec.active_deadline_seconds
         held.pod = pod
         if held.claim is not None:
@@ -205,9 +204,9 @@ class HollowPods:
                 debugger.run(self._clock.now(), container_id(held.uid, debugger))
 
     def _go_on(self, pod: Pod, host_ip: str) -> bool:
-        """Take up a pod that runs as an earlier start of this node has written; return whether it is one.
+        """Continue a pod that runs exactly as its status says, from before a restart; return whether it is such a pod.
 
-        Nothing of it is written again: of a million pods that would take longer than everything else of a restart.
+        Its status is not written again: for a million pods that would take longer than all the rest of a restart.
         """
         if not runs_as_written(pod):
             return False
@@ -228,7 +227,7 @@ class HollowPods:
         return True
 
     def _start_from_template(self, pod: Pod, host_ip: str, template: StartTemplate) -> None:
-        """Start a pod from its template; the result is that of `_admit`."""
+        """Start a pod from its template; has the same result as `_admit`."""
         held = HollowPod(pod, host_ip, self._clock.now(), template, self._next_address())
         self._keep(held)
         for index, plan in enumerate(template.plans):
@@ -246,7 +245,10 @@ class HollowPods:
         return self._pods.get(held.uid) is held and not held.is_stopped
 
     def _terminate(self, held: HollowPod, pod: Pod) -> None:
-        """Let the containers end, at the end of the grace period at the latest; a later deletion may shorten it."""
+        """Time the end of a deleted pod's containers, at the latest after its grace period.
+
+        It is called again when a later delete request shortens the grace period.
+        """
         held.is_awaited = pod.is_awaited
         running = held.running()
         seconds, exit_code = 0.0, _TERMINATED
@@ -265,7 +267,7 @@ class HollowPods:
             self._stop(held, exit_code)
 
     def _stop(self, held: HollowPod, exit_code: int) -> None:
-        """Note that a deleted pod's containers have ended, those that still ran with this exit code."""
+        """Record that a deleted pod's containers have ended; those that still ran get this exit code."""
         if self._holds(held):
             held.is_stopped = True
             self._cpu.stop(held.uid)
@@ -293,7 +295,8 @@ class HollowPods:
             self._resume(held)
             return
         preparation = self._preparation_seconds(held.pod)
-        wait = min(preparation, record.start_time + preparation - self._clock.now())  # the clock may have been set back
+        # min: the start time lies in the future if the clock was set back
+        wait = min(preparation, record.start_time + preparation - self._clock.now())
         if wait > 0:
             self._timers.after(wait, self._start, held)
             self.writer.submit(held)
@@ -301,7 +304,7 @@ class HollowPods:
             self._start(held)
 
     def _preparation_seconds(self, pod: Pod) -> float:
-        """Return how long a pod takes from its coming to a node to its containers' running."""
+        """Return the seconds from a pod's binding until its containers run."""
         annotations, node = pod.metadata.annotations, pod.spec.node_name
         seconds = start_seconds(annotations, pod.metadata.uid)
         if self._images.take_time:
@@ -324,12 +327,13 @@ class HollowPods:
             self._write_state(held)
 
     def _resume(self, held: HollowPod) -> None:
-        """Go on with a pod that was started before this node restarted."""
+        """Continue a pod that was started before this node restarted."""
         self._apply_spec(held)
         now = self._clock.now()
         for index, container in enumerate(held.record.containers):
             if container.state == "running" and not container.init:
-                self._time_end(held, index, min(0.0, container.started_at - now))  # the clock may have been set back
+                # min: the start time lies in the future if the clock was set back
+                self._time_end(held, index, min(0.0, container.started_at - now))
             elif container.state == "waiting" and not container.init:
                 self._begin(held, index, now)
             elif container.ending is not None and not container.init:
@@ -344,9 +348,9 @@ class HollowPods:
         return 0.0 if container.init else self._time_end(held, index, 0.0)
 
     def _time_end(self, held: HollowPod, index: int, offset_seconds: float) -> float:
-        """Set the timer for the end of a run that began ``-offset_seconds`` ago; a run of no time ends here.
+        """Set the timer for the end of a run that began ``-offset_seconds`` ago; a run of zero length ends at once.
 
-        Returns how long the run is, in seconds.
+        Returns the length of the run in seconds.
         """
         spec = _spec_of(held, index)
         argv = (*spec.command, *spec.args)
@@ -430,10 +434,10 @@ class HollowPods:
 
 
 def _grace_seconds(pod: Pod, now: float) -> float:
-    """Return how much of a deletion's grace period is left."""
+    """Return the remaining seconds of a deletion's grace period."""
     meta = pod.metadata
     grace = float(meta.deletion_grace_period_seconds or 0)
-    # The timestamp is when the grace period ends, without its fraction of a second.
+    # deletionTimestamp is the end of the grace period, cut to whole seconds: add one to be on the safe side
     return min(grace, parse_time(meta.deletion_timestamp) + 1 - now) if grace and meta.deletion_timestamp else 0.0
 
 

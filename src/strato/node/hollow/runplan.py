@@ -1,8 +1,9 @@
 """What a pod does on a hollow node: how long each container runs, how it ends, and how long it takes to stop. Pure.
 
-In this order: the pod's annotations, the command line (`strato.node.hollow.commandlines`), and the restart policy. A
-container without a command line is a service, which runs until it is deleted; so is one whose command line is not
-understood in a pod that restarts ``Always``. Any other completes at once. docs/hollow-nodes.md has the rules for users.
+The first of these that applies decides: the pod's annotations, the command line (`strato.node.hollow.commandlines`),
+the restart policy. A container without a command line is a service, which runs until it is deleted; so is one with an
+unknown command line in a pod that restarts ``Always``. Any other container completes at once. docs/hollow-nodes.md has
+the rules for users.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from strato.node.restarts import ALWAYS
 RUN_SECONDS = "strato.dev/run-seconds"
 """Pod annotation: how long its containers run: seconds (``inf`` never ends), or a distribution of them."""
 START_SECONDS = "strato.dev/start-seconds"
-"""Pod annotation: how long its containers take from the bind to running, once their images are there; likewise."""
+"""Pod annotation: how long its containers take from the bind to running, once their images are pulled: seconds, or a
+distribution of them."""
 EXIT_CODE = "strato.dev/exit-code"
-"""Pod annotation: exit code of its containers, in [0, 255]; beside a failure probability, that of a failure."""
+"""Pod annotation: exit code of its containers, in [0, 255]; with a failure probability, the code of failed runs."""
 FAILURE_PROBABILITY = "strato.dev/failure-probability"
 """Pod annotation: chance in [0, 1] that a container's run fails (exit code 1 unless ``exit-code`` says another)."""
 STOP_SECONDS = "strato.dev/stop-seconds"
-"""Pod annotation: how long its containers take to end after SIGTERM, likewise; they are killed when the grace period is
-over."""
+"""Pod annotation: how long its containers take to end after SIGTERM: seconds, or a distribution of them. They are
+killed at the end of the grace period."""
 
 _ALL = frozenset((RUN_SECONDS, START_SECONDS, EXIT_CODE, FAILURE_PROBABILITY, STOP_SECONDS, CPU_DEMAND))
 
 
 class RunPlan(NamedTuple):
-    """How one run of a container goes."""
+    """How long one run of a container takes, and its exit code."""
 
     seconds: float
     """Run time; infinite when only a deletion ends it."""
@@ -44,10 +46,10 @@ def plan_run(annotations: Mapping[str, str] | None, argv: Sequence[str], restart
     """Decide one run of a container whose command line is ``argv`` (command and args, may be empty).
 
     Args:
-        annotations: Of the pod.
+        annotations: Annotations of the pod.
         argv: The command line.
-        restart_policy: Of the pod.
-        draws: Of this run.
+        restart_policy: Restart policy of the pod.
+        draws: Generator of this run's random numbers.
     """
     notes = annotations if has_run_annotations(annotations) else None
     run = run_of(argv)
@@ -62,9 +64,9 @@ def plan_run(annotations: Mapping[str, str] | None, argv: Sequence[str], restart
 
 
 def certain_seconds(annotations: Mapping[str, str] | None) -> float | None:
-    """Return how long a pod's containers run by its annotations, where that is certain.
+    """Return the run time that a pod's annotation sets as a fixed number of seconds.
 
-    It is not without the annotation, where that is a distribution, or where it is ignored because it cannot be read.
+    None without the annotation, if it is a distribution, or if it is invalid and therefore ignored.
     """
     text = annotations.get(RUN_SECONDS) if annotations else None
     if text is None:
@@ -76,13 +78,13 @@ def certain_seconds(annotations: Mapping[str, str] | None) -> float | None:
 
 
 def start_seconds(annotations: Mapping[str, str] | None, uid: str) -> float:
-    """Return how long a pod's containers take from the bind to running, without what their images take."""
+    """Return how long a pod's containers take from the bind to running, not counting the pulls of images."""
     text = annotations.get(START_SECONDS) if annotations else None
     return _seconds(text, Draws(uid, "start")) or 0.0 if text is not None else 0.0
 
 
 def stop_seconds(annotations: Mapping[str, str] | None, container: Container, uid: str) -> float:
-    """Return how long a running container takes to end when its pod is deleted, without regard to the grace period."""
+    """Return how long a running container takes to end when its pod is deleted, before the grace period bounds it."""
     hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
     before = 0.0
     if hook is not None:
@@ -106,7 +108,7 @@ def has_run_annotations(annotations: Mapping[str, str] | None) -> bool:
 
 
 def _exit_code(notes: Mapping[str, str], draws: Random) -> int | None:
-    """Return the exit code that annotations ask for; None when they say nothing about it."""
+    """Return the exit code that annotations set; None when they set none."""
     code = _number(notes.get(EXIT_CODE), low=0.0, high=255.0)
     chance = _number(notes.get(FAILURE_PROBABILITY), low=0.0, high=1.0)
     if chance is None:
@@ -117,7 +119,10 @@ def _exit_code(notes: Mapping[str, str], draws: Random) -> int | None:
 
 
 def _seconds(text: str | None, draws: Random) -> float | None:
-    """Draw what an annotation asks for; what cannot be read is treated as absent (`problems` reports it)."""
+    """Return the seconds of an annotation, or a draw from its distribution; an invalid one counts as absent.
+
+    `problems` reports invalid annotations.
+    """
     if text is None:
         return None
     try:
@@ -135,7 +140,7 @@ def _distribution_problem(text: str) -> str:
 
 
 def _number(text: str | None, *, low: float, high: float = math.inf) -> float | None:
-    """Read an annotation; what cannot be read is treated as absent (`problems` reports it)."""
+    """Return the number of an annotation; an invalid one counts as absent (`problems` reports it)."""
     if text is None:
         return None
     try:
@@ -146,7 +151,7 @@ def _number(text: str | None, *, low: float, high: float = math.inf) -> float | 
 
 
 def problems(annotations: Mapping[str, str] | None) -> list[str]:
-    """Return one sentence for each annotation of ours that cannot be read and is therefore ignored."""
+    """Return one sentence for each of these annotations that is invalid and therefore ignored."""
     notes = annotations if annotations and has_run_annotations(annotations) else {}
     found = []
     for name in (RUN_SECONDS, START_SECONDS, STOP_SECONDS):

@@ -1,4 +1,4 @@
-"""Hollow nodes whose lives, or those of their pods, are played by stages."""
+"""Hollow nodes that follow kwok's Stages, or whose pods do."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _ADDRESSES: Final = 2**24 - 2
 
 
 class StagedLives:
-    """The players of pods and nodes, as far as there are stages for them.
+    """The `StagePlayer` of pods and that of nodes, as far as there are stages for them.
 
     Args:
-        behaviour: With stages.
-        facts: Of the nodes, by name.
-        is_stopped: Says which nodes have stopped; nothing of theirs is played.
+        behaviour: Settings, which have the stages.
+        facts: Facts of the nodes, by name.
+        is_stopped: Returns whether a node has stopped; its stages are paused then.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class StagedLives:
 
     @property
     def players(self) -> list[StagePlayer]:
-        """Those there are."""
+        """The players."""
         return [player for player in (self.pods, self.nodes) if player is not None]
 
     def now(self) -> float:
@@ -71,7 +71,7 @@ class StagedLives:
         return self._clock.now()
 
     def address_of(self, node: str) -> str:
-        """Return a node's address; empty where it is none of these."""
+        """Return a node's address; empty for a node that is not one of these."""
         facts = self._facts.get(node)
         return facts.address if facts is not None else ""
 
@@ -83,7 +83,7 @@ class StagedLives:
         return self._addresses[uid]
 
     def resume(self) -> None:
-        """Play on what was paused and is so no longer."""
+        """Resume objects that were paused, if their nodes run again."""
         for player in self.players:
             player.resume()
 
@@ -101,10 +101,10 @@ class StagedLives:
 
 
 async def register_bare(cluster: Cluster, facts: NodeFacts, now: float) -> str:
-    """Create a Node that says what it has and nothing of how it is, which stages say; return its uid.
+    """Create a Node with capacity but without conditions, which stages set; return its uid.
 
     Raises:
-        ApiError: What the API answered, other than that the node exists.
+        ApiError: The create failed for another reason than that the node exists.
     """
     body = node_body(facts, now)
     del body["status"]["conditions"]

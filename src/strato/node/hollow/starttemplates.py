@@ -1,8 +1,8 @@
-"""What hollow pods with equal containers share when they start: their run plans and the text of their first status.
+"""Templates for the start of hollow pods with equal containers: their run plans and the text of their first status.
 
-Pods of a gang share their decoded containers (`strato.client.specs`). Their first statuses differ only by uid,
-addresses and the second they are written in, so one is computed a second (by `strato.node.podstatus`) and kept as JSON
-with holes for uid and addresses.
+Pods of a gang share their decoded containers (`strato.client.specs`). Their first statuses differ only in uid,
+addresses and the second in which they are written. So one status per second is computed (by `strato.node.podstatus`)
+and kept as JSON with holes for uid and addresses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from strato.node.podstatus import OUR_CONDITIONS, ContainerRecord, PodRecord, po
 from strato.node.records import record_of
 
 _BYTES: Final = 4 << 20
-"""Bound of all templates together; one takes a few kilobytes per container."""
+"""Most bytes of all templates; one takes a few kilobytes per container."""
 _HOLES: Final = ("uid", "host_ip", "pod_ip")
 
 
@@ -32,7 +32,7 @@ def container_id(uid: str, container: ContainerRecord) -> str:
 
 
 def started(pod: Pod, *, uid: str, host_ip: str, pod_ip: str, since: float) -> PodRecord:
-    """Return the record of a pod without init containers all of whose containers started at an instant."""
+    """Return the record of a pod without init containers whose containers all started at one instant."""
     record = record_of(pod, host_ip=host_ip, now=since)
     record.pod_ip = pod_ip
     for container in record.containers:
@@ -45,8 +45,8 @@ class StartTemplate:
     """How pods with the same containers start.
 
     Args:
-        pod: One of them.
-        plans: How its containers run.
+        pod: One of these pods.
+        plans: Run plans of its containers.
     """
 
     __slots__ = ("_of", "_template", "plans")
@@ -69,20 +69,20 @@ class StartTemplate:
 
 
 class StartTemplates:
-    """Start templates by containers; made when the second pod with the same containers is seen."""
+    """Start templates by containers; a template is made for the second pod with the same containers."""
 
     def __init__(self) -> None:
         self._templates: LruCache[tuple[int, str], tuple[Any, StartTemplate | None]] = LruCache(
             _BYTES, lambda _, known: 2000 + 2000 * len(known[0])
         )
-        """By identity of the containers, which are kept so that it stays theirs."""
+        """Templates by the identity of the containers; an entry holds these, so that the id is not used again."""
 
     def of(self, pod: Pod, min_seconds: float) -> StartTemplate | None:
         """Return the template of a pod that is new on its node.
 
-        None for the first pod with its containers, and for pods that need more than a start: those with annotations
-        about their run, init containers, readiness gates or a deadline, that end within ``min_seconds``, or that ran
-        before.
+        None for the first pod with its containers, and for pods that need more than a plain start: those with
+        annotations about their run, init containers, readiness gates or a deadline, those that end within
+        ``min_seconds``, and those that ran before.
         """
         spec, status = pod.spec, pod.status
         if (

@@ -1,7 +1,7 @@
-"""Lives of pods and nodes by stages, as kwok has them: what they say, what they make, and who plays them.
+"""kwok's Stages, which describe how pods and nodes change over time.
 
-`model` reads them, `lifecycle` decides, `player` follows the objects and writes. `jq` and `gotemplate` are the parts of
-the two languages that stages are written in.
+`model` reads stages, `lifecycle` decides which one an object comes to, `player` watches the objects and writes. `jq`
+and `gotemplate` implement the parts of these two languages that stages use.
 """
 
 from strato.node.hollow.stages.model import Stage, parse_stages, read_stages

@@ -1,4 +1,4 @@
-"""What templates of stages know of nodes and time: the functions that kwok gives them."""
+"""The functions about nodes and time that kwok offers to templates of stages."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from strato.clock import format_time
 from strato.node.hollow.stages.gotemplate import Functions
 
 VERSION: Final = "v0.7.0"
-"""The release of kwok whose stages are followed; what ``Version`` returns."""
+"""The release of kwok whose stages are implemented; ``Version`` returns it."""
 
 
 class Surroundings(Protocol):
-    """What functions ask of the nodes."""
+    """The information about nodes that functions use."""
 
     def now(self) -> float:
         """Return the time, seconds since the epoch."""
 
     def address_of(self, node: str) -> str:
-        """Return a node's address; empty where it is not known."""
+        """Return a node's address; empty for an unknown node."""
 
     def pod_address(self, uid: str) -> str:
         """Return the address of a pod, the same each time."""
@@ -38,11 +38,11 @@ NODE_CONDITIONS: Final[tuple[dict[str, str], ...]] = tuple(
 
 
 def functions_of(around: Surroundings, node: str = "") -> Functions:
-    """Return the functions as they are for one object.
+    """Return the functions for the templates of one object.
 
     Args:
-        around: Of the nodes.
-        node: Name of the node that a template is of; empty for a pod's.
+        around: Information about the nodes.
+        node: Name of the node whose template is rendered; empty for a pod's template.
     """
 
     def pod_addresses(name: str, host_network: object, uid: str, *_: object) -> list[str]:
@@ -80,4 +80,4 @@ class _Nowhere:
 
 
 KNOWN: Final[Functions] = functions_of(_Nowhere())
-"""By name; for reading templates."""
+"""Name → function, to check names when templates are parsed."""

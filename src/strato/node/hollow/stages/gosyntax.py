@@ -1,4 +1,4 @@
-"""Go templates as far as stages use them: from text to a tree. What is not understood is refused by name. Pure."""
+"""Parser of the part of Go templates that stages use; refuses any other syntax and names it. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNKNOWN_KEYWORDS: Final = frozenset({"define", "template", "block", "break", "c
 
 
 class BadTemplate(UsageError):
-    """A template cannot be read, or uses what is not understood."""
+    """A template cannot be parsed, or uses unsupported syntax."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Commands: each but the first takes what the one before returned as its last argument."""
+    """Commands; each takes the result of the one before as its last argument."""
 
     commands: tuple[Operand, ...]
     variables: tuple[str, ...] = ()
-    """That take its value; two of ``range``."""
+    """Variables that take its value; ``range`` may have two."""
     declares: bool = False
     """Whether the variables are new."""
 
@@ -64,14 +64,14 @@ Operand = Literal | Path | Call | Pipeline
 
 @dataclass(slots=True)
 class Text:
-    """Copied as it is."""
+    """Text to be copied."""
 
     text: str
 
 
 @dataclass(slots=True)
 class Print:
-    """``{{ pipeline }}``; nothing is printed where it sets a variable."""
+    """``{{ pipeline }}``; prints nothing if it sets a variable."""
 
     pipeline: Pipeline
 
@@ -93,11 +93,11 @@ def parse_template(text: str, functions: Container[str]) -> list[Node]:
     """Read a template.
 
     Args:
-        text: To be read; spaces around it are dropped.
-        functions: Names of those there are.
+        text: The template; spaces around it are dropped.
+        functions: Names of the known functions.
 
     Raises:
-        BadTemplate: It cannot be read, or names what is not understood.
+        BadTemplate: It cannot be parsed, or uses unsupported syntax or functions.
     """
     if len(text) > _LONGEST:
         raise BadTemplate(f"a template of more than {_LONGEST} characters")
@@ -152,7 +152,7 @@ def _open_body(stack: Sequence[tuple[Branch, bool]], root: list[Node]) -> list[N
 
 
 def _pieces(text: str) -> list[tuple[str, bool]]:
-    """Return text and actions in turn; trim markers and comments are dealt with."""
+    """Split a template into text and actions; applies trim markers and drops comments."""
     pieces: list[tuple[str, bool]] = []
     place, trims = 0, False
     while True:
@@ -176,7 +176,7 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
 
 
 def _end_of_action(text: str, start: int) -> int:
-    """Return where the ``}}`` is that is in no text."""
+    """Return the position of the first ``}}`` outside of string literals."""
     if text[start:].lstrip("- \n\t").startswith("/*"):
         closed = text.find("*/", start)
         end = text.find("}}", closed) if closed >= 0 else -1

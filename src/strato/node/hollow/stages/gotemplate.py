@@ -1,6 +1,6 @@
-"""Go templates as far as stages use them: from a tree and an object to text. Pure.
+"""Renderer of the part of Go templates that stages use: from a parsed template and an object to text. Pure.
 
-Values are JSON's. A number of the object keeps the text that it was written as (`Number`), as kwok reads it.
+Values are JSON's. A number of the object keeps its original text (`Number`), as in kwok.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from strato.node.hollow.stages.gosyntax import (
 )
 
 _MOST_CHARACTERS: Final = 4 << 20
-"""Of what a template makes; it is hostile above."""
+"""Longest text that a template may render; a longer one is an attack."""
 _MOST_STEPS: Final = 200_000
 Functions = Mapping[str, Callable[..., Any]]
 
 
 class Number(str):
-    """A number of an object, as it is written there."""
+    """The text of a number in an object."""
 
     __slots__ = ()
 
@@ -40,14 +40,14 @@ class TemplateFailed(Exception):
 
 
 class Template:
-    """A template that was read.
+    """A parsed template.
 
     Args:
-        text: As the stage has it.
-        functions: Name → function, beside what every template has (`FUNCTIONS`).
+        text: The template's text in the stage.
+        functions: Name → function, in addition to `FUNCTIONS`, which every template has.
 
     Raises:
-        BadTemplate: It cannot be read, or names what is not understood.
+        BadTemplate: It cannot be parsed, or uses unsupported syntax or functions.
     """
 
     def __init__(self, text: str, functions: Functions) -> None:
@@ -59,10 +59,10 @@ class Template:
 
         Args:
             value: The dot.
-            functions: Replace those of the same names.
+            functions: Functions that replace those with the same names.
 
         Raises:
-            TemplateFailed: A function was given what it cannot take, or the text has no end.
+            TemplateFailed: A function got an argument of the wrong type, or the text is too long.
         """
         run = _Run(self._functions if functions is None else {**self._functions, **functions}, value)
         run.all(self._nodes, value, {"$": value})
@@ -115,7 +115,8 @@ class _Run:
         return cell
 
     def _branch(self, node: Branch, dot: Any, variables: dict[str, Any]) -> None:
-        inner = dict(variables)  # cells are shared: what is set inside is seen outside, what is declared is not
+        # a copy of the names, with shared cells: assignments inside are visible outside, declarations are not
+        inner = dict(variables)
         value = self._assign(node.pipeline, dot, inner)
         if is_true(value):
             self.all(node.body, value if node.kind == "with" else dot, inner)
@@ -187,12 +188,12 @@ class _Run:
 
 
 def is_true(value: object) -> bool:
-    """Return whether Go takes a value for true: what is not zero and not empty."""
+    """Return whether a value is true in Go templates: neither zero nor empty."""
     return bool(value)
 
 
 def printed(value: object) -> str:
-    """Return what Go prints of a value."""
+    """Return a value as Go prints it."""
     if value is None:
         return "<no value>"
     if isinstance(value, bool):
@@ -205,7 +206,7 @@ def printed(value: object) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value with its numbers as numbers."""
+    """Return a value with each `Number` converted to int or float."""
     if isinstance(value, Number):
         return json.loads(value)
     if isinstance(value, Mapping):
@@ -214,13 +215,13 @@ def plain(value: Any) -> Any:
 
 
 def _quote(value: object) -> str:
-    """Return what kwok's Quote does: JSON in quotation marks."""
+    """Return the result of kwok's Quote: JSON in quotation marks."""
     text = json.dumps(plain(value), separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     return text if text.startswith('"') else json.dumps(text, ensure_ascii=False)
 
 
 def _yaml(value: object, indent: int = 0) -> str:
-    """Return a value as YAML, in JSON's form, which stands below a key when it is indented."""
+    """Return a value as YAML in JSON's syntax, indented so that it can stand below a key."""
     text = json.dumps(plain(value), sort_keys=True, ensure_ascii=False)
     return "\n" + "  " * indent + text if indent > 0 else text
 
@@ -302,7 +303,7 @@ def _replace(old: str, new: str, text: str) -> str:
 
 
 _LAZY: Final = {"or": True, "and": False}
-"""Functions that stop at the first argument whose truth is this."""
+"""Functions that stop at the first argument with this truth value."""
 FUNCTIONS: Final[Functions] = {
     "not": lambda value: not is_true(value),
     "eq": _equal,
@@ -346,7 +347,7 @@ FUNCTIONS: Final[Functions] = {
     "max": lambda *values: max(map(_number, values)),
     "min": lambda *values: min(map(_number, values)),
 }
-"""What every template has: Go's own, kwok's that need no node, and the commoner ones of sprig."""
+"""The functions of every template: Go's own, those of kwok that need no node, and common ones of sprig."""
 __all__ = [
     "FUNCTIONS",
     "BadTemplate",

@@ -1,7 +1,7 @@
 """The part of the jq language that stages use: paths, pipes, ``select``, comparisons and a few functions. Pure.
 
-A query is compiled once into nested functions; each takes a JSON value and yields what jq would. What is not understood
-is refused by name when it is compiled, never guessed at.
+A query is compiled once into nested functions; each takes a JSON value and yields what jq would. The compiler refuses
+unsupported syntax and names it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Filter = Callable[[Any], Iterator[Any]]
 
 
 class BadQuery(UsageError):
-    """A text is no query, or one of a kind that is not understood."""
+    """A text is no query, or uses unsupported syntax."""
 
 
 class QueryError(Exception):
-    """A query met a value of the wrong type; jq stops there."""
+    """A query met a value of the wrong type, at which jq stops with an error."""
 
 
 class _Token(NamedTuple):
@@ -43,7 +43,7 @@ def compile_query(text: str) -> Filter:
     """Return a query as a function of a JSON value.
 
     Raises:
-        BadQuery: It cannot be read, or uses what is not understood.
+        BadQuery: It cannot be parsed, or uses unsupported syntax.
     """
     if len(text) > _LONGEST:
         raise BadQuery(f"a query of more than {_LONGEST} characters")
@@ -54,7 +54,7 @@ def compile_query(text: str) -> Filter:
 
 
 def execute(query: Filter, value: object) -> list[Any] | None:
-    """Return what a query yields without nulls; None where it met an error."""
+    """Return the values that a query yields, without nulls; None if it stops with an error."""
     try:
         return [one for one in query(value) if one is not None]
     except QueryError:
@@ -293,12 +293,12 @@ def _compared(first: Filter, second: Filter, holds: Callable[[Any, Any], bool]) 
 
 
 def is_true(value: object) -> bool:
-    """Return whether jq takes a value for true: all but null and false."""
+    """Return whether a value is true in jq: all are but null and false."""
     return value is not None and value is not False
 
 
 def _order(value: Any) -> tuple[int, Any]:
-    """Return a key by which values are ordered as jq does: null, false, true, numbers, texts; no lists, no objects."""
+    """Return a sort key for jq's order of values: null, false, true, numbers, strings; not lists and objects."""
     if value is None or isinstance(value, bool):
         return (0, -1) if value is None else (1, int(value))
     if isinstance(value, int | float):
@@ -430,4 +430,4 @@ _FUNCTIONS: Final[dict[tuple[str, int], Callable[..., Filter]]] = {
     ("first", 0): lambda: _indexed(_constant(0)),
     ("last", 0): lambda: _indexed(_constant(-1)),
 }
-"""Name and number of arguments → what makes the filter."""
+"""(name, number of arguments) → maker of the filter."""

@@ -1,4 +1,4 @@
-"""Which stage an object comes to next, when, and what is done then. Pure: time and draws are arguments."""
+"""Which stage an object comes to next, after which delay, and its patches. Pure: time and draws are arguments."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Patch(NamedTuple):
 
 
 def next_stage(stages: Sequence[Stage], value: Json, draws: Random) -> Stage | None:
-    """Return the stage that an object comes to: of several that match one is drawn by weight.
+    """Return the stage that an object comes to; if several match, draw one by weight.
 
-    A weight that an object's expression leaves empty takes no part, unless no stage has one.
+    A stage whose weight expression yields nothing for the object is not drawn, unless that is so for all stages.
     """
     matching = [stage for stage in stages if stage.matches(value)]
     if len(matching) < 2:
@@ -49,7 +49,7 @@ def next_stage(stages: Sequence[Stage], value: Json, draws: Random) -> Stage | N
 
 
 def delay_seconds(stage: Stage, value: Json, now: float, draws: Random) -> float:
-    """Return how long an object waits before a stage's steps; negative instants of the past count as none."""
+    """Return the seconds that an object waits before a stage's steps; an instant in the past gives 0."""
     if stage.delay_seconds is None:
         return 0.0
     least = _seconds(stage.delay_seconds, value, now)
@@ -62,15 +62,15 @@ def delay_seconds(stage: Stage, value: Json, now: float, draws: Random) -> float
 
 
 def patch_of(step: Step, value: Json, functions: Functions) -> Patch:
-    """Return what a step writes.
+    """Return the patch of a step.
 
     Args:
-        step: With a template.
+        step: A step with a template.
         value: The object.
-        functions: As they are for it.
+        functions: The template functions for the object.
 
     Raises:
-        TemplateFailed: The template does not go with the object, or makes no YAML.
+        TemplateFailed: The template cannot be rendered with the object, or its text is not YAML.
     """
     assert step.template is not None
     text = step.template.render(numbered(value), functions)
@@ -91,7 +91,7 @@ def patch_of(step: Step, value: Json, functions: Functions) -> Patch:
 
 
 def finalizer_patch(step: Step, held: Sequence[str]) -> list[Json]:
-    """Return the operations that change an object's finalizers as a step says; empty where nothing changes."""
+    """Return the JSON patch that changes an object's finalizers as a step says; empty if nothing changes."""
     kept = [] if step.empty_finalizers else [one for one in held if one not in step.remove_finalizers]
     wanted = [*kept, *(one for one in step.add_finalizers if one not in kept)]
     if wanted == list(held):
@@ -102,7 +102,7 @@ def finalizer_patch(step: Step, held: Sequence[str]) -> list[Json]:
 
 
 def numbered(value: Any) -> Any:
-    """Return a JSON value with its numbers as templates see them."""
+    """Return a JSON value with its numbers as `Number`, as templates need them."""
     if isinstance(value, dict):
         return {key: numbered(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -137,7 +137,7 @@ def _seconds(amount: Amount, value: Json, now: float) -> float | None:
 
 
 def _found(amount: Amount, value: Json) -> Any:
-    """Return the first thing that an amount's query finds; None where it finds nothing."""
+    """Return the first result of an amount's query; None if it has none."""
     if amount.query is None:
         return None
     found = execute(amount.query, value)

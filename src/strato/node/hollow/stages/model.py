@@ -1,7 +1,7 @@
-"""Stages: what kwok's ``Stage`` objects (kwok.x-k8s.io/v1alpha1) say of the lives of pods and nodes. Pure.
+"""kwok's ``Stage`` objects (kwok.x-k8s.io/v1alpha1), which describe how pods and nodes change over time. Pure.
 
-A stage applies to objects that its selector matches. After a delay it takes its steps: an event, finalizers, deletion,
-patches. docs/hollow-nodes.md says what of a stage is understood; everything else is refused by name.
+A stage applies to objects that its selector matches. After a delay its steps are carried out: an event, finalizers,
+deletion, patches. docs/hollow-nodes.md says which members of a stage are supported; others are refused by name.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from strato.node.hollow.stages.jq import BadQuery, Filter, compile_query, execut
 API_VERSION: Final = "kwok.x-k8s.io/v1alpha1"
 KINDS: Final = ("Pod", "Node")
 _MOST_BYTES: Final = 4 << 20
-"""Of a file of stages."""
+"""Largest file of stages."""
 _PATCH_TYPES: Final = {"json": PatchType.JSON, "merge": PatchType.MERGE, "strategic": PatchType.STRATEGIC}
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One of a selector's expressions."""
+    """One expression of a selector."""
 
     query: Filter
     operator: str
     values: frozenset[str]
 
     def holds(self, value: Json) -> bool:
-        """Return whether it holds of an object."""
+        """Return whether an object meets the requirement."""
         found = execute(self.query, value)
         if self.operator in ("Exists", "DoesNotExist"):
             return bool(found) is (self.operator == "Exists")
@@ -44,7 +44,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A number that a stage gives, or a query that finds it in the object; None: there is none."""
+    """A number in a stage: fixed, or found in the object by a query."""
 
     value: float | None
     query: Filter | None = None
@@ -52,7 +52,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What is done; in this order, and nothing after a deletion but events."""
+    """One step of a stage. Its parts are carried out in the order of the members; after a deletion only events are."""
 
     event: tuple[str, str, str] | None = None
     """Type, reason and message."""
@@ -61,15 +61,15 @@ class Step:
     empty_finalizers: bool = False
     delete: bool = False
     template: Template | None = None
-    """Of a patch."""
+    """Template of the step's patch."""
     root: str = ""
-    """Member of the object that the patch is of."""
+    """Member of the object that the patch changes, such as ``status``."""
     subresource: str = ""
     patch_type: PatchType = PatchType.STRATEGIC
 
     @property
     def changes_finalizers(self) -> bool:
-        """Whether it does."""
+        """Whether the step changes finalizers."""
         return bool(self.add_finalizers or self.remove_finalizers or self.empty_finalizers)
 
 
@@ -79,21 +79,21 @@ class Stage:
 
     name: str
     kind: str
-    """Of `KINDS`."""
+    """Kind of the objects, one of `KINDS`."""
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     requirements: tuple[Requirement, ...]
     weight: Amount
     delay_seconds: Amount | None
-    """None: none."""
+    """The delay before its steps; None for none."""
     jitter_seconds: Amount | None
-    """Most of the delay, where it is drawn."""
+    """If set, the delay is drawn between ``delay_seconds`` and this."""
     steps: tuple[Step, ...]
     immediate: bool
-    """Whether the next stage is looked for at once, not when the change is seen."""
+    """Whether the next stage is chosen at once instead of when the watch shows the change."""
 
     def matches(self, value: Json) -> bool:
-        """Return whether it applies to an object."""
+        """Return whether the stage applies to an object."""
         metadata = value.get("metadata", {})
         return (
             _covers(self.labels, metadata.get("labels"))
@@ -113,10 +113,10 @@ def _text(value: object) -> str | None:
 
 
 def read_stages(paths: Sequence[Path]) -> tuple[Stage, ...]:
-    """Read the stages of files, and of the YAML files in folders; other objects of theirs are left out.
+    """Read the stages in files and in the YAML files of folders; ignores objects of other kinds.
 
     Raises:
-        InvalidInput: All that is wrong with them.
+        InvalidInput: Some stages are invalid; all problems are listed.
         UsageError: A file cannot be read.
     """
     documents: list[tuple[str, Any]] = []
@@ -154,10 +154,10 @@ def parse_stages(objects: Iterable[tuple[str, Json]]) -> tuple[Stage, ...]:
     """Read stages.
 
     Args:
-        objects: Where each is from, and it.
+        objects: Pairs of origin, for messages, and object.
 
     Raises:
-        InvalidInput: All that is wrong with them.
+        InvalidInput: Some stages are invalid; all problems are listed.
     """
     problems: list[Problem] = []
     stages = []
@@ -173,7 +173,7 @@ def parse_stages(objects: Iterable[tuple[str, Json]]) -> tuple[Stage, ...]:
 
 
 class _Reader:
-    """Reads one stage and gathers what is wrong with it."""
+    """Reads one stage and collects its problems."""
 
     def __init__(self, value: Json, where: str) -> None:
         metadata = value.get("metadata")
@@ -182,7 +182,7 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def stage(self) -> Stage | None:
-        """Return the stage; None where it is of no use without being wrong, or there are problems."""
+        """Return the stage; None if there are problems, or if the stage is valid but has no effect here."""
         if self._value.get("apiVersion") != API_VERSION:
             self._add("apiVersion", f"{self._value.get('apiVersion')!r}: only {API_VERSION} is understood")
         spec = self._object(self._value.get("spec"), "spec", _SPEC)

@@ -1,7 +1,7 @@
-"""Plays stages: follows the objects of one kind, waits as their stages say, and writes what these do.
+"""`StagePlayer`: watches the objects of one kind, waits for the delays of their stages, and carries out the steps.
 
-Objects are followed whole, as JSON: a stage may ask about any field. A change of an object that waits chooses its stage
-anew, as kwok does.
+Objects are read as whole JSON, because a stage may query any field. When an object changes while it waits, its stage is
+chosen anew, as in kwok.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Turn:
-    """A stage that an object waits for."""
+    """The stage of an object and how far it has got."""
 
     value: Json
     stage: Stage
     due: float
-    """Monotonic."""
+    """When the next step is due, a monotonic instant."""
     step: int = 0
-    """Next of its steps."""
+    """Index of the next step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageScope:
-    """Which objects are played."""
+    """Which objects a player handles."""
 
     concerns: Callable[[Json], bool]
-    """Whether an object is."""
+    """Returns whether the player handles an object."""
     pauses: Callable[[Json], bool]
-    """Whether one stands still now; `StagePlayer.resume` goes on with it."""
+    """Returns whether an object is paused now, until `StagePlayer.resume`."""
     on_gone: Callable[[str], object]
-    """Called with the uid of an object that is gone."""
+    """Called with the uid of a deleted object."""
 
 
 class StagePlayer:
     """Plays the stages of one kind.
 
     Args:
-        kind: Of the objects.
-        stages: Of all kinds; those of this one are played.
-        around: What templates ask of the nodes.
-        scope: Which objects are played.
+        kind: Kind of the objects.
+        stages: Stages of all kinds; those of other kinds are ignored.
+        around: Information about nodes for templates.
+        scope: Which objects the player handles.
     """
 
     def __init__(
@@ -88,24 +88,24 @@ class StagePlayer:
         self._queue: WorkQueue[Key] = WorkQueue(clock)
         self._turns: dict[Key, _Turn] = {}
         self._known: dict[Key, tuple[str, int]] = {}
-        """Uid of each object that is played, and how many stages it has come to."""
+        """Key of an object → its uid, and how many stages it has come to."""
 
     def __len__(self) -> int:
         return len(self._known)
 
     def set_stages(self, stages: Sequence[Stage]) -> None:
-        """Play by these stages from now on; what waits for one of the earlier ones goes on to it."""
+        """Replace the stages; an object that waits for a stage of the previous ones still comes to it."""
         self._stages = tuple(stage for stage in stages if stage.kind == self._kind.name)
         self.resume()
 
     def resume(self) -> None:
-        """Look again at what stood still."""
+        """Choose stages anew for all paused objects."""
         paused, self._paused = self._paused, {}
         for value in paused.values():
             self.observe(value)
 
     async def run(self) -> None:
-        """Follow the objects and play until cancelled."""
+        """Watch the objects and carry out their stages, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
             group.create_task(run_workers(self._queue, self._play, _WORKERS, name=f"stages of {self._kind.plural}"))
@@ -147,7 +147,7 @@ class StagePlayer:
         return page.resource_version
 
     def observe(self, value: Json) -> None:
-        """Take note of an object as it is now."""
+        """Handle the present state of an object."""
         key = _key(value)
         if not self._scope.concerns(value):
             return
@@ -163,7 +163,7 @@ class StagePlayer:
         stage = None if self._scope.pauses(value) else next_stage(self._stages, value, draws)
         if stage is None:
             self._turns.pop(key, None)
-            self._paused[key] = value  # other stages, or a node that runs again, may have something for it
+            self._paused[key] = value  # reconsidered when the stages change or its node runs again
             return
         self._paused.pop(key, None)
         seconds = delay_seconds(stage, value, self._clock.now(), draws)
@@ -198,7 +198,7 @@ class StagePlayer:
                 changed = await self._take(turn.stage.steps[turn.step], turn.value, key) or changed
                 turn.step += 1
         except (NotFound, Conflict):
-            changed = None  # gone, or written by somebody else: the next event has what it is now
+            changed = None  # deleted, or changed by another client: the watch will show the present state
         except TemplateFailed as error:
             _log.warning("a stage cannot be played: object=%s/%s stage=%s %s", *key, turn.stage.name, error)
             self._recorder.event(turn.value, "Warning", "StageFailed", f"stage {turn.stage.name}: {error}")
@@ -209,7 +209,7 @@ class StagePlayer:
         return None
 
     async def _take(self, step: Step, value: Json, key: Key) -> Json | None:
-        """Take a step; return the object as it has made it."""
+        """Carry out a step; return the changed object."""
         namespace, name = key
         if step.event is not None:
             self._recorder.event(value, *step.event)

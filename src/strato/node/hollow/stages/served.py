@@ -1,4 +1,4 @@
-"""Stages that the cluster itself holds, where kwok's definition is served."""
+"""Stage objects of the cluster, if it serves kwok's definition."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from strato.node.hollow.stages.model import Stage, parse_stages
 
 STAGE: Final = Kind("kwok.x-k8s.io", "v1alpha1", "Stage", "stages", namespaced=False)
 _INTERVAL_SECONDS: Final = 10.0
-"""Between two looks for changes: stages hardly ever change, and what has begun goes on by those of its beginning."""
+"""Seconds between two reads: stages rarely change, and objects that wait keep the stage that they have anyway."""
 _log = logging.getLogger(__name__)
 
 
 class ServedStages:
-    """Keeps the stages of a cluster.
+    """Reads the stages of a cluster periodically.
 
     Args:
         on_change: Called with all stages when they have changed.
@@ -30,7 +30,7 @@ class ServedStages:
         self._version = ""
 
     async def run(self) -> None:
-        """Look for changes until cancelled; stages that cannot be read are named in the log and change nothing."""
+        """Read the stages until cancelled; invalid stages are logged, and the previous ones stay in force."""
         while True:
             try:
                 await self.look()
@@ -42,8 +42,8 @@ class ServedStages:
         """Read the stages once.
 
         Raises:
-            ApiError: What the API answered; NotFound where the definition is not served.
-            InvalidInput: What is wrong with which stage.
+            ApiError: The list failed; NotFound if the definition is not served.
+            InvalidInput: Some stages are invalid; all problems are listed.
         """
         page = await self._cluster.list(STAGE)
         version = ",".join(
@@ -56,5 +56,5 @@ class ServedStages:
 
 
 def _named(items: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """Return list items with the kind, which items of a list need not have."""
+    """Return the items of a list with their kind, which items of a list may lack."""
     return [{"apiVersion": STAGE.api_version, "kind": STAGE.name, **one} for one in items]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 
 def tokens(pattern: re.Pattern[str], text: str, refuse: Callable[[str], Exception]) -> Iterator[re.Match[str]]:
-    """Yield the tokens of a text, each where the one before ends, until only blanks are left.
+    """Yield the consecutive tokens of a text until only blanks are left.
 
     Args:
         pattern: Matches one token, with the blanks before it.
         text: The text.
-        refuse: Makes what is raised of a sentence about the place where no token is.
+        refuse: Makes the exception to raise at a place without a token, from a sentence about it.
     """
     place = 0
     while text[place:].strip():
