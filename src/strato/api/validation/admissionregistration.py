@@ -147,7 +147,7 @@ def _conditions_problems(conditions: Sequence[Json], at: str) -> Iterator[Cause]
     if len(conditions) > _CONDITIONS_MAX:
         yield invalid_value(at, len(conditions), f"must have at most {_CONDITIONS_MAX} items")
     for index, condition in enumerate(conditions):
-        name, place = condition.get("name") or "", f"{at}[{index}]"
+        name, place = condition.get("name"), f"{at}[{index}]"
         yield from _expression_problems(condition.get("expression"), f"{place}.expression", "")
         if not name:
             yield required(f"{place}.name")
