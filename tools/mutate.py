@@ -1,6 +1,7 @@
 """Put single faults into decision code and see that the tests find them.
 
-    python tools/mutate.py [--count 400] [--seed 1] [--room NAME] [--jobs 2] [--only TEXT] [--tests PATH] [--remap]
+    python tools/mutate.py [--count 400] [--seed 1] [--room NAME] [--jobs 2] [--only TEXT] [--again SURVIVORS]
+                           [--tests PATH] [--remap]
 
 Tests are collected once. Each mutant has a process forked off from there, whose functions get the faulty code, and
 which runs the tests of its room that were seen to run the faulty lines, until one fails. Which tests run which lines is
@@ -87,6 +88,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, t
     "api": (["api/validation", "api/defaults"], ["tests/api", "tests/server", "tests/admission"]),
 }
 DECISIONS = [f"{SOURCE}/{path}{'' if path.endswith('.py') else '/*'}" for paths, _ in ROOMS.values() for path in paths]
+KEY = ("file", "function", "was", "now", "nth")
 PASSING_BAR = 0.95
 MEASURED_EXAMPLES = 10
 HUNG_SECONDS, HUNG_FACTOR = 20.0, 8.0
@@ -184,7 +186,7 @@ class Runner:
 
     def _try_mutants(self, tests: Tests) -> int:
         judged = {
-            (one["file"], one["function"], one["was"], one["now"], one.get("nth", 0))
+            tuple(({"nth": 0} | one)[name] for name in KEY)
             for one in yaml.safe_load((ROOT / "tools" / "equivalent.yaml").read_text()) or []
         }
         drawn, sources = _drawn(self._options, self._sources), self._sources
@@ -217,11 +219,7 @@ class Runner:
         self._survivors.append(
             {
                 "room": room,
-                "file": mutant.path,
-                "function": mutant.function,
-                "was": mutant.was,
-                "now": mutant.now,
-                "nth": mutant.nth,
+                **dict(zip(KEY, mutant.key, strict=True)),
                 "tests": tried,
                 "diff": diff,
             }
@@ -302,6 +300,9 @@ def _drawn(options: argparse.Namespace, sources: dict[str, bytes]) -> list[tuple
         rooms[room] = [one for one in found if options.only in f"{one.path} {one.function}"]
     if options.room:
         rooms = {room: rooms[room] for room in options.room}
+    if options.again:
+        keys = {tuple(one[name] for name in KEY) for one in json.loads(options.again.read_text())}
+        return [(room, one) for room, found in rooms.items() for one in found if one.key in keys]
     size = sum(len(found) for found in rooms.values())
     drawn: list[tuple[str, Mutant]] = []
     for room, found in rooms.items():
@@ -397,6 +398,7 @@ def main() -> int:
     parser.add_argument(
         "--survivors", type=Path, default=CACHE / "survivors.json", help="where to write what was not found"
     )
+    parser.add_argument("--again", type=Path, help="try what such a file lists instead of drawing")
     parser.add_argument("--tests", action="append", help="find them with these tests only; may be repeated")
     parser.add_argument("--remap", action="store_true", help="measure again which tests run what")
     options = parser.parse_args()
