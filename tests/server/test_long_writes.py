@@ -13,9 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from strato.api.catalog import POD
 from strato.api.wire import Request, Response, User
 from strato.clock import SystemClock, VirtualClock
 from strato.server.api import ApiServer
+from strato.server.bodies import is_slow
 from strato.server.embedded import open_server
 from strato.server.flowcontrol.dispatch import at_once, divided
 from strato.server.flowcontrol.timeslice import Computation
@@ -105,6 +107,21 @@ def test_what_is_divisible_is_made_in_one_go_or_in_steps_with_one_result() -> No
     assert list(stored_steps(b"{}")) == []  # a small one needs no step
 
 
+@pytest.mark.parametrize(
+    ("body", "is_decoded_ahead"),
+    [
+        pytest.param(b'{"a":[%s]}' % b",".join([b"{}"] * 20_000), True, id="20,000 values in 60 kB"),
+        pytest.param(b'{"a":[%s]}' % b",".join([b"0"] * 2_500), True, id="2,500 values in 5 kB"),
+        pytest.param(b'{"a":"%s"}' % (b"x" * 60_000), False, id="one text of 60 kB"),
+        pytest.param(b'{"a":"%s"}' % (b"x" * 70_000), True, id="one text of 70 kB"),
+        pytest.param(b'{"a":[%s]}' % b",".join([b'{"name":"value"}'] * 300), False, id="300 values in 5 kB"),
+        pytest.param(b"[" + b"1," * 900 + b"1]", False, id="few bytes"),
+    ],
+)
+def test_bodies_that_take_long_to_check_are_known_by_their_values_too(body: bytes, is_decoded_ahead: bool) -> None:
+    assert is_slow(body, "application/json") is is_decoded_ahead
+
+
 @pytest.mark.parametrize("media", ["application/merge-patch+json", "application/strategic-merge-patch+json"])
 async def test_changes_of_a_large_object_at_the_same_time_are_all_kept(media: str) -> None:
     server, _ = open_server(SystemClock(), random.Random(1), None)
@@ -121,6 +138,18 @@ async def test_changes_of_a_large_object_at_the_same_time_are_all_kept(media: st
     stored = msgspec.json.decode((await server.handle(_asked("GET", f"{MAPS}/large", None))).body)
     assert stored["metadata"]["labels"] == {f"l{number}": "x" for number in range(4)}
     assert stored["data"] == DATA
+
+
+async def test_an_object_of_few_bytes_and_many_values_is_changed_in_slices() -> None:
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    data = {f"k{number}": "" for number in range(4_000)}
+    made = await server.handle(_asked("POST", MAPS, {"metadata": {"name": "short"}, "data": data}))
+    assert made.status == 201
+    assert len(made.body) < 64 * 1024
+    before = server.state.flows.dispatcher.slices
+    patch = _asked("PATCH", f"{MAPS}/short", {"metadata": {"labels": {"a": "b"}}}, "application/merge-patch+json")
+    assert (await server.handle(patch)).status == 200
+    assert server.state.flows.dispatcher.slices - before > 2
 
 
 async def test_what_is_deleted_meanwhile_is_not_written_again() -> None:
@@ -150,6 +179,42 @@ async def test_a_large_object_is_deleted_in_slices_as_it_is_at_the_end() -> None
         assert (await server.handle(_asked("DELETE", f"{MAPS}/large", {}))).status == 200
     assert server.state.flows.dispatcher.slices - before > 2
     assert (await server.handle(_asked("GET", f"{MAPS}/large", None))).status == 404
+
+
+async def test_large_objects_of_a_collection_are_deleted_in_slices_as_they_are_at_the_end() -> None:
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    for number in range(3):
+        metadata = {"name": f"large-{number}", "labels": {"a": "b"}}
+        await server.handle(_asked("POST", MAPS, {"metadata": metadata, "data": DATA}))
+    before = server.state.flows.dispatcher.slices
+    path = Request("DELETE", MAPS, {"labelSelector": ["a=b"]}, {}, b"", ADMIN)
+    patch = _asked("PATCH", f"{MAPS}/large-2", {"metadata": {"labels": {"c": "d"}}}, "application/merge-patch+json")
+    deleted, patched = await asyncio.gather(server.handle(path), server.handle(patch))
+    assert (deleted.status, patched.status) in ((200, 200), (200, 404))
+    assert server.state.flows.dispatcher.slices - before > 3 * 3
+    last = {one["metadata"]["name"]: one["metadata"]["labels"] for one in (await _whole(deleted))["items"]}
+    assert set(last) == {f"large-{number}" for number in range(3)}
+    assert ("c" in last["large-2"]) is (patched.status == 200)
+    left = await _whole(await server.handle(Request("GET", MAPS, {"labelSelector": ["a=b"]}, {}, b"", ADMIN)))
+    assert left["items"] == []
+
+
+async def test_a_large_pod_that_is_changed_while_it_is_evicted_goes_as_it_is() -> None:
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    env = [{"name": f"V{number}", "value": "x" * 20} for number in range(3_000)]
+    spec = {"nodeName": "n", "containers": [{"name": "c", "image": "i", "env": env}]}
+    assert (await server.handle(_asked("POST", PODS, {"metadata": {"name": "p"}, "spec": spec}))).status == 201
+    eviction = asyncio.ensure_future(server.handle(_asked("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}})))
+    running = {"status": {"phase": "Running"}}
+    bucket = server.state.bucket(POD)
+    while b"DisruptionTarget" not in (bucket.latest("default/p") or b""):
+        await asyncio.sleep(0)
+    await server.handle(_asked("PATCH", f"{PODS}/p/status", running, "application/merge-patch+json"))
+    assert (await eviction).status == 201
+    stored = msgspec.json.decode((await server.handle(_asked("GET", f"{PODS}/p", None))).body)
+    assert stored["status"]["phase"] == "Running"
+    assert stored["metadata"]["deletionTimestamp"]
+    assert [one["type"] for one in stored["status"]["conditions"]] == ["DisruptionTarget"]
 
 
 async def _whole(response: Response) -> Any:

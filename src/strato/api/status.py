@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -74,6 +75,8 @@ _BY_CODE: dict[int, type[ApiError]] = {
     503: Unavailable,
 }
 
+MOST_CAUSES = 1_000
+"""Causes of one error that are written."""
 _ALWAYS_DETAILED = frozenset((404, 405, 406))
 """Answers about the path rather than an object carry empty details, as a real server's do."""
 
@@ -84,7 +87,7 @@ def to_status(error: ApiError) -> dict[str, Any]:
     """Write an error as a ``Status`` object."""
     details: dict[str, Any] = dict(error.details)
     if error.causes:
-        details["causes"] = [_cause_json(cause) for cause in error.causes]
+        details["causes"] = [_cause_json(cause) for cause in error.causes[:MOST_CAUSES]]
     if error.retry_after_seconds is not None:
         details["retryAfterSeconds"] = error.retry_after_seconds
     status: dict[str, Any] = {
@@ -183,9 +186,14 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Invalid:
 
 
 def aggregate(causes: Sequence[Cause]) -> str:
-    """Join causes as Kubernetes' error aggregates do: without repeats, in brackets when there are several."""
+    """Join causes as Kubernetes' error aggregates do: without repeats, in brackets when there are several.
+
+    Of thousands the first are written: an answer is not many times as long as what it is about.
+    """
     texts = dict.fromkeys(map(_text_of, causes))
-    joined = ", ".join(texts)
+    joined = ", ".join(islice(texts, MOST_CAUSES))
+    if len(texts) > MOST_CAUSES:
+        joined += f", and {len(texts) - MOST_CAUSES} more"
     return joined if len(texts) == 1 else f"[{joined}]"
 
 

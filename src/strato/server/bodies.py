@@ -1,9 +1,9 @@
-"""Request bodies as JSON values, within limits that keep any one of them from holding the server.
+"""Decode request bodies into JSON values, within limits that keep a body from blocking the server.
 
 Bytes alone do not bound the work: three MiB of JSON can be a million values. So values and nesting are limited too.
-JSON is decoded in C, quickly. YAML and protobuf are decoded step by step in Python, ten to fifty times slower. Where
-there is a transport, all but small bodies are decoded before they reach the server's core (`ParsedBody`): in
-slices, between which others are served.
+JSON is decoded in C, quickly. YAML and protobuf are decoded in Python, ten to fifty times slower. The HTTP service
+decodes all but small bodies before it calls the server's core (`ParsedBody`), in slices between which the loop serves
+other requests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from strato.api.yamltext import MAX_DEPTH, Document
 from strato.errors import ApiError, BadRequest, TooLarge, UnsupportedMedia
 from strato.server import protobuf
 from strato.server.flowcontrol.dispatch import Steps, at_once
-from strato.server.jsonbodies import MAX_VALUES, UNCOUNTED_BYTES, check_shape, decode_json, json_steps
+from strato.server.jsonbodies import MAX_VALUES, check_shape, decode_json, is_long, json_steps
 from strato.server.negotiation import PROTOBUF
 
 MAX_YAML_BYTES = 512 * 1024
@@ -24,9 +24,9 @@ MAX_YAML_BYTES = 512 * 1024
 MAX_PROTOBUF_BYTES = 3 * 512 * 1024
 """Largest body of protobuf; etcd would store no more of an object."""
 YAML_ERRORS = "yaml: unmarshal errors:\n"
-"""What the decoder of YAML begins a list of errors with, one a line."""
+"""The first line of Kubernetes' list of YAML errors."""
 INLINE_BYTES = 4096
-"""YAML and protobuf up to this length are decoded at once."""
+"""YAML and protobuf up to this length are decoded without yielding."""
 _YAML_TYPES = frozenset(("application/yaml", "text/yaml", "application/apply-patch+yaml"))
 
 
@@ -34,12 +34,12 @@ class ParsedBody(bytes):
     """A body that was decoded before it reached the server's core."""
 
     outcome: Document | ApiError | None = None
-    """What it holds, until that was taken."""
+    """The decoded value, until `read_body` takes it."""
     duplicates: Sequence[str] = ()
 
 
 def parsing(body: bytes, content_type: str) -> Steps[ParsedBody]:
-    """Decode a body ahead of time, in steps; raises nothing."""
+    """Decode a body ahead of time, in steps; an error is kept in the result, for `read_body` to raise."""
     result = ParsedBody(body)
     try:
         if is_json(content_type):
@@ -53,9 +53,8 @@ def parsing(body: bytes, content_type: str) -> Steps[ParsedBody]:
 
 
 def is_slow(body: bytes, content_type: str) -> bool:
-    """Tell whether decoding a body may take so long that it is done ahead."""
-    size = len(body)
-    return size > INLINE_BYTES and (size > UNCOUNTED_BYTES or media_type(content_type) in _SLOW_TYPES)
+    """Tell whether a body may take so long to decode or check that this has to be done in slices."""
+    return len(body) > INLINE_BYTES and (media_type(content_type) in _SLOW_TYPES or is_long(body))
 
 
 def read_body(body: bytes, content_type: str) -> Any:
@@ -63,7 +62,7 @@ def read_body(body: bytes, content_type: str) -> Any:
 
     Raises:
         BadRequest: It cannot be decoded.
-        UnsupportedMedia: It is in a format that is not read here.
+        UnsupportedMedia: Its format is not supported.
         TooLarge: It is over a limit.
     """
     if is_json(content_type):
@@ -78,13 +77,13 @@ def read_body(body: bytes, content_type: str) -> Any:
 
 
 def duplicate_keys(body: bytes, content_type: str) -> list[str]:
-    """Return what Kubernetes' strict decoder says of keys that stand twice in a map of YAML."""
+    """Return the problems that Kubernetes' strict decoder reports for duplicate keys in a map of YAML."""
     found = body.duplicates if isinstance(body, ParsedBody) else _read_slow(body, media_type(content_type)).duplicates
     return [f"{YAML_ERRORS}  " + "\n  ".join(found)] if found else []
 
 
 def is_json(content_type: str) -> bool:
-    """Tell whether a body is JSON, which is also what no content type means."""
+    """Tell whether a body is JSON; no content type means JSON too."""
     if content_type == "application/json":
         return True
     media = media_type(content_type)
@@ -108,13 +107,13 @@ def read_json(body: bytes) -> Any:
         BadRequest: It is not JSON, or nested too deeply.
         TooLarge: It is over the limit of bytes or values.
     """
-    if len(body) > UNCOUNTED_BYTES and (outcome := _outcome(body)) is not None:
+    if (outcome := _outcome(body)) is not None:
         return outcome.value
     return decode_json(body)
 
 
 def _outcome(body: bytes) -> Document | None:
-    """Return what was decoded ahead, once: who reads a body again gets values of its own."""
+    """Return the value that was decoded ahead, once: a second reader needs a value of its own, as readers change it."""
     if not isinstance(body, ParsedBody) or body.outcome is None:
         return None
     outcome, body.outcome = body.outcome, None

@@ -155,6 +155,18 @@ def divided(steps: Steps[T]) -> Steps[T]:
             given = (yield None) if work is None else work()
 
 
+def continued(first: Callable[[], Any] | None, steps: Steps[T]) -> Steps[T]:
+    """Go on with work of which the first step was taken already; ``first`` is what that yielded."""
+    work = first
+    while True:
+        given = yield work
+        try:
+            work = steps.send(given)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 def at_once(steps: Steps[T]) -> T:
     """Return the result of work that is short, without serving others unless it is part of a `Computation`."""
     given = None

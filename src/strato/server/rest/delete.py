@@ -7,8 +7,6 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-import msgspec
-
 from strato.admission import AdmissionRequest
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -19,19 +17,18 @@ from strato.errors import ApiError, BadRequest, Cause, Conflict, called
 from strato.server import definitionstatus
 from strato.server.bodies import read_body
 from strato.server.fields import Filter
-from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Steps, at_once
+from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Steps, at_once, continued
 from strato.server.jsonbodies import UNCOUNTED_BYTES, stored_steps
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import largewrites, storing
-from strato.server.rest.collections import DELETING, SELECTING, completed
+from strato.server.rest.collections import DELETING, SELECTING
 from strato.server.rest.read import Reader, filtered, invalid_options, list_limit
 from strato.server.rest.representations import shown
 from strato.server.rest.state import State, object_key
 from strato.server.strategies import strategy_of, strategy_of_kind
 
-_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 _DELETE_OPTIONS = frozenset(("dryRun", "gracePeriodSeconds", "propagationPolicy", "orphanDependents"))
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
@@ -117,76 +114,81 @@ class Deleter:
         pending = [key for key, change in bucket.pending.items() if change.previous is None and key.startswith(prefix)]
         deletion = _Deletion(chain(keys, pending), wanted, list_limit(request), [])
 
-        def step() -> bool:
-            return self._delete_some(request, target, served, options, deletion)
-
         def done() -> Response:
             return self._reader.listed(request, served, deletion.found, revision)
 
-        flows = self._state.flows
-        if self._state.dynamic.concerns(served.kind, "DELETE"):
-            steps = self._deleting_some(request, target, served, options, deletion, done)
-            return flows.dispatcher.finish_seated(flows.flow_of(request), steps)
-        if step():
-            return done()
-        return completed(flows.dispatcher, flows.flow_of(request), step, done)
+        flow = self._state.flows.flow_of(request)
+        dispatcher = self._state.flows.dispatcher
+        calls = self._state.dynamic.concerns(served.kind, "DELETE")
+        steps = self._deleting_selected(request, target, served, options, deletion, calls=calls)
+        if calls:
+            return dispatcher.finish_seated(flow, _then(steps, done))
+        try:
+            first = next(steps)
+        except StopIteration as end:  # they were few
+            return storing.with_warnings(done(), end.value)
+        return dispatcher.finish_seated(flow, _then(continued(first, steps), done))
 
-    def _delete_some(
-        self, request: Request, target: ResourcePath, served: Served, options: Json, deletion: _Deletion
-    ) -> bool:
-        """Delete some objects; return whether that was all."""
-        kind, bucket, left = served.kind, self._state.bucket(served.kind), SLICE_SECONDS
-        for key in deletion.keys:
-            body = bucket.latest(key)
-            if body is None:
-                continue
-            if deletion.wanted.matches(body):
-                old = _decode(body)
-                one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
-                self._admission_request(request, one, kind, old)
-                self.remove(request, kind, one, old, options)
-                deletion.found.append(body)
-                if len(deletion.found) == deletion.limit:
-                    return True
-                left -= DELETING.object_seconds + DELETING.byte_seconds * len(body)
-            else:
-                left -= SELECTING.object_seconds + SELECTING.byte_seconds * len(body)
-            if left <= 0:
-                return False
-        return True
-
-    def _deleting_some(
+    def _deleting_selected(
         self,
         request: Request,
         target: ResourcePath,
         served: Served,
         options: Json,
         deletion: _Deletion,
-        done: Callable[[], Response],
-    ) -> Steps[Response]:
-        """Delete all selected objects, each once webhooks and policies admit that."""
-        bucket, warnings = self._state.bucket(served.kind), {}
+        *,
+        calls: bool,
+    ) -> Steps[list[str]]:
+        """Delete the selected objects, each once all admit it that are asked; return their warnings."""
+        kind, bucket, left = served.kind, self._state.bucket(served.kind), SLICE_SECONDS
+        warnings: dict[str, None] = {}
         for key in deletion.keys:
             body = bucket.latest(key)
-            if body is None or not deletion.wanted.matches(body):
+            if body is None:
                 continue
-            while body is not None:
-                old = yield from stored_steps(body)
-                one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
-                admission_request = self._admission_request(request, one, served.kind, old)
-                yield from self._state.dynamic.admit(admission_request, _as_sent(options))
-                before, body = body, bucket.latest(key)
-                if body is before:
+            if deletion.wanted.matches(body):
+                old = yield from self._admitted(request, target, kind, options, key, calls=calls, warnings=warnings)
+                if old is None:
+                    continue
+                body = bucket.latest(key)
+                assert body is not None, "it was admitted as it is"
+                one = _named(target, old)
+                self.remove(request, kind, one, old, options)
+                deletion.found.append(body)
+                if len(deletion.found) == deletion.limit:
                     break
+                left -= DELETING.object_seconds + DELETING.byte_seconds * len(body)
             else:
-                continue
-            warnings.update(dict.fromkeys(admission_request.warnings))
-            self.remove(request, served.kind, one, old, options)
-            deletion.found.append(body)
-            yield None
-            if len(deletion.found) == deletion.limit:
-                break
-        return storing.with_warnings(done(), list(warnings))
+                left -= SELECTING.object_seconds + SELECTING.byte_seconds * len(body)
+            if left <= 0 or calls:
+                yield None
+                left = SLICE_SECONDS
+        return list(warnings)
+
+    def _admitted(
+        self,
+        request: Request,
+        target: ResourcePath,
+        kind: Kind,
+        options: Json,
+        key: str,
+        *,
+        calls: bool,
+        warnings: dict[str, None],
+    ) -> Steps[Json | None]:
+        """Return an object as it is now, once all admit its deletion; None when it is gone."""
+        bucket = self._state.bucket(kind)
+        while (body := bucket.latest(key)) is not None:
+            old: Json = yield from stored_steps(body)
+            asked = self._admission_request(request, _named(target, old), kind, old)
+            if calls:
+                yield from self._state.dynamic.admit(asked, _as_sent(options))
+            elif len(body) > UNCOUNTED_BYTES:  # removing it takes as long as a slice does
+                yield None
+            if bucket.latest(key) is body:
+                warnings.update(dict.fromkeys(asked.warnings))
+                return old
+        return None
 
     def remove(
         self, request: Request, kind: Kind, target: ResourcePath, old: Json, options: Json
@@ -224,6 +226,18 @@ class Deleter:
         elif obj == old:
             return encode(old), False
         return storing.store(self._state, request, kind, key, obj), False
+
+
+def _named(target: ResourcePath, obj: Json) -> ResourcePath:
+    """Return the path of an object of a collection."""
+    metadata = obj["metadata"]
+    return target._replace(name=metadata["name"], namespace=metadata.get("namespace", ""))
+
+
+def _then(steps: Steps[list[str]], done: Callable[[], Response]) -> Steps[Response]:
+    """Answer a deletion once it has ended."""
+    warnings = yield from steps
+    return storing.with_warnings(done(), warnings)
 
 
 def _read_options(request: Request) -> tuple[Request, Json]:
