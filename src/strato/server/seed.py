@@ -65,7 +65,7 @@ def _drop(state: State, off: Collection[Kind]) -> None:
 
 
 def seed_flow_control(state: State) -> None:
-    """Create missing priority levels and flow schemas, and update existing ones unless their annotation forbids it."""
+    """Create missing priority levels and flow schemas; update mandatory ones and those annotated for auto-update."""
     for kind, manifests in (
         (catalog.PRIORITYLEVELCONFIGURATION, defaults.LEVELS),
         (catalog.FLOWSCHEMA, defaults.SCHEMAS),
@@ -78,7 +78,7 @@ def seed_flow_control(state: State) -> None:
 
 
 def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> None:
-    """Create an object if it is missing; with ``renew`` also replace one that differs, keeping its uid and times."""
+    """Create an object if it is missing; with ``renew`` also replace one that differs, keeping its uid."""
     obj: Any = {"apiVersion": kind.api_version, "kind": kind.name, **manifest}
     obj["metadata"] = dict(obj["metadata"])
     metadata = obj["metadata"]

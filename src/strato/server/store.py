@@ -59,7 +59,7 @@ class Watcher:
         self.on_change: Callable[[], None] = _ignore
         """Called when there are changes to `take`, or the watcher has been cut off."""
         self.is_cut_off = False
-        """Whether the reader has to list again: it was too slow, or uncommitted changes it saw were rolled back."""
+        """Whether changes were dropped because the reader was too slow; it has to list again."""
         group[self] = None
 
     def push_all(self, events: Sequence[Change]) -> None:
@@ -101,9 +101,9 @@ class Watcher:
         return events
 
     def shared(self, events: Sequence[Change], make: Callable[[], bytes]) -> bytes:
-        """Return what ``make`` makes of events of this resource, made once for all watchers that read the same ones.
+        """Return the chunk that ``make`` encodes of ``events``, encoded once for all watchers that took the same ones.
 
-        Watchers woken together read together, so that remembering the last is enough.
+        Watchers of a resource are woken together and take the same events, so the bucket keeps only the last chunk.
         """
         span = (events[0].revision, events[-1].revision)
         known, chunk = self._bucket.last_chunk
@@ -170,7 +170,7 @@ class Bucket:
         return keys[low:high] if prefix else keys
 
     def newest_keys(self, prefix: str = "") -> list[str]:
-        """Return the keys of the newest state, durable or not: the durable ones in order, then what is being made."""
+        """Return the keys of the newest state: durable ones in order, then those whose creation is not durable yet."""
         pending = {key: change.body for key, change in self.pending.items() if key.startswith(prefix)}
         keys = [key for key in self.keys(prefix) if pending.get(key, b"") is not None]
         return keys + [key for key, body in pending.items() if body is not None and key not in self.objects]
@@ -302,7 +302,7 @@ class Store:
         self._journal = journal
 
     def on_publish(self, resource: str, subscriber: Callable[[str, Change], None]) -> None:
-        """Call ``subscriber(resource, change)`` for every published change of a resource, before it is answered."""
+        """Call ``subscriber(resource, change)`` for every published change, before the write is answered."""
         self._subscribers.setdefault(resource, []).append(subscriber)
 
     @property
@@ -433,10 +433,10 @@ class Store:
                 watcher.push_all(events)
 
     def watch(self, resource: str, revision: int, *, uncommitted: bool = False) -> tuple[Watcher, list[Change]]:
-        """Return a watcher and the changes it missed since ``revision``; ``uncommitted``: those not yet durable too.
+        """Return a watcher and the changes since ``revision``; with ``uncommitted`` also those not durable yet.
 
         Raises:
-            Gone: Those are no longer kept, or the revision has never been given out.
+            Gone: These changes are no longer kept, or the revision is greater than any so far.
         """
         if revision > self.revision:
             raise Gone(f"too large resource version: {revision} ({self.published})")

@@ -17,7 +17,7 @@ from strato.server.registry import Served
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How a kind is written."""
+    """How the server treats writes of a kind."""
 
     counts_generations: bool = False
     """``metadata.generation`` starts at 1 and grows with every change of the desired state."""

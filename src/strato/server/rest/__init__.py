@@ -1,1 +1,1 @@
-"""The verbs: reading (`read`), writing (`write`) and the subresources, over the shared `state`."""
+"""The API's verbs: reading (`read`), writing (`write`, `delete`) and subresources, over the shared `State`."""

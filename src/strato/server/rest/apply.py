@@ -1,4 +1,4 @@
-"""Server-side apply: what a request wants, merged into what there is."""
+"""Server-side apply: merge an applied configuration into the stored object."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from strato.server.rest.state import State
 
 
 def configuration(request: Request) -> tuple[Json, list[str]]:
-    """Return what is applied, and what is wrong with it as YAML: keys that stand twice.
+    """Return the applied configuration, and problems with its YAML: duplicate keys.
 
     Raises:
-        BadRequest: It is no object in YAML or JSON.
+        BadRequest: The body is not an object in YAML or JSON.
     """
     try:
         config = read_body(request.body, APPLY_PATCH)
@@ -31,10 +31,10 @@ def configuration(request: Request) -> tuple[Json, list[str]]:
 
 
 def merged(state: State, request: Request, kind: Kind, target: ResourcePath, live: Json | None, config: Json) -> Json:
-    """Return the object that results, with its entries.
+    """Return the merged object, with its ``managedFields``.
 
     Raises:
-        ApiError: It is in conflict with what others own, or is none of this kind.
+        ApiError: The configuration sets fields that other managers own, or is not of this kind.
     """
     manager = state.field_managers.of(kind, target.subresource)
     now = format_time(state.clock.now())
@@ -42,10 +42,10 @@ def merged(state: State, request: Request, kind: Kind, target: ResourcePath, liv
 
 
 def check_creation(kind: Kind, target: ResourcePath, obj: Json) -> None:
-    """Refuse to create what was meant for an object that is not there.
+    """Check that an apply which would create an object was not meant for an existing one.
 
     Raises:
-        Conflict: The configuration names the uid of another object.
+        Conflict: The configuration has a uid, whose object no longer exists.
     """
     uid = obj["metadata"].get("uid")
     if uid:

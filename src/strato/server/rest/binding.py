@@ -1,4 +1,4 @@
-"""``pods/binding``: the scheduler's decision becomes the pod's node."""
+"""``pods/binding``: set a pod's node, as a scheduler has decided."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Binder:
         return Response(201, _SUCCESS)
 
     def create(self, request: Request, target: ResourcePath, pods: Served) -> Response | Awaitable[Response]:
-        """Bind the pod that a binding posted to ``bindings`` is named after."""
+        """Bind the pod whose name a Binding posted to ``bindings`` has."""
         binding = read_body(request.body, request.headers.get("content-type", ""))
         metadata = binding.get("metadata") if isinstance(binding, dict) else None
         name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -124,12 +124,12 @@ class Binder:
 
 
 def _binding(request: Request) -> _Binding:
-    """Return the binding that was sent, checked for its type."""
+    """Return the Binding in the request's body, with its type checked."""
     if request.headers.get("content-type") == "application/json" and len(request.body) <= UNCOUNTED_BYTES:
         try:
             return _read(request.body)
         except UNDECODABLE:
-            pass  # unknown fields are dropped, wrong ones reported
+            pass  # decoded below without a type, which drops unknown fields and reports fields of a wrong type
     binding = preparation.read_typed(catalog.BINDING, request)
     aim, metadata = binding.get("target") or {}, binding.get("metadata") or {}
     about = {member: metadata[member] for member in _About.__struct_fields__ if metadata.get(member)}
@@ -137,7 +137,7 @@ def _binding(request: Request) -> _Binding:
 
 
 def _whole(body: bytes, name: str, uid: str) -> Stored:
-    """Return a pod whose stored text is unusual.
+    """Return a pod as `Stored` members by decoding all of it, as `split` cannot.
 
     Raises:
         Conflict: It is terminating.
@@ -156,13 +156,13 @@ def _check_uid(name: str, uid: str, own: str) -> None:
 
 
 def _with_node(name: str, spec: bytes, node: str) -> bytes:
-    """Return a pod's spec with its node.
+    """Return a pod's spec with its node set.
 
     Raises:
-        Conflict: It has one, or gates.
+        Conflict: The spec has a node already, or scheduling gates.
     """
     if b'"nodeName"' not in spec and b'"schedulingGates"' not in spec and len(spec) > 2:
-        return b'%b,"nodeName":%b}' % (spec[:-1], encode(node))  # a key between bare quotes can only be a key
+        return b'%b,"nodeName":%b}' % (spec[:-1], encode(node))  # neither key is in the text, so no decoding is needed
     members = read_object(spec)
     if members.get("nodeName"):
         raise _refused(name, f'pod {name} is already assigned to node "{members["nodeName"]}"')
@@ -172,7 +172,7 @@ def _with_node(name: str, spec: bytes, node: str) -> bytes:
 
 
 def _scheduled(status: bytes, now: str) -> bytes:
-    """Return a pod's status (empty: there is none) with the mark."""
+    """Return a pod's status, empty if it has none, with the condition PodScheduled."""
     members = read_object(status) if status else {}
     kept = [condition for condition in members.get("conditions") or () if condition.get("type") != "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
@@ -183,7 +183,7 @@ def _scheduled(status: bytes, now: str) -> bytes:
 
 _MEMOISED_BYTES = 2048
 _scheduled_memo = lru_cache(maxsize=256)(_scheduled)
-"""Pods of one second have few different statuses; C's cache, as each binding asks."""
+"""A cache in C, as each binding calls it; pods bound in the same second have few different statuses."""
 
 
 def _refused(name: str, text: str) -> Conflict:

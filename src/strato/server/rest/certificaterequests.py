@@ -1,4 +1,4 @@
-"""CertificateSigningRequests: who asked is written by the server, and who may approve and sign is checked here."""
+"""CertificateSigningRequests: write the requester into them, and check who may approve and sign them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _MASTERS = "system:masters"
 
 
 def concerns(_state: State, served: Served) -> bool:
-    """Whether the kind is theirs."""
+    """Whether these steps apply to the kind."""
     return served.kind is catalog.CERTIFICATESIGNINGREQUEST
 
 
 def begin(_state: State, draft: Draft) -> None:
-    """Write who asks into a new request.
+    """Write the requesting user into a new CertificateSigningRequest.
 
     Raises:
-        Forbidden: It asks for the certificate of a cluster's administrator.
+        Forbidden: It requests a certificate of a cluster administrator (system:masters).
     """
     user, spec = draft.request.user or ANONYMOUS, draft.obj["spec"]
     for member in ("username", "uid", "groups", "extra"):
@@ -37,7 +37,7 @@ def begin(_state: State, draft: Draft) -> None:
         spec["extra"] = {name: list(values) for name, values in user.extra}
     if spec.get("signerName") != certificates.CLIENT:
         return
-    from cryptography.x509.oid import NameOID  # parsed before, by validation
+    from cryptography.x509.oid import NameOID  # validation has parsed the request already
 
     subject = certificates.parse_request(spec["request"]).subject
     if any(one.value == _MASTERS for one in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)):
@@ -46,11 +46,11 @@ def begin(_state: State, draft: Draft) -> None:
 
 
 def change(state: State, draft: Draft) -> None:
-    """Keep what a write may not change, and ask whether the user may approve or sign for the signer.
+    """Restore what this write may not change, and check the user's right to approve or sign for the signer.
 
     Raises:
-        Forbidden: It may not.
-        Invalid: It changes what it may not.
+        Forbidden: The user has no such right.
+        Invalid: The write changes immutable fields.
     """
     old, obj, subresource = draft.old, draft.obj, draft.target.subresource
     assert old is not None
@@ -63,7 +63,7 @@ def change(state: State, draft: Draft) -> None:
 
 
 def _check_signer(state: State, draft: Draft, verb: str, signer: str) -> None:
-    """Ask for the right to the signer, or to all of its domain."""
+    """Check the user's right to the signer, or to all signers of its domain."""
     user = draft.request.user or ANONYMOUS
     if state.authorizer is None:
         return

@@ -1,7 +1,7 @@
-"""Work on whole collections, cut in slices: selecting objects, and writing them as the text of a list.
+"""Select the objects of a collection, and encode them as a list, in slices.
 
-How much fits into a slice is estimated from the number of objects and their size, so that a simulation repeats; what a
-slice really takes is measured where turns are given (`strato.server.flowcontrol.dispatch`).
+How many objects fit into a slice is estimated from their number and size, not measured, so that simulations are
+repeatable. The dispatcher measures how long a slice really takes (`strato.server.flowcontrol.dispatch`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.negotiation import PROTOBUF
 
 CHUNK_BYTES = 256 * 1024
-"""A piece of a list's text on its way to the reader."""
+"""Size of the pieces in which a list's text is streamed."""
 T = TypeVar("T")
 
 
 class Cost(NamedTuple):
-    """What work on one object takes, as measured on a slow core."""
+    """The time that work on one object takes, as measured on a slow core."""
 
     object_seconds: float
     byte_seconds: float
@@ -36,22 +36,22 @@ ENCODING = Cost(30e-6, 50e-9)
 
 
 class Selection:
-    """The wanted objects of a collection, some in each step.
+    """Selects objects of a collection, some in each step.
 
     Args:
         items: Keys and bodies in order.
-        wanted: Which of them.
-        limit: How many at most; 0 is all.
+        wanted: Selects objects.
+        limit: Most objects to select; 0 is all.
     """
 
     def __init__(self, items: Iterator[tuple[str, bytes]], wanted: Filter, limit: int) -> None:
         self._items, self._wanted, self._limit = items, wanted, limit
         self.found: list[bytes] = []
         self.last = ""
-        """The key after which the rest begins, when there were more than the limit; otherwise empty."""
+        """The last selected key if the limit was reached, after which the rest begins; otherwise empty."""
 
     def step(self) -> bool:
-        """Look at some more; return whether that was all."""
+        """Check some more objects; return whether all have been checked or the limit is reached."""
         left, found, limit = SLICE_SECONDS, self.found, self._limit
         everything, matches = self._wanted.everything, self._wanted.matches
         object_seconds, byte_seconds = COPYING if everything else SELECTING
@@ -71,13 +71,14 @@ class ListText:
     """The text of a list, a chunk in each step.
 
     Args:
-        head: What comes before the first object.
-        separator: Between objects; its first byte is left out before the first.
-        bodies: Stored objects, read once.
-        shown: Returns a stored object's text in the list, without the separator's end.
-        cost: What that takes.
-        steps: Makes it of a large one in steps.
-        whole: Makes the answer of all text, where it begins with what depends on that; the text has no end then.
+        head: The text before the first object.
+        separator: The text between objects; before the first object without its first byte.
+        bodies: Stored objects, iterated once.
+        shown: Returns a stored object's text in the list, without what the separator ends with.
+        cost: The time that ``shown`` takes.
+        steps: Like ``shown``, in steps, for large objects.
+        whole: Makes the answer of the complete text, if its beginning depends on the rest (as lengths in protobuf do);
+            the text gets no end then.
     """
 
     def __init__(
@@ -96,11 +97,11 @@ class ListText:
         self.whole = whole
         self._end = b"]}" if whole is None else b""
         self._large: Steps[bytes] | None = None
-        """What makes text of a large object, once begun."""
+        """The steps for a large object that have begun and not ended."""
         self.ended = False
 
     def step(self) -> bytes:
-        """Return the next chunk; it is empty while text is made of a large object."""
+        """Return the next chunk; empty while the steps for a large object are running."""
         left, room = SLICE_SECONDS, CHUNK_BYTES
         object_seconds, byte_seconds = self._cost
         shown, separator, steps = self._shown, self._separator, self._steps
@@ -136,7 +137,7 @@ class ListText:
         return separator.join(items)
 
     def _of_large(self, steps: Steps[bytes]) -> bytes | None:
-        """Go on with making text of a large object; return it when that is done."""
+        """Run the next step for a large object; return its text after the last one."""
         try:
             next(steps)
         except StopIteration as end:
@@ -148,7 +149,7 @@ class ListText:
 async def completed(
     dispatcher: Dispatcher, flow: Flow, step: Callable[[], bool], then: Callable[[], Response]
 ) -> Response:
-    """Run ``step`` in slices until it says that this was all, and return what ``then`` answers."""
+    """Run ``step`` in slices until it returns True, and return the answer of ``then``."""
     async with dispatcher.seat(flow):
         while not await dispatcher.run(flow, step):
             pass
@@ -156,7 +157,7 @@ async def completed(
 
 
 def answered(dispatcher: Dispatcher, flow: Flow, text: ListText) -> Response:
-    """Return the answer that carries a list: whole when it is short, otherwise made as it is read."""
+    """Return a list as an answer: with a body if it is short, otherwise as a stream that is encoded as it is read."""
     first = text.step()
     if text.whole is not None:
         stream = None if text.ended else _whole(_streamed(dispatcher, flow, text, first), text.whole)
@@ -178,5 +179,5 @@ async def _streamed(dispatcher: Dispatcher, flow: Flow, text: ListText, first: b
     async with dispatcher.seat(flow):
         while not text.ended:
             chunk = await dispatcher.run(flow, text.step)
-            if chunk:  # an empty one would end the body
+            if chunk:  # an empty chunk would end a chunked body
                 yield chunk

@@ -1,4 +1,4 @@
-"""Continue tokens: where a page of a list begins, of which revision, and for how long that can be asked for."""
+"""Continue tokens: after which key a page of a list begins, of which revision it is, and when the list was begun."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from strato.errors import BadRequest, Gone
 from strato.server.preparation import encode
 
 TTL_SECONDS = 300.0
-"""How long after its first page a list can be read on consistently: as long as etcd keeps revisions by default."""
+"""How long after its first page a list can be continued at its revision; etcd keeps revisions as long by default."""
 _VERSION = "meta.k8s.io/v1"
 _LATEST = -1
-"""Of a token that goes on with whatever there is now."""
+"""The revision of a token that continues with the current state."""
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
@@ -25,11 +25,11 @@ class Page(NamedTuple):
     """A page of a list."""
 
     start: str
-    """The key it begins after."""
+    """The key after which the page begins."""
     revision: int
-    """Of the first page; negative: whatever there is now."""
+    """The first page's revision; negative for the current state."""
     begun: float
-    """When the first page was asked for."""
+    """When the first page was requested."""
     prefix: str
 
 
@@ -37,17 +37,17 @@ FIRST = Page("", 0, 0.0, "")
 
 
 def token(last_key: str, prefix: str, revision: int, begun: float) -> str:
-    """Return the token for what comes after a key."""
+    """Return the token for the objects after a key."""
     start = last_key.removeprefix(prefix)
     fields = {"v": _VERSION, "rv": revision, "start": start, "at": int(begun)}
     return base64.urlsafe_b64encode(encode(fields)).decode().rstrip("=")
 
 
 def read_token(text: str, prefix: str) -> Page:
-    """Return the page a token asks for, of the objects whose keys have a prefix.
+    """Return the page that a token asks for, among the objects whose keys have a prefix.
 
     Raises:
-        BadRequest: It is none of ours.
+        BadRequest: The token is not one of this server's.
     """
     try:
         read = _decode(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
@@ -66,17 +66,17 @@ def read_token(text: str, prefix: str) -> Page:
 
 
 def check_age(page: Page, now: float, published: int) -> None:
-    """Refuse to go on with a list that was begun too long ago.
+    """Check that a list may still be continued.
 
     Raises:
-        Gone: It was, or in a life of the server that is lost.
+        Gone: It was begun too long ago, or its revision was lost when the server was restored.
     """
     if now - page.begun > TTL_SECONDS or page.begun > now + TTL_SECONDS or page.revision > published:
         raise Gone("the list was begun too long ago")
 
 
 def expired(page: Page) -> Gone:
-    """Return the error for a revision that is no longer known; it says how to go on with a list that was begun."""
+    """Return the error for a revision that is no longer kept; it has a token to continue with the current state."""
     if not page.start:
         return Gone("The resourceVersion for the provided list is too old.")
     error = Gone(

@@ -1,7 +1,7 @@
 """The steps of a creation.
 
-Steps whose inputs are cached (`strato.server.rest.createcache`) are skipped: those about the spec for objects with an
-equal spec, and those about the metadata if these fit a template.
+Steps whose inputs are cached (`strato.server.rest.createcache`) are skipped: those that read the spec if an object with
+an equal spec was accepted, and those that read the metadata if these match a template.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def _begin_status(_state: State, draft: Draft) -> None:
 
 def _require_name(state: State, draft: Draft) -> None:
     if not draft.obj["metadata"].get("name"):
-        pipeline.validate(state, draft)  # says what else is wrong
+        pipeline.validate(state, draft)  # raises if there are other causes, which come first
         raise invalid(draft.served.kind, "", [required("metadata.name", "name or generateName is required")])
 
 
 def _prepare(state: State, draft: Draft) -> None:
-    """Give some kinds what only the server gives."""
+    """Fill in the members of some kinds that only the server sets."""
     kind, obj = draft.served.kind, draft.obj
     if kind is catalog.NAMESPACE:
         obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
@@ -138,6 +138,6 @@ CREATION = (
     Row(_store, frozenset((METADATA, *_MEMBERS, NEW))),
 )
 KNOWN_REST = frozenset((*_MEMBERS, KINDS))
-"""What is known of an object with a cached spec."""
+"""The inputs that are known of an object with a cached spec."""
 KNOWN_TEXT = KNOWN_REST | {METADATA}
-"""And if its metadata fit a template."""
+"""The inputs that are known if its metadata match a template too."""

@@ -1,13 +1,13 @@
-"""A cache of accepted objects, by which later ones with an equal spec skip the steps whose inputs are the same.
+"""A cache of accepted objects; a creation with an equal spec skips the steps whose inputs are the same.
 
-The pods of a gang differ in their names, and so do jobs submitted by the thousand. Two objects of one kind and
-namespace that were sent with the same bytes for their spec (and status) get the same types, defaults and rules.
-Admission declares which kinds it reads; as long as none of these was written, it decides the same. So what was stored
-behind the metadata of the first is right for the next (`Accepted`). If the metadata differ in a few values only
-(`strato.server.rest.metadatatemplate`), they are matched against a template and not decoded.
+The pods of a gang differ in their names only, and so do jobs submitted by the thousand. For two objects of one kind and
+namespace whose spec (and status) has the same bytes, type checks, defaults and validation give the same result.
+Admission declares the kinds it reads; as long as none of these is written, it decides the same. So the members that
+were stored after the metadata of the first object are right for the second (`Accepted`). If its metadata differ in a
+few values only, they are matched against a template instead of decoded (`strato.server.rest.metadatatemplate`).
 
 A spec is cached when it is seen for the second time, so that objects that all differ (by the index in a variable, say)
-cost one look-up.
+cost one look-up and no memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from strato.server.strategies import strategy_of
 _KINDS_MAX = 512
 _SPEC_MAX_BYTES = 64 << 10
 _MAX_BYTES = 8 << 20
-"""Bound of the cached specs, and of the templates."""
+"""Size of the cache of specs, and of that of templates."""
 _NUMBERS_BYTES = 1 << 20
 _TEMPLATES_MAX = 8
 """Most templates of one kind and namespace."""
@@ -46,29 +46,29 @@ _SENT = (("apiVersion", "kind", "metadata", "spec"), ("apiVersion", "kind", "met
 _metadata_is_clean = typed.is_clean("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
 
 Stamp = tuple[int, ...]
-"""Generations of all that admission reads; it changes with every write of those kinds."""
+"""Revisions of the kinds that admission reads; a stamp changes with every write of these kinds."""
 Key = tuple[Served, str, bytes, bytes]
-"""Kind, namespace, spec and status as they were sent."""
+"""Kind and namespace, and the bytes of spec and status as the client sent them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Inputs to the creation of objects of one kind, besides the request."""
+    """The inputs, beside the request, to the creation of objects of one kind."""
 
     served: Served
     admission: Dependencies
     reads: tuple[Bucket, ...]
     absent: tuple[Bucket, ...]
-    """Those of ``reads`` in which nothing may be."""
+    """Buckets among ``reads`` that must be empty, because their objects select new objects by metadata."""
     api_version: bytes
     name: bytes
     head: bytes
-    """What a stored object begins with, up to its metadata."""
+    """The beginning of a stored object, up to its metadata."""
     generation: bytes
-    """What of a new object's metadata is about its generation."""
+    """The text of the generation in a new object's metadata; empty if the kind counts none."""
 
     def stamp(self) -> Stamp:
-        """Return the present stamp, of durable and of uncommitted writes: admission reads both."""
+        """Return the current stamp. It counts durable and uncommitted writes, as admission reads both."""
         numbers: list[int] = []
         for bucket in self.reads:
             numbers += (bucket.newest, bucket.written)
@@ -77,20 +77,20 @@ class Inputs:
 
 @dataclass(slots=True)
 class Accepted:
-    """What was stored of an object besides its metadata."""
+    """The stored members of an accepted object, except its metadata."""
 
     inputs: Inputs
     stamp: Stamp
     rest: Json
-    """Decoded, without the status where that is made for each object. Read only."""
+    """The decoded members, without the status if ``first_status`` makes it. Must not be changed."""
     first_status: Callable[[Mapping[str, object], str], Json | None] | None
-    """Makes the status, which carries the time of each object."""
+    """Makes an initial status that has the object's creation time; None if the kind has no such status."""
     members: Members
     _time: str = ""
     _text: bytes = b""
 
     def at(self, time: str) -> tuple[Members, bytes]:
-        """Return the members of an object made at a time, and their text."""
+        """Return the members of an object created at a time, and their text."""
         if self._time != time:
             self._time = time
             if self.first_status is not None:
@@ -100,58 +100,58 @@ class Accepted:
 
 
 class Cached(msgspec.Struct, frozen=True, gc=False):
-    """A hit: what need not be computed for an object that was sent."""
+    """A hit: the results for a new object that need not be computed again."""
 
     accepted: Accepted
     metadata: Json
-    """Decoded; of metadata that fit a template name and namespace only."""
+    """The decoded metadata; if they match a template, name and namespace only."""
     begin: bytes = b""
-    """Metadata that fit a template, as they are stored, but for the server's own members."""
+    """The text to store of metadata that match a template, up to the server's own members; otherwise empty."""
     shape: int = 0
-    """Hash of what the metadata have in common with others of one template."""
+    """Hash of the parts that metadata of one template have in common: kind, namespace, spec, keys."""
 
 
 class Miss(msgspec.Struct, frozen=True, gc=False):
-    """A miss: the object passes all steps, and is cached under this key afterwards."""
+    """A miss: the object goes through all steps, and is cached under this key afterwards."""
 
     inputs: Inputs
     key: Key
     stamp: Stamp
-    """The stamp under which admission decides."""
+    """The stamp when the look-up was made."""
 
 
 class _TemplateEntry(msgspec.Struct, frozen=True, gc=False):
-    """A template of metadata, with the accepted spec that it belongs to."""
+    """A template of metadata, and the spec with which it was accepted."""
 
     before: bytes
-    """What is sent before the metadata."""
+    """The bytes of the body before the metadata."""
     after: bytes
-    """What is sent after them."""
+    """The bytes of the body after the metadata."""
     template: MetadataTemplate
     accepted: Accepted
 
 
 @dataclass(slots=True)
 class CreateCache:
-    """The objects accepted lately."""
+    """The cached specs and metadata templates of recently accepted objects."""
 
     state: State
     _inputs: dict[Served, Inputs | None] = field(default_factory=dict)
     _accepted: LruCache[Key, Accepted] = field(default_factory=lambda: LruCache(_MAX_BYTES, _accepted_size))
     _seen_once: LruCache[int, bool] = field(default_factory=lambda: LruCache(_NUMBERS_BYTES, lambda *_: 100))
-    """Hashes of the keys of objects that were created once."""
+    """Hashes of keys that were seen once."""
     _templates: LruCache[tuple[Served, str], tuple[_TemplateEntry, ...]] = field(
         default_factory=lambda: LruCache(_MAX_BYTES, _templates_size)
     )
     _tried: LruCache[int, tuple[Accepted | None]] = field(
         default_factory=lambda: LruCache(_NUMBERS_BYTES, lambda *_: 100)
     )
-    """Shapes of metadata seen once (None), or the accepted spec for which a template was tried."""
+    """By shape of metadata: None after it was seen once, then the spec for which making a template was tried."""
 
     def look_up(self, request: Request, target: ResourcePath, served: Served) -> Cached | Miss | None:
-        """Look up an object that is sent without options.
+        """Look up an object that is created without options.
 
-        Without a hit it passes all steps, and is put into the cache afterwards (`fill`), unless the answer is None.
+        After a `Miss` the caller runs all steps and then calls `fill`; None means that the object cannot be cached.
         """
         body, namespace = request.body, target.namespace
         inputs = self._inputs_of(served)
@@ -188,7 +188,7 @@ class CreateCache:
         return Cached(accepted, metadata, b"", shape)
 
     def fill(self, miss: Miss, stored: bytes) -> None:
-        """Cache what was stored of an object, unless it depends on more than the key and the stamp."""
+        """Cache the stored members of an object, unless they depend on more than the key and the stamp."""
         inputs, key = miss.inputs, miss.key
         if key not in self._accepted and not self._is_second(key):
             return
@@ -199,16 +199,16 @@ class CreateCache:
             return
         rest = read_object(stored)
         if inputs.admission.annotations & (rest.pop("metadata").get("annotations") or {}).keys():
-            return  # what was filled in may be theirs
+            return  # admission may have filled in members because of these annotations
         first_status = strategy_of(inputs.served).first_status if "status" in rest else None
         if first_status is not None:
             del rest["status"]
-        if "conditions" in (rest.get("status") or ()):  # those carry the time of this one
+        if "conditions" in (rest.get("status") or ()):  # conditions hold the creation time of this object
             return
         self._accepted.put(key, Accepted(inputs, miss.stamp, rest, first_status, parts.members))
 
     def fill_template(self, namespace: str, body: bytes, known: Cached) -> None:
-        """Note the shape of accepted metadata; at its second time a template is made of them."""
+        """Note the shape of accepted metadata; when it is seen for the second time, make a template of them."""
         accepted, shape = known.accepted, known.shape
         tried = self._tried.get(shape)
         if tried is not None and tried[0] is accepted:
@@ -231,7 +231,7 @@ class CreateCache:
         self._templates.put(template_key, (text, *others[: _TEMPLATES_MAX - 1]))
 
     def _sent(self, inputs: Inputs, served: Served, namespace: str, body: bytes) -> tuple[Miss, msgspec.Raw] | None:
-        """Return an object's key and its metadata; None when its members are not in the usual order."""
+        """Return an object's key and the text of its metadata; None unless its members are in the usual order."""
         try:
             members = read_members(body)
         except UNDECODABLE:
@@ -245,7 +245,7 @@ class CreateCache:
         return Miss(inputs, key, inputs.stamp()), members["metadata"]
 
     def _is_second(self, key: Key) -> bool:
-        """Whether an object with this key was seen before."""
+        """Whether a key was seen before and is small enough to cache."""
         number = hash(key)
         if number in self._seen_once:
             return len(key[2]) + len(key[3]) <= _SPEC_MAX_BYTES
@@ -256,14 +256,14 @@ class CreateCache:
         try:
             return self._inputs[served]
         except KeyError:
-            if len(self._inputs) >= _KINDS_MAX:  # definitions came and went
+            if len(self._inputs) >= _KINDS_MAX:  # entries of kinds whose definitions are gone
                 self._inputs.clear()
             inputs = self._inputs[served] = _inputs_of(self.state, served)
             return inputs
 
 
 def _accepted_size(key: Key, accepted: Accepted) -> int:
-    """Return about how many bytes are kept of a spec: as sent, as stored and decoded."""
+    """Return the approximate size of a cache entry: the spec as sent, as stored, and decoded."""
     sent = len(key[2]) + len(key[3])
     return sent + 4 * sum(map(len, accepted.members.values()))
 

@@ -1,4 +1,4 @@
-"""Answers in protobuf: lists and watches object by object, anything else as a whole; in slices, as it takes Python."""
+"""Encode answers as protobuf, lists and watches object by object; in slices, because the encoder is slow Python."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from strato.server.negotiation import METADATA, PROTOBUF, Accepted
 from strato.server.rest.collections import ENCODING, ListText
 
 SMALL_BYTES = 16 * 1024
-"""Objects up to this length are encoded at once, in a millisecond at most."""
+"""Objects up to this length are encoded without yielding, in a millisecond at most."""
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _META = "meta.k8s.io/v1"
 
 
 def steps(body: bytes, form: Accepted) -> Steps[bytes | None]:
-    """Return an answer that was made as JSON; None where its kind has no form in protobuf."""
+    """Encode a JSON answer as protobuf, in steps; None if its kind has no protobuf message."""
     obj = yield from stored_steps(body)
     if form.target == METADATA and obj.get("kind") != "Status" and obj.get("apiVersion") != _META:
         obj = {"kind": METADATA, "apiVersion": _META, "metadata": obj.get("metadata", {})}
@@ -32,13 +32,13 @@ def steps(body: bytes, form: Accepted) -> Steps[bytes | None]:
 
 
 def list_text(head: Json, item_kind: str, bodies: Iterable[bytes], shown: Callable[[bytes], bytes] | None) -> ListText:
-    """Return the text of a list: all of the objects' messages, before which their length is said.
+    """Return the text of a list. It is prefixed by its length, so it can be sent only when it is complete.
 
     Args:
         head: The list without its items.
-        item_kind: What its items are.
-        bodies: Stored objects, read once.
-        shown: Returns the form of a stored object that is listed; None where it is listed as it is.
+        item_kind: The items' kind.
+        bodies: Stored objects, iterated once.
+        shown: Converts a stored object into the listed form; None if it is listed as stored.
     """
     version, kind = head["apiVersion"], head["kind"]
     listed, item = protobuf.encoder(version, kind), protobuf.encoder(version, item_kind)
@@ -60,12 +60,12 @@ def list_text(head: Json, item_kind: str, bodies: Iterable[bytes], shown: Callab
 
 
 def watching(stream: AsyncIterator[bytes], dispatcher: Dispatcher, flow: Flow) -> Response:
-    """Return the answer that carries a watch, of which ``stream`` has the frames as JSON."""
+    """Return a watch as an answer in protobuf; ``stream`` yields its frames in JSON."""
     return Response(200, content_type=f"{PROTOBUF};stream=watch", stream=_Frames(stream, dispatcher, flow))
 
 
 class _Frames:
-    """The frames of a watch, of as many events at a time as fit into a slice."""
+    """Encodes the frames of a watch, as many events at a time as fit into a slice."""
 
     def __init__(self, stream: AsyncIterator[bytes], dispatcher: Dispatcher, flow: Flow) -> None:
         self._stream, self._dispatcher, self._flow = stream, dispatcher, flow
@@ -80,7 +80,7 @@ class _Frames:
         return await self._dispatcher.finish(self._flow, self._steps())
 
     async def aclose(self) -> None:
-        """Stop watching, also when nothing was ever read."""
+        """Stop the watch, also if it was never read."""
         await close_stream(self._stream)
 
     def _steps(self) -> Steps[bytes]:

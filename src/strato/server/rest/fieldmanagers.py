@@ -1,4 +1,4 @@
-"""The field managers of what is served, made when they are first asked for."""
+"""The field managers of the served kinds, made on first use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from strato.server.openapi import schemas
 from strato.server.registry import Registry
 
 SCALE = Kind("autoscaling", "v1", "Scale", "scales")
-"""What the subresource of that name answers and takes."""
+"""The kind that the subresource ``scale`` reads and writes."""
 
 
 class FieldManagers:
-    """The field managers of what is served."""
+    """Makes and caches the field managers of the served kinds."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -28,7 +28,7 @@ class FieldManagers:
         self._revision = 0
 
     def of(self, kind: Kind, subresource: str) -> FieldManager:
-        """Return the field manager of a kind and endpoint."""
+        """Return the field manager of a kind and subresource."""
         if self._revision != self._registry.revision:
             self._managers, self._types, self._revision = {}, {}, self._registry.revision
         found = self._managers.get((kind, subresource))
@@ -46,13 +46,13 @@ class FieldManagers:
         return FieldManager(updater, SCALE.api_version, SCALE.name, "scale")
 
     def replicas(self, kind: Kind) -> dict[str, str | None]:
-        """Return where the replicas are, by the versions of a kind; None where a version has no scale."""
+        """Return the path of the replicas by version of a kind; None for a version without ``scale``."""
         every = (served.asked for served in self._registry.served())
         same = [other for other in every if (other.group, other.plural) == (kind.group, kind.plural)]
         return {other.api_version: other.scale_paths[0] if other.scale_paths else None for other in same}
 
     def type_of(self, kind: Kind, api_version: str) -> Type | None:
-        """Return the type of a version of a kind; None when there is no such version."""
+        """Return the type of a kind's version; None if there is no such version."""
         group, _, version = api_version.rpartition("/")
         served = self._registry.find(group, version, kind.plural) if group == kind.group else None
         asked = kind if api_version == kind.api_version else served.asked if served is not None else None
@@ -67,7 +67,7 @@ class FieldManagers:
 
 
 class _Versions:
-    """The versions of one kind, which differ in their schemas alone."""
+    """Converts between the versions of one kind, which differ only in their schemas."""
 
     def __init__(self, managers: FieldManagers, kind: Kind) -> None:
         self._managers, self._kind = managers, kind

@@ -1,10 +1,10 @@
-"""Patches of one member: only that member of the stored object is decoded, checked and encoded.
+"""Patch one member of an object, and decode, check and encode only that member.
 
-Nodes, controllers and the scheduler mostly patch statuses, and nodes renew their leases. A patch that holds such a
-member, and of the metadata at most the uid as a precondition, can change nothing else: the rest of the object was
-checked when it was written, and admission has no rules about these members. The new member is a function of two texts,
-so it is memoised. All other patches (of another member, of an invalid one, of a terminating object) take the general
-path (`Writer.patch`).
+Nodes, controllers and the scheduler mostly patch statuses, and nodes renew their leases. A patch that holds only such a
+member, and perhaps the uid as a precondition, cannot change the rest of the object, which was checked when it was
+written, and admission has no rules about these members. The new member is a function of two texts, the patch and the
+old member, so it is memoised. All other patches (of another member, an invalid one, a terminating object) take the
+general path (`Writer.patch`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from strato.server.schema.typed import is_time
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _MEMOISED_BYTES = 2048
-"""What is made of larger texts is computed each time: they are of one pod, or one node."""
+"""Longest texts for which results are memoised; larger ones belong to a single pod or node and do not repeat."""
 _CHECKED_BYTES = 8192
-"""Statuses up to this length are kept as they were read and found right."""
+"""Longest statuses for which the decoded form and the type check are memoised."""
 
 
 class _Meant(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -64,7 +64,7 @@ class _Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _RULED = frozenset((catalog.CUSTOMRESOURCEDEFINITION, catalog.CERTIFICATESIGNINGREQUEST))
-"""Kinds that have rules about their status: conditions of definitions are the server's own, who signs needs a right."""
+"""Kinds with rules about their status: the server itself sets definitions' conditions, and signing needs a right."""
 
 _read_status_patch = msgspec.json.Decoder(_StatusPatch).decode
 _read_lease_patch = msgspec.json.Decoder(_LeasePatch).decode
@@ -74,9 +74,9 @@ _read_operations = msgspec.json.Decoder(list[_Operation]).decode
 def patched(
     state: State, request: Request, target: ResourcePath, served: Served, media: str, body: bytes
 ) -> bytes | None:
-    """Return what the patch makes of the stored ``body``, at the next revision; the same bytes when nothing differs.
+    """Return the stored ``body`` with the patch applied, at the next revision; the same bytes if nothing changes.
 
-    None means that the general path has to be taken, among others because rules in CEL cost much.
+    None means that the caller has to take the general path, for example because CEL rules are costly.
     """
     if request.uncommitted or not has_schema_rules(served):
         return _patched(state, request, target, served, media, body)
@@ -116,7 +116,7 @@ def _patched(
 
 
 def _member(state: State, served: Served, target: ResourcePath, user: User | None) -> bytes:
-    """Return the member that a patch of this path may be about alone; empty: none is."""
+    """Return the only member that a patch of this path may change for the fast path; empty if there is none."""
     kind = served.kind
     if kind is catalog.LEASE:
         return b"" if target.subresource or state.admission.has_rules(kind, "UPDATE") else SPEC
@@ -124,13 +124,14 @@ def _member(state: State, served: Served, target: ResourcePath, user: User | Non
         return b""
     if target.subresource == "status":
         return b"" if kind in _RULED or state.admission.has_rules(kind, "UPDATE/status") else STATUS
-    # Without the subresource a status counts as what is wanted, and makes a new generation; not a pod group's.
+    # Without a status subresource the status counts as desired state, whose change increments the generation,
+    # except for PodGroups.
     is_group = kind is catalog.PODGROUP and not kind.has_status and not target.subresource
     return STATUS if is_group and not state.admission.has_rules_for(user, kind, "UPDATE") else b""
 
 
 def _lease_spec(_served: Served, media: str, patch: bytes, _uid: str, before: bytes) -> bytes | None:
-    """Return the spec of a lease with the time that a patch gives; None where it gives more."""
+    """Return the spec of a lease with the patch's renewTime; None if the patch changes more."""
     if media != MERGE_PATCH:
         return None
     time = _read_lease_patch(patch).spec.renewTime
@@ -142,9 +143,9 @@ def _lease_spec(_served: Served, media: str, patch: bytes, _uid: str, before: by
 
 
 def _status(served: Served, media: str, patch: bytes, uid: str, before: bytes) -> bytes | None:
-    """Return the status that a patch makes of the one ``before`` (empty: there is none), as it will be stored.
+    """Return the status to store after a patch of ``before``, which is empty if there is no status.
 
-    None when the patch is about more, is meant for another object, or when there is anything to say about the outcome.
+    None if the patch changes more, is meant for another object, or its result has an error or a warning.
     """
     if media in (MERGE_PATCH, STRATEGIC_PATCH):
         merge = _read_status_patch(patch)
@@ -165,15 +166,15 @@ def _status(served: Served, media: str, patch: bytes, uid: str, before: bytes) -
 
 
 _PUTS = b'[{"op":"test","path":"/metadata/uid","value":"%b"},{"op":"add","path":"/status","value":'
-"""How our controllers begin a patch that puts a whole status."""
+"""The beginning of the JSON patch with which our controllers replace a whole status."""
 
 
 def _merged(served: Served, value: bytes, before: bytes) -> bytes | None:
-    """Return what merging makes, as `_status` does."""
+    """Return the status after a merge patch, as `_status` does."""
     if served.status is None and len(before) <= _CHECKED_BYTES:
         fits = builtin.status_check(served.kind)
         if fits(value) and _fits_memo(served, before):
-            # types that fit fit after merging: each member is of the one or the other
+            # if both statuses have the right types, so has the merged one: each member is from one of them
             old = _read_memo(before)
             merged: Json = apply_merge_patch(old, read_object(value))
             preparation.keep_class(served.kind, merged, old)
@@ -183,7 +184,7 @@ def _merged(served: Served, value: bytes, before: bytes) -> bytes | None:
 
 
 def _woven(served: Served, value: bytes, before: bytes) -> bytes | None:
-    """Return what a strategic merge makes, as `_status` does."""
+    """Return the status after a strategic merge patch, as `_status` does."""
     info = builtin.merge_info(served.kind)
     if info is None:
         return None
@@ -200,7 +201,7 @@ _AT_STATUS = ("status",)
 
 
 def _woven_texts(served: Served, info: builtin.MergeInfo, value: bytes, before: bytes) -> bytes:
-    """Return the text of a strategic merge, each member made by itself; nothing where a directive is about them all."""
+    """Merge a strategic patch member by member, memoised; empty if a directive concerns the whole status."""
     old = _split_memo(before)
     merged = dict(old)
     for name, raw in _read_members(value).items():
@@ -220,7 +221,7 @@ def _woven_texts(served: Served, info: builtin.MergeInfo, value: bytes, before: 
 
 
 def _woven_member(info: builtin.MergeInfo, name: str, text: bytes, before: bytes) -> bytes:
-    """Return the text of one member of a status with that of a patch; nothing where it goes."""
+    """Return the text of one member of a status after a strategic patch; empty if the patch removes it."""
     value = msgspec.json.decode(text)
     if value is not None and not isinstance(value, dict | list):
         return encode(value)
@@ -230,39 +231,39 @@ def _woven_member(info: builtin.MergeInfo, name: str, text: bytes, before: bytes
 
 
 _woven_member_memo = lru_cache(maxsize=1024)(_woven_member)
-"""Pods of a job have the same conditions in the same second."""
+"""Memoised, as many pods of a job get the same conditions in the same second."""
 _OF_ONE_POD = frozenset(("podIP", "podIPs", "containerStatuses"))
-"""Members that no two statuses share."""
+"""Members that differ between pods, so that memoising them would be useless."""
 
 
 def _split(status: bytes) -> dict[str, bytes]:
-    """Return the texts of a status' members."""
+    """Split a status into the texts of its members."""
     return {name: bytes(text) for name, text in _read_members(status).items()} if status else {}
 
 
 _read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _split_memo = lru_cache(maxsize=256)(_split)
-"""Statuses that many objects have before they change. Read only."""
+"""Memoised statuses before a change, which many objects share. Must not be changed."""
 
 
 def _put(served: Served, value: bytes, before: bytes) -> bytes | None:
-    """Return what putting a whole status makes, as `_status` does."""
+    """Return the status after a patch that replaces all of it, as `_status` does."""
     return _outcome(served, read_object(value), _read(before), before)
 
 
 _merged_memo = lru_cache(maxsize=1024)(_merged)
 _put_memo = lru_cache(maxsize=1024)(_put)
-"""Jobs that began and ended in the same second have the same statuses."""
+"""Memoised, as jobs that began and ended in the same second have the same status."""
 
 
 def _operated(served: Served, patch: bytes, uid: str, before: bytes) -> bytes | None:
-    """Return what operations make, as `_status` does."""
+    """Return the status after a JSON patch, as `_status` does."""
     operations = _read_operations(patch)
     if not all(_is_plain(operation, uid) for operation in operations):
         return None
     steps = [{"op": o.op, "path": o.path, "value": o.value} for o in operations if o.path.startswith("/status")]
     if not steps or (steps[0]["op"] == "replace" and not before):
-        return None  # an object without a status stays without
+        return None  # a JSON patch cannot change a status that does not exist
     status = apply_json_patch({"status": _read(before)}, steps).get("status")
     return _outcome(served, status, _read(before), before) if isinstance(status, dict) else None
 
@@ -287,7 +288,7 @@ def _fits_memo(served: Served, status: bytes) -> bool:
 
 
 def _outcome(served: Served, status: Json, old: Json, before: bytes) -> bytes | None:
-    """Return the status with its defaults as it will be stored, as `_status` does; ``old`` is ``before`` decoded."""
+    """Fill defaults into a status and check it, as `_status` returns it; ``old`` is ``before`` decoded."""
     kind = served.kind
     part: Json = {"apiVersion": kind.api_version, "kind": kind.name, "status": status}
     if preparation.check_fields(served.status or served, part, "Warn"):

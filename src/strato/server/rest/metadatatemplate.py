@@ -1,8 +1,8 @@
-"""Templates of metadata: those of a job's pods differ in a few values, and only the values are checked.
+"""Templates of metadata, with which the metadata of a job's pods are checked by one regular expression.
 
-A template is made from metadata that were accepted. It matches others that differ only in the name, values of labels
-and annotations, and the owner's name and uid, each with a pattern whose matches are always valid. Metadata that match
-are as valid as the first ones, and are stored as they were sent.
+A template is made from accepted metadata. It matches metadata that differ from these only in the name, in values of
+labels and annotations, and in the owner's name and uid; each of these holes has a pattern that only valid values match.
+So metadata that match are valid as well, and can be stored without being decoded.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from strato.server.preparation import Json, encode
 
 _MEMBERS = frozenset(("name", "namespace", "labels", "annotations", "ownerReferences", "finalizers"))
 _MAX_BYTES = 4 << 10
-"""Larger metadata have no template."""
+"""Longest metadata that get a template."""
 _NAME = b"(?P<name>[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)"
 _LABEL = b"((?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)"
 _ANNOTATION = rb"([ !#-\[\]-~]{0,1024})"
 _OWNER = rb"([ !#-\[\]-~]{1,256})"
-"""Printable letters but those that are written otherwise in JSON."""
+"""Printable ASCII characters that JSON does not escape."""
 _STYLES = ((",", ":"), (", ", ": "))
-"""How programs write JSON: without blanks, and as Python does by default."""
+"""Separators of JSON encoders: compact ones, and Python's default."""
 
 
 class MetadataTemplate(msgspec.Struct, frozen=True, gc=False):
     """The template of some metadata."""
 
     accepts: re.Pattern[bytes]
-    """Metadata as they are sent, one group for each hole."""
+    """Matches metadata as clients send them, with a group for each hole."""
     stored: Template | None
-    """How they are stored; None: as they were sent."""
+    """The text to store; None if it is the text sent."""
 
     def match(self, body: bytes, start: int, end: int) -> re.Match[bytes] | None:
-        """Return what differs in metadata that are sent between two places of a body; None when they do not fit.
+        """Match the metadata between two offsets of a body; None if they do not match.
 
-        Each part that may differ is short enough, and so are all together where the whole text is.
+        The patterns bound each value; the bound on the whole text keeps annotations within their limit.
         """
         return self.accepts.fullmatch(body, start, end) if end - start <= ANNOTATIONS_MAX_BYTES else None
 
     def begin(self, match: re.Match[bytes]) -> bytes:
-        """Return accepted metadata as they are stored, but for the closing brace: the server's own members follow."""
+        """Return the text to store of matched metadata, without the closing brace: the server's own members follow."""
         return (match[0] if self.stored is None else self.stored.fill(match.groups()))[:-1]
 
 
 def metadata_template(sent: bytes, namespace: str, held: frozenset[str]) -> MetadataTemplate | None:
-    """Return the template of metadata that were accepted; None when they are not plain enough.
+    """Return a template of accepted metadata; None if they are not simple enough for one.
 
     Args:
-        sent: Their text.
-        namespace: Where the object was made, empty for a kind without namespaces.
-        held: Annotations that make a difference: metadata with one of them have no template.
+        sent: The metadata as sent.
+        namespace: The object's namespace, empty for a cluster-scoped kind.
+        held: Annotations on which admission depends; metadata with one of them get no template.
     """
     if len(sent) > _MAX_BYTES or not sent.isascii() or b"\\" in sent or b"<" in sent:
         return None
@@ -83,7 +83,7 @@ def _text(metadata: Json, style: tuple[str, str]) -> bytes:
 
 
 def _is_plain(metadata: Json, held: frozenset[str]) -> bool:
-    """Whether all members are the client's, none is empty, and there is at most one owner."""
+    """Whether all members are ones that clients set, none is empty, and there is at most one owner."""
     return (
         metadata.keys() <= _MEMBERS
         and "name" in metadata
@@ -94,7 +94,7 @@ def _is_plain(metadata: Json, held: frozenset[str]) -> bool:
 
 
 def _patterns(metadata: Json) -> list[bytes]:
-    """Return the pattern of each hole, in the order of the text."""
+    """Return the patterns of the holes, in the order of the text."""
     patterns: list[bytes] = []
     for member, value in metadata.items():
         match member:
@@ -110,7 +110,7 @@ def _patterns(metadata: Json) -> list[bytes]:
 
 
 def _with_values(metadata: Json, texts: Sequence[str]) -> Json:
-    """Return metadata with other values in the holes."""
+    """Return the metadata with ``texts`` in the holes."""
     left = iter(texts)
     result: Json = {}
     for member, value in metadata.items():

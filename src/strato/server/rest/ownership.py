@@ -1,8 +1,9 @@
-"""Who owns the fields of stored objects: ``metadata.managedFields`` in requests.
+"""Keep the owners of fields (``metadata.managedFields``) up to date in writes.
 
-Entries cost a comparison of the whole object, so only objects that have some are tracked. They get their first when a
-client that names itself creates them, or when somebody applies; what the cluster's own parts create has none until
-then, nor have pods and jobs of clients whose name is only that of their program (docs/design/field-ownership.md).
+Tracking compares the whole object in each write, so only objects that have entries are tracked. An object gets its
+first entry when a client that names its field manager creates it, or by an apply. Objects that the cluster's own parts
+create have none until then, nor have pods and jobs of clients that send no field manager
+(docs/design/field-ownership.md).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _STATUS_OWNED = b'"f:status":'
 
 
 def manager_name(request: Request) -> str:
-    """Return the name of who writes: what the request says, or the program that its agent names."""
+    """Return the field manager's name: the request's ``fieldManager``, else the program in its User-Agent."""
     name = request.param("fieldManager")
     if not name:
         agent = request.headers.get("user-agent", "").partition("/")[0]
@@ -38,26 +39,26 @@ def manager_name(request: Request) -> str:
 
 
 def names_itself(request: Request) -> bool:
-    """Return whether a request says whose it is: the cluster's own parts and commands name nothing."""
+    """Return whether a request names a field manager or a program; the cluster's own parts and commands do not."""
     agent = request.headers.get("user-agent", "")
     return "fieldManager" in request.query or (agent != "" and not agent.startswith(_OWN_AGENT + "/"))
 
 
 def is_tracked_from_creation(request: Request, kind: Kind) -> bool:
-    """Return whether what a request creates has entries from the start."""
+    """Return whether an object that this request creates gets entries at once."""
     return "fieldManager" in request.query or (kind not in _BY_THE_THOUSAND and names_itself(request))
 
 
 def needs_tracking(request: Request, body: bytes) -> bool:
-    """Return whether a write of the status of a stored object with entries may change who owns what.
+    """Return whether a write of a tracked object's status may change its entries.
 
-    What the cluster's own parts write there is nobody's as long as nobody claimed any of it.
+    Fields of the status that the cluster's own parts write stay without an owner until another client owns some.
     """
     return names_itself(request) or _STATUS_OWNED in body
 
 
 def problems(request: Request, *, is_apply: bool) -> list[Cause]:
-    """Return what is wrong with the options of a patch that are about ownership."""
+    """Return the problems with a patch's options ``fieldManager`` and ``force``."""
     if is_apply:
         return [] if request.param("fieldManager") else [required("fieldManager", "is required for apply patch")]
     if "force" in request.query:
@@ -66,7 +67,7 @@ def problems(request: Request, *, is_apply: bool) -> list[Cause]:
 
 
 def track(state: State, draft: Draft) -> None:
-    """Find out who owns what after a write; kept in the draft until the metadata are ready for it."""
+    """Compute the entries after a write, and keep them in the draft until `put_entries`."""
     request, old, subresource = draft.request, draft.old, draft.target.subresource
     if draft.entries is not None:
         return
@@ -81,7 +82,7 @@ def track(state: State, draft: Draft) -> None:
 
 
 def entries_after(manager: FieldManager, old: Json | None, new: Json, name: str, now: str) -> list[Entry]:
-    """Return the entries after a write; none where its items cannot be told apart."""
+    """Return the entries after a write; none if list items have duplicate keys, as paths cannot name them then."""
     try:
         return manager.update(old, new, name, now)
     except Misfit:
@@ -89,7 +90,7 @@ def entries_after(manager: FieldManager, old: Json | None, new: Json, name: str,
 
 
 def put_entries(draft: Draft) -> None:
-    """Write the entries of a draft into its metadata, or what there was where no write of it is tracked."""
+    """Write the draft's entries into its metadata, or the stored ones if this write is not tracked."""
     metadata = draft.obj["metadata"]
     metadata.pop("managedFields", None)
     if draft.entries:
@@ -97,7 +98,7 @@ def put_entries(draft: Draft) -> None:
 
 
 def keep_times(obj: Json, old: Json) -> None:
-    """Leave the times of entries as they were where nothing else changed, so that nothing is written; in place."""
+    """Keep the old times of entries if nothing else has changed, in place, so that a no-op write stays one."""
     metadata = obj["metadata"]
     entries, before = metadata.get("managedFields"), old["metadata"].get("managedFields")
     if entries and entries != before and differ_in_times_only(entries, before):

@@ -1,9 +1,10 @@
-"""Writes as lists of steps, each of which declares what it reads of the object.
+"""Writes as pipelines of steps, each of which declares the parts of the object that it reads.
 
-A step is skipped when all it reads is known to be as it was when it last found nothing to change or refuse, and when it
-has nothing to do with the kind. A step of which only some inputs are known looks at the others. So each rule is in one
-place, and of several errors the same one is reported whatever is known. Here are the steps that creation
-(`strato.server.rest.create`) and update (`strato.server.rest.update`) share.
+A `Pipeline` skips a step if all its inputs are known, which means that they equal those of an earlier write for which
+the step had nothing to change or refuse. It also skips steps that do not concern the kind. A step with only some known
+inputs checks the others. So each rule is in one place, and of several errors the same one is reported whatever is
+known. This module has the steps that creation (`strato.server.rest.create`) and update (`strato.server.rest.update`)
+share.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from strato.server.rest.state import State
 from strato.server.versions import VersionedBucket
 
 METADATA, REST, STATUS, KINDS, NEW = "metadata", "rest", "status", "kinds", "new"
-"""What steps read: the metadata, the status, all other members, the kinds that admission reads, and what is new each
-time (other stored objects, time, random numbers)."""
+"""Inputs of steps: the metadata, all members but metadata and status, the status, the kinds that admission reads, and
+inputs that are new for every write (other stored objects, time, random numbers)."""
 AGAIN = "again"
-"""Declared by steps for which there is no need where all is done at once: they ask others, or repeat a check because
-other requests may have been served since."""
+"""Declared by steps that a write without yields does not need: they call webhooks or policies, or repeat a check
+because the loop may have served other writes in between."""
 NOTHING: frozenset[str] = frozenset()
 _KINDS_MAX = 512
 
@@ -46,27 +47,27 @@ class Draft(msgspec.Struct, gc=False):
     target: ResourcePath
     served: Served
     obj: Json
-    """As it was sent, then filled in."""
+    """The object as sent; the steps fill it in."""
     warnings: list[str]
     known: Cached | None = None
-    """What the cache knows of a new object."""
+    """The hit of the create cache, of a new object."""
     old: Json | None = None
-    """What an update replaces."""
+    """The stored object, decoded; None of a creation."""
     before: bytes | None = None
-    """That, as it is stored."""
+    """The stored object's bytes."""
     status: Json | None = None
-    """Of an update that can only have changed the status: that, with version and kind. All else is known to be fine."""
+    """The new status with apiVersion and kind, of an update that can change only the status; the rest is valid."""
     due: quotas.Due = ()
-    """What is to be charged to quotas."""
+    """The charges to quotas that `count_quotas` has found."""
     key: str = ""
     body: bytes = b""
-    """As it is stored."""
+    """The bytes that were stored; empty before that, and non-empty if nothing is left to store."""
     asked: AdmissionRequest | None = None
     entries: list[Json] | None = None
-    """Its ``managedFields``, once they are known (`strato.server.rest.ownership`)."""
+    """Its ``managedFields``, once `strato.server.rest.ownership` has computed them."""
 
     def admission_request(self) -> AdmissionRequest:
-        """Return the admission request, one object for all rules."""
+        """Return the admission request, which all admission rules share."""
         if self.asked is None:
             operation = "CREATE" if self.old is None else "UPDATE"
             self.asked = storing.admission_request(
@@ -79,24 +80,24 @@ Step = Callable[[State, Draft], None]
 
 
 class Row(NamedTuple):
-    """A step of a pipeline."""
+    """A step of a pipeline with its declarations."""
 
     step: Step
     reads: frozenset[str]
     concerns: Callable[[State, Served], bool] | None = None
-    """Whether it may do anything to an object of a kind; None: to each."""
+    """Whether the step may have an effect on objects of a kind; None if on every kind."""
 
 
 class Plan(NamedTuple):
-    """The steps of one kind, with certain inputs known."""
+    """The steps left for one kind if certain inputs are known."""
 
     at_once: tuple[Step, ...]
     sliced: tuple[tuple[str, tuple[Step, ...]], ...]
-    """Runs of steps between which others may be served, and how each run is done."""
+    """Runs of steps between which the loop may serve other requests, each with how it is run (`_manner`)."""
 
 
 class Pipeline:
-    """One list of steps."""
+    """The list of steps of creations or updates."""
 
     def __init__(self, state: State, rows: Iterable[Row]) -> None:
         self._state = state
@@ -104,14 +105,14 @@ class Pipeline:
         self._plans: dict[tuple[Served, frozenset[str]], Plan] = {}
 
     def at_once(self, draft: Draft, known: frozenset[str] = NOTHING) -> None:
-        """Take all steps in one go, but for those of which all inputs are known."""
+        """Run all steps without yielding, except those whose inputs are all known."""
         state = self._state
         plan = self._plans.get((draft.served, known)) or self._plan(draft.served, known)
         for step in plan.at_once:
             step(state, draft)
 
     def sliced(self, draft: Draft) -> Steps[None]:
-        """Take all steps; what reads nothing but the object may take turns."""
+        """Run all steps; those that read only the object run in slices, because they can be paused."""
         state = self._state
         plan = self._plans.get((draft.served, NOTHING)) or self._plan(draft.served, NOTHING)
         for manner, steps in plan.sliced:
@@ -124,7 +125,7 @@ class Pipeline:
                     yield from _STEPWISE[step](state, draft)
 
     def _plan(self, served: Served, known: frozenset[str]) -> Plan:
-        if len(self._plans) >= _KINDS_MAX:  # definitions came and went
+        if len(self._plans) >= _KINDS_MAX:  # entries of kinds whose definitions are gone
             self._plans.clear()
         rows = [
             row
@@ -144,7 +145,7 @@ def _run(steps: Iterable[Step], state: State, draft: Draft) -> None:
 
 
 def _manner(row: Row) -> str:
-    """Return how a step is done."""
+    """Return how `Pipeline.sliced` runs a step."""
     if row.step in _STEPWISE:
         return _STEP_BY_STEP
     return _IN_SLICES if row.reads <= _OF_THE_OBJECT else _INLINE
@@ -155,7 +156,7 @@ _OF_THE_OBJECT = frozenset((METADATA, REST, STATUS))
 
 
 def has_rules(operation: str) -> Callable[[State, Served], bool]:
-    """Return the test whether admission has rules about an operation on a kind."""
+    """Return a function that tells whether admission has rules for an operation on a kind."""
     return lambda state, served: state.admission.has_rules(served.kind, operation)
 
 
@@ -171,17 +172,17 @@ def fill_defaults(_state: State, draft: Draft) -> None:
 
 
 def check_rights(state: State, draft: Draft) -> None:
-    """Refuse what the rights of the user do not let him write."""
+    """Refuse content that the user's rights do not allow it to write, such as roles with more rights than its own."""
     state.rights.check(draft.admission_request(), draft.target.name)
 
 
 def mutate(state: State, draft: Draft) -> None:
-    """Let admission fill in."""
+    """Have admission mutate the object."""
     state.admission.mutate(draft.admission_request(), state)
 
 
 def validate(_state: State, draft: Draft) -> None:
-    """Check the object, or what of it is not known to be fine."""
+    """Validate the object, or the part of it that is not known to be valid."""
     served, status, old = draft.served, draft.status, draft.old
     if draft.known is not None:
         preparation.validate_metadata(served.kind, draft.obj)
@@ -193,28 +194,28 @@ def validate(_state: State, draft: Draft) -> None:
 
 
 def admit(state: State, draft: Draft) -> None:
-    """Let admission refuse."""
+    """Have admission validate the object."""
     state.admission.validate(draft.admission_request(), state)
     draft.warnings += draft.admission_request().warnings
 
 
 def is_service(state: State, served: Served) -> bool:
-    """Whether objects of the kind are given addresses."""
+    """Whether the kind is Service, and services get addresses."""
     return served.kind is catalog.SERVICE and state.services is not None
 
 
 def allocate(state: State, draft: Draft) -> None:
-    """Give a service its addresses; a status has nothing to do with them."""
+    """Give a service its addresses, unless only its status is written."""
     if state.services is not None and not draft.target.subresource:
         dry_run = storing.is_dry_run(draft.request)
         state.services.allocate(draft.obj, draft.old, dry_run=dry_run)
 
 
 def convert(state: State, draft: Draft) -> None:
-    """Make sure that a webhook has converted the object into the version it is stored in, before anything is written.
+    """Check, before anything is written, that the webhook has converted the object to the storage version.
 
     Raises:
-        Unconverted: It has to.
+        Unconverted: The webhook has to be called first.
     """
     bucket = state.bucket(draft.served.kind)
     if isinstance(bucket, VersionedBucket) and not draft.body:
@@ -222,33 +223,33 @@ def convert(state: State, draft: Draft) -> None:
 
 
 def is_converted(_state: State, served: Served) -> bool:
-    """Whether a webhook converts what is written into what is stored."""
+    """Whether a webhook converts written objects to the storage version."""
     return not served.is_stored_as_served and served.versions is not None and served.versions.webhook is not None
 
 
 def count_quotas(state: State, draft: Draft) -> None:
-    """Find out what is to be charged to quotas."""
+    """Compute the charges to quotas."""
     if quotas.are_any(state):
         at_once(_counting(state, draft))
 
 
 def _counting(state: State, draft: Draft) -> Steps[None]:
-    if not draft.body and draft.target.subresource in _COUNTED:  # a body: nothing is to be stored
+    if not draft.body and draft.target.subresource in _COUNTED:  # with a body nothing is left to store
         draft.due = yield from quotas.due(state, draft.served.kind, draft.target.namespace, draft.obj, draft.old)
 
 
 _COUNTED = ("", podsubresources.RESIZE)
-"""Subresources by which more of what quotas count may be used."""
+"""Subresources through which an object's use of quotas may grow; empty is the object itself."""
 
 
 def charge_quotas(state: State, draft: Draft) -> None:
-    """Charge that."""
+    """Write the computed charges into the quotas' status."""
     if draft.due and not storing.is_dry_run(draft.request):
         quotas.charge(state, draft.target.namespace, draft.due)
 
 
 def call_mutating(_state: State, _draft: Draft) -> None:
-    """Let webhooks change the object; what they are called for is done step by step."""
+    """Have mutating webhooks change the object; a placeholder in the list of steps for `_mutating`."""
 
 
 def _mutating(state: State, draft: Draft) -> Steps[None]:
@@ -263,10 +264,10 @@ def _mutating(state: State, draft: Draft) -> Steps[None]:
 
 
 def _rechecked(draft: Draft, obj: Json) -> Json:
-    """Return what a webhook made of the object, with what it may not change as it was, and defaults.
+    """Return the object that a webhook has changed, with immutable members restored and defaults filled in.
 
     Raises:
-        ApiError: It is no object of this kind any more.
+        ApiError: It is no longer an object of this kind.
     """
     served, old = draft.served, draft.old
     check_shape(obj)
@@ -283,7 +284,7 @@ def _rechecked(draft: Draft, obj: Json) -> Json:
 
 
 def call_validating(_state: State, _draft: Draft) -> None:
-    """Let policies and webhooks refuse; what they are asked about is done step by step."""
+    """Have policies and webhooks validate the object; a placeholder in the list of steps for `_validating`."""
 
 
 def _validating(state: State, draft: Draft) -> Steps[None]:
@@ -298,4 +299,4 @@ _STEPWISE: Mapping[Step, Callable[[State, Draft], Steps[None]]] = {
     call_mutating: _mutating,
     call_validating: _validating,
 }
-"""Steps that consist of steps, between which others are served."""
+"""Steps that wait or take long: `Pipeline.sliced` runs these generators instead of the functions."""

@@ -1,8 +1,8 @@
-"""Forward connections to ports of a pod over one WebSocket, in the two ways that clients know.
+"""Forward connections to ports of a pod over one WebSocket, by either of two protocols.
 
-`tunnel` is kubectl's: SPDY in the WebSocket, a pair of streams for each connection, one for errors and one for data.
-`forward` is the older one: the request names the ports, and each has one connection, with a channel for data and one
-for errors. In both a connection that does not take its data holds up the others of its WebSocket; nothing is piled up.
+`tunnel` is kubectl's: SPDY inside the WebSocket, with two streams for each connection, one for errors and one for data.
+`forward` is the older one: the request names the ports, and each port has one connection, with a channel for data and
+one for errors. In both, a connection whose pod does not read blocks the others of its WebSocket; nothing is buffered.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from strato.server.streams import StreamSource
 
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
 LEGACY = ("v4.channel.k8s.io", "")
-"""A client that names no protocol speaks this one."""
+"""Subprotocols of `forward`; an empty one is for a client that names none."""
 MOST_CONNECTIONS = 64
-"""Of one tunnel at a time."""
+"""Most concurrent connections of one tunnel."""
 _READ_BYTES = 32 * 1024
 
 
@@ -32,10 +32,10 @@ class PodPort:
         self._source, self._uid, self._name = source, uid, name
 
     async def connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return a connection; what is written to it waits in the kernel only.
+        """Return a connection, whose writer buffers nothing in this process, only in the kernel.
 
         Raises:
-            ApiError: There is none to be had, and why.
+            ApiError: The port cannot be reached; the message says why.
         """
         sock = await self._source.connect(self._uid, port)
         try:
@@ -46,7 +46,7 @@ class PodPort:
         return reader, writer
 
     def failure(self, port: int, error: Exception) -> bytes:
-        """Return what a client is told of a port that cannot be reached."""
+        """Return the message to the client about a port that cannot be reached."""
         return f"error forwarding port {port} to pod {self._name}, uid {self._uid}: {one_line(error)}".encode()
 
 
@@ -96,7 +96,7 @@ async def _copy_in(writers: dict[int, asyncio.StreamWriter], socket: WebSocket) 
 
 
 async def _write(writer: asyncio.StreamWriter, data: bytes, *, is_last: bool = False) -> None:
-    """Write to a pod, which may have closed its end."""
+    """Write to a pod; does nothing if the pod has closed the connection."""
     with suppress(OSError, RuntimeError):
         if data:
             writer.write(data)
@@ -107,7 +107,7 @@ async def _write(writer: asyncio.StreamWriter, data: bytes, *, is_last: bool = F
 
 @dataclass(slots=True)
 class _Pair:
-    """The two streams of one connection."""
+    """The error stream and the data stream of one connection."""
 
     port: int
     errors: int = 0
@@ -118,7 +118,7 @@ class _Pair:
 
 
 async def tunnel(ports: PodPort, socket: WebSocket) -> None:
-    """Forward as many connections as the client opens, until it leaves."""
+    """Forward the connections that the client opens, until it closes the WebSocket."""
     await _Tunnel(ports, socket).run()
 
 
@@ -127,9 +127,9 @@ class _Tunnel:
         self._ports, self._socket = ports, socket
         self._frames = Frames()
         self._asked: dict[str, _Pair] = {}
-        """Pairs by their request, of which one stream is open."""
+        """Pairs by request id, of which only one stream has been opened so far."""
         self._pairs: dict[int, _Pair] = {}
-        """By the numbers of their streams."""
+        """Complete pairs, by the numbers of their streams."""
 
     async def run(self) -> None:
         try:
@@ -138,7 +138,7 @@ class _Tunnel:
                     if not await self._serve(frame):
                         return
                     if number % FRAMES_AT_ONCE == 0:
-                        await asyncio.sleep(0)  # others are waiting for the loop
+                        await asyncio.sleep(0)  # lets the loop serve other requests
         except BadFrame as error:
             await self._socket.close(str(error))
         finally:
@@ -146,7 +146,7 @@ class _Tunnel:
                 self._end(pair)
 
     async def _serve(self, frame: Frame) -> bool:
-        """Carry out a frame; return whether more may come."""
+        """Handle a frame; return whether the client may send more."""
         if isinstance(frame, Data):
             pair = self._pairs.get(frame.stream)
             if pair is not None and frame.stream == pair.data:
@@ -172,7 +172,7 @@ class _Tunnel:
             await self._socket.send(self._frames.refuse(frame.stream))
             return
         pair = self._asked.pop(request, None) or _Pair(int(port))
-        if getattr(pair, "errors" if kind == "error" else "data"):  # of one kind twice
+        if getattr(pair, "errors" if kind == "error" else "data"):  # a second stream of the same type
             self._asked[request] = pair
             await self._socket.send(self._frames.refuse(frame.stream))
             return
@@ -188,7 +188,7 @@ class _Tunnel:
             self._asked[request] = pair
 
     async def _forward(self, pair: _Pair) -> None:
-        """Copy what a pod sends until it ends, and end both streams; their ends tell the client that all is said."""
+        """Copy a pod's data to the client until the pod closes, then end both streams, so the client closes too."""
         frames, socket, problem = self._frames, self._socket, b""
         try:
             reader, pair.writer = await self._ports.connect(pair.port)

@@ -1,9 +1,9 @@
-"""``pods/proxy`` and ``services/proxy``: pass an HTTP request on to a port of a pod.
+"""``pods/proxy`` and ``services/proxy``: forward an HTTP request to a port of a pod.
 
-The connection is made in the pod's own network by whatever runs it (`StreamSource.connect`), so that nobody reaches
-through here what is no pod: an endpoint that names none is refused.
+Whatever runs the pod makes the connection in the pod's own network (`StreamSource.connect`), so that clients can reach
+nothing but pods through the proxy: an endpoint of a service that names no pod is refused.
 
-Source: k8s.io/apimachinery/pkg/util/proxy for what of a request and an answer is changed on the way.
+Source: k8s.io/apimachinery/pkg/util/proxy for the changes to requests and answers.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from strato.server.rest.state import State
 from strato.server.rest.streams import PodStreams
 
 MOST_PROXIED = 1024
-"""Requests of all users that are being passed on at a time; each holds a connection."""
+"""Most concurrent requests of all users; each holds a connection."""
 MOST_OF_ONE = 256
-"""Requests of one user."""
+"""Most concurrent requests of one user."""
 IDLE_SECONDS = 300.0
-"""How long a pod may be silent in the middle of an answer."""
+"""How long a pod may send nothing in the middle of an answer."""
 _PAGE_BYTES = 1 << 20
-"""Of a page whose links are rewritten; those of a larger one stay."""
+"""Largest HTML page whose links are rewritten."""
 _PIECE_CHARACTERS = 1 << 15
-"""Of a page that are looked through in one go: 4 ms at most."""
+"""Characters of a page that are searched for links without yielding: 4 ms at most."""
 _PREFIX_PARTS = 7  # api, v1, namespaces, NAMESPACE, pods, NAME, proxy
 _OF_ONE_CONNECTION = frozenset(
     ("connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
 )
 _NOT_PASSED_ON = _OF_ONE_CONNECTION | {"authorization", "content-encoding", "expect", "host", "proxy-authorization"}
-"""Headers of one connection, credentials, and the encoding of a body, which has been unpacked."""
+"""Headers of a single connection, credentials, and the body's encoding, which the server has decompressed."""
 _NOT_PASSED_BACK = _OF_ONE_CONNECTION | {"content-type", "date", "proxy-authenticate"}
 _LINK = re.compile(
     r"""(?P<before>\s(?:action|background|cite|codebase|data|formaction|href|longdesc|manifest|poster|profile|src|usemap)
@@ -55,16 +55,16 @@ _LINK = re.compile(
 
 
 class Proxy:
-    """Passes requests on."""
+    """Forwards requests to pods."""
 
     def __init__(self, state: State, streams: PodStreams) -> None:
         self._state = state
         self._streams = streams
         self._open: Counter[str] = Counter()
-        """Requests that are being passed on, by user."""
+        """Number of requests under way, by user."""
 
     async def handle(self, request: Request, target: ResourcePath, served: Served) -> Response:
-        """Answer with what the pod answers.
+        """Forward the request and return the pod's answer.
 
         Raises:
             ApiError: There is no such pod or port, or it does not answer.
@@ -134,7 +134,7 @@ class Proxy:
         return pod, next((one["containerPort"] for one in declared if one.get("protocol", "TCP") == "TCP"), 80)
 
     def _endpoint(self, namespace: str, name: str, port: str) -> tuple[Json, int]:
-        """Return a pod behind a service, and its port; any one of those that are ready."""
+        """Return a random ready pod of a service, and its port."""
         service = self._state.require(catalog.SERVICE, namespace, name)
         if port.isdigit():
             named = [one.get("name", "") for one in service["spec"].get("ports") or () if str(one["port"]) == port]
@@ -154,7 +154,7 @@ class Proxy:
 
 
 def _passed_back(request: Request, prefix: str, answer: Answer, end: Callable[[], None]) -> Response:
-    """Return an answer of a pod's as the client gets it; ``end`` is called when there is no more of it."""
+    """Return a pod's answer, changed for the client; ``end`` is called when its body has ended or is dropped."""
     headers = {name: value for name, value in answer.headers.items() if name not in _NOT_PASSED_BACK}
     if "location" in headers:
         headers["location"] = _relocated(headers["location"], prefix)
@@ -179,7 +179,7 @@ def _split_name(text: str) -> tuple[str, str, str]:
     """Return scheme, name and port of ``[SCHEME:]NAME[:PORT]``.
 
     Raises:
-        BadRequest: It is not of that form.
+        BadRequest: The text does not have this form.
     """
     parts = text.split(":")
     scheme, name, port = {1: ("", text, ""), 2: ("", *parts), 3: parts}.get(len(parts), ("?", "", ""))
@@ -195,7 +195,7 @@ def _number(port: str) -> int:
 
 
 def _relocated(location: str, prefix: str) -> str:
-    """Return where a redirect of the pod's to a path of its own leads from outside; what is no URL stays."""
+    """Return a pod's redirect with a path that leads through the proxy; text that is not a URL is left alone."""
     try:
         parts = urlsplit(location)
     except ValueError:
@@ -204,12 +204,12 @@ def _relocated(location: str, prefix: str) -> str:
 
 
 class _Body(AsyncIterator[bytes]):
-    """The body of an answer, also where nobody ever reads it; links of a page to its server lead through the proxy.
+    """The body of a pod's answer; links of a page to its own server are rewritten to lead through the proxy.
 
     Args:
-        chunks: What arrives.
-        end: Frees what is behind it.
-        prefix: Of the links' new paths; empty leaves the body as it is, and so stays a large page.
+        chunks: The body as it arrives.
+        end: Frees the connection; called also if the body is never read.
+        prefix: Prefix of rewritten paths; empty rewrites nothing. A page over `_PAGE_BYTES` is not rewritten either.
     """
 
     def __init__(self, chunks: AsyncIterator[bytes], end: Callable[[], None], prefix: str) -> None:
@@ -240,12 +240,12 @@ class _Body(AsyncIterator[bytes]):
             rewritten.append(
                 _LINK.sub(lambda found: f"{found['before']}{prefix}{found['path']}{found['quote']}", piece)
             )
-            await asyncio.sleep(0)  # others are waiting for the loop
+            await asyncio.sleep(0)  # lets the loop serve other requests
         return "".join(rewritten).encode("latin-1")
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Cut a page before its tags; what is too long for a tag is cut wherever that is."""
+    """Split a page into pieces at the beginnings of tags, or anywhere if a piece would be too long."""
     start = 0
     while start < len(text):
         end = start + _PIECE_CHARACTERS

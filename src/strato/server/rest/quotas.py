@@ -1,11 +1,10 @@
-"""ResourceQuotas at writes: a write over a quota is refused; an accepted one is charged to its status at once.
+"""ResourceQuotas: refuse writes that exceed a quota, and charge accepted ones to the quota's status.
 
-The check and the charge are one step with the write that follows, so that no two writes get the same room. A
-namespace without quotas costs one look at an empty table. Pods are charged on ``status.used``, which the quota
-controller counts anew when pods end; other objects are counted here, from what is stored. An update is charged only
-what it adds: services may change their type, claims may grow, pods may be resized or move into another
-scope. What it gives back
-the quota controller finds out.
+Nothing yields between check, charge and write, so that no two writes get the same remainder of a quota. A namespace
+without quotas costs one look-up in an empty table. Pods are charged to ``status.used``, which the quota controller
+counts anew when pods end; other objects are counted here, from the store. An update is charged only for additional use:
+services may change their type, claims may grow, pods may be resized or move into another scope. If an update reduces
+use, the quota controller corrects the status.
 
 Source: the admission plug-in ResourceQuota of Kubernetes.
 """
@@ -37,11 +36,11 @@ _read_pod = msgspec.json.Decoder(Pod).decode
 
 
 Due = Sequence[tuple[str, Json, Usage]]
-"""Quotas, and what will be used of each."""
+"""Names of quotas, the quotas, and the usage to write into each."""
 
 
 def looks_at_many(state: State, kind: Kind, namespace: str) -> bool:
-    """Tell whether many objects are counted when another one of the kind comes."""
+    """Tell whether the creation of an object of this kind counts many objects for a quota."""
     if not kind.namespaced or not are_any(state) or not are_many(state, kind, namespace):
         return False
     quotas = [quota for _, quota in _quotas(state, namespace)]
@@ -56,10 +55,10 @@ def _hard(quota: Json) -> Json:
 
 
 def due(state: State, kind: Kind, namespace: str, obj: Json, old: Json | None = None) -> Steps[Due]:
-    """Return what is to be booked for a new object; with ``old``, for what it now uses more than that did.
+    """Return the charges for a new object; with ``old``, for its additional use.
 
     Raises:
-        Forbidden: It goes over a quota.
+        Forbidden: It exceeds a quota.
     """
     if not kind.namespaced or kind is catalog.RESOURCEQUOTA or not are_any(state):
         return ()
@@ -70,7 +69,7 @@ def due(state: State, kind: Kind, namespace: str, obj: Json, old: Json | None = 
         if asked := _asked(kind, obj, old, name, quota):
             counted[name] = yield from _used(state, kind, namespace, msgspec.convert(quota, ResourceQuota), asked)
     found = []
-    for name, quota in _quotas(state, namespace):  # as they are now, after others may have been served
+    for name, quota in _quotas(state, namespace):  # read again, as the loop may have served other writes
         if asked := _asked(kind, obj, old, name, quota):
             if name not in counted:
                 raise Changed
@@ -81,7 +80,7 @@ def due(state: State, kind: Kind, namespace: str, obj: Json, old: Json | None = 
 
 
 def charge(state: State, namespace: str, due: Due) -> None:
-    """Write what is used now into the quotas."""
+    """Write the charges into the status of the quotas."""
     for name, quota, used in due:
         status = quota.get("status") or {}
         quota["status"] = {
@@ -95,7 +94,7 @@ def charge(state: State, namespace: str, due: Due) -> None:
 
 
 def _may_use_more(kind: Kind, obj: Json, old: Json) -> bool:
-    """Whether an update can use more; of pods a resize, and a move between Terminating and NotTerminating."""
+    """Whether an update can increase use; for pods a resize, or a move into scope Terminating or NotTerminating."""
     if kind is catalog.POD:
         before, after = (_counted_of_pod(one["spec"]) for one in (old, obj))
         return before != after
@@ -125,7 +124,7 @@ def _quotas(state: State, namespace: str) -> list[tuple[str, Json]]:
 
 
 def _asked(kind: Kind, obj: Json, old: Json | None, name: str, body: Json) -> Usage:
-    """Return what the object counts for in a quota; empty when the quota is not about it."""
+    """Return the usage that the object adds to a quota; empty if the quota does not cover it."""
     quota = msgspec.convert(body, ResourceQuota)
     spec = quota.spec
     before: Usage = {}
@@ -139,7 +138,7 @@ def _asked(kind: Kind, obj: Json, old: Json | None, name: str, body: Json) -> Us
         if old is not None:
             before = pods_usage(spec, [msgspec.convert(old, Pod)])
     elif spec.scopes or spec.scope_selector is not None:
-        return {}  # scopes are of pods
+        return {}  # scopes select pods only
     else:
         usage = object_usage(kind, obj)
         if old is not None:
@@ -151,10 +150,10 @@ def _asked(kind: Kind, obj: Json, old: Json | None, name: str, body: Json) -> Us
 
 
 def _allowed(kind: Kind, obj: Json, name: str, quota: Json, asked: Usage, used: Usage) -> Usage:
-    """Return what will be used of what is asked for.
+    """Return the usage of a quota including the object.
 
     Raises:
-        Forbidden: It is more than the quota has.
+        Forbidden: It exceeds the quota.
     """
     hard = {key: _amount(_hard(quota)[key]) for key in asked}
     over = sorted(key for key, amount in asked.items() if amount.nanos > 0 and used[key] + amount > hard[key])
@@ -168,13 +167,13 @@ def _allowed(kind: Kind, obj: Json, name: str, quota: Json, asked: Usage, used: 
 
 
 def _charged(quota: ResourceQuota, kind: Kind, asked: Usage) -> Usage:
-    """Return the usage of pods in the status; empty when it is incomplete."""
+    """Return the pods' usage in the quota's status; empty if a resource is missing there."""
     used = quota.status.used
     return {key: _amount(used[key]) for key in asked} if kind is catalog.POD and used.keys() >= asked.keys() else {}
 
 
 def _used(state: State, kind: Kind, namespace: str, quota: ResourceQuota, asked: Usage) -> Steps[Usage]:
-    """Return what is used of each resource before the object comes."""
+    """Return the current usage of each resource, without the object."""
     if charged := _charged(quota, kind, asked):
         return charged
     names = list(asked)

@@ -33,7 +33,7 @@ class Reader:
         self._state = state
 
     def get(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
-        """Answer one object."""
+        """Answer with one object."""
         kind = served.kind
         if request.query:
             self._revision_asked(request)
@@ -50,11 +50,11 @@ class Reader:
         return Response(200, await flows.dispatcher.finish_seated(flows.flow_of(request), steps))
 
     def list(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
-        """Answer a collection, whole or in pages; a large one is looked through, and written, in slices."""
+        """Answer with a collection or a page of it; a large one is selected and encoded in slices."""
         list_limit(request)
         labels = request.param("labelSelector")
         if "resourceVersionMatch" in request.query and len(labels) <= SHORT_SELECTOR:
-            Filter(served.asked, labels, "")  # what is wrong with labels is said before, with fields after the options
+            Filter(served.asked, labels, "")  # label errors precede those of options, field errors follow
         check_list_options(request)
         return filtered(self._state, request, served.asked, partial(self._list, request, target, served))
 
@@ -70,7 +70,7 @@ class Reader:
         published = self._state.store.published
         revision = page.revision or self._revision_asked(request)
         if revision < 0:
-            revision = published  # who goes on with an inconsistent list
+            revision = published  # the client continues an expired list with the current state
         try:
             if page.revision > 0:
                 continuetokens.check_age(page, now, published)
@@ -86,7 +86,7 @@ class Reader:
         if wanted.everything and not limit and not isinstance(bucket, VersionedBucket):
             return self._answered(request, served, (body for _, body in items), revision, "", flow)
         selection = Selection(items, wanted, limit)
-        begun = page.begun if page.revision > 0 else now  # who goes on with what there is now begins anew
+        begun = page.begun if page.revision > 0 else now  # a list continued with the current state counts as begun now
 
         def selected() -> Response:
             remaining = snapshot.count(prefix, selection.last) if selection.last else 0
@@ -115,14 +115,14 @@ class Reader:
         return answered(self._state.flows.dispatcher, flow, text)
 
     def listed(self, request: Request, served: Served, bodies: Iterable[bytes], revision: int) -> Response:
-        """Return objects as a list in the form that is asked for."""
+        """Return objects as a list in the form that the client accepts."""
         return self._answered(request, served, bodies, revision, "", self._state.flows.flow_of(request))
 
     def _revision_asked(self, request: Request) -> int:
-        """Return the revision a list shall be of.
+        """Return the revision at which to read a list.
 
         Raises:
-            ApiError: It is one of the future.
+            ApiError: The requested revision is in the future.
         """
         current = self._state.store.published
         asked = request.param("resourceVersion")
@@ -138,11 +138,11 @@ class Reader:
                 retry_after_seconds=1,
             )
         match = request.param("resourceVersionMatch")
-        # a page of a list at a revision is of that revision: from before there was a word for it
+        # with a limit and no resourceVersionMatch, a revision means Exact: clients older than that option rely on it
         return revision if match == "Exact" or (not match and request.param("limit") not in ("", "0")) else current
 
     def watch(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
-        """Answer a stream of changes."""
+        """Answer with a stream of changes."""
         check_list_options(request)
         return filtered(self._state, request, served.asked, partial(self._watch, request, target, served))
 
@@ -162,7 +162,7 @@ class Reader:
         is_encoded = form.media == PROTOBUF
         try:
             watcher, missed = store.watch(kind.resource, revision, uncommitted=request.uncommitted)
-        except Gone as error:  # as a real server: the watch begins, and this is all there is on it
+        except Gone as error:  # as kube-apiserver: the watch is accepted, and its only event is the error
             end = ended_with(error)
             return encoded.watching(end, flows.dispatcher, flow) if is_encoded else Response(200, stream=end)
         if isinstance(bucket, VersionedBucket) and bucket.is_converted:
@@ -195,7 +195,7 @@ class Reader:
         return encoded.watching(watch, flows.dispatcher, flow) if is_encoded else Response(200, stream=watch)
 
     def _default_timeout(self, request: Request) -> float:
-        """Return between half an hour and an hour for remote watches, so that they spread over servers."""
+        """Return a remote watch's timeout: a random time from 30 to 60 minutes, so that watches spread over servers."""
         if not request.flag("allowWatchBookmarks"):
             return 0.0
         return _MIN_WATCH_SECONDS * (1 + self._state.rng.random())
@@ -204,10 +204,10 @@ class Reader:
 def filtered(
     state: State, request: Request, kind: Kind, then: Callable[[Filter], Response | Awaitable[Response]]
 ) -> Response | Awaitable[Response]:
-    """Go on with what a request's selectors select; long ones are read in slices before.
+    """Call ``then`` with the filter of a request's selectors; long selectors are parsed in a slice first.
 
     Raises:
-        BadRequest: One cannot be read.
+        BadRequest: A selector cannot be parsed.
     """
     labels, fields = request.param("labelSelector"), request.param("fieldSelector")
     if len(labels) + len(fields) <= SHORT_SELECTOR:
@@ -225,10 +225,10 @@ def filtered(
 
 
 def check_list_options(request: Request) -> None:
-    """Check how revisions are asked for.
+    """Check the options of a list or watch that concern revisions.
 
     Raises:
-        Invalid: The options of a list or watch do not go together.
+        Invalid: Options contradict each other.
     """
     match, revision = request.param("resourceVersionMatch"), request.param("resourceVersion")
     has_initial = "sendInitialEvents" in request.query
@@ -270,10 +270,10 @@ def invalid_options(kind: str, causes: Sequence[Cause]) -> Invalid:
 
 
 def list_limit(request: Request) -> int:
-    """Return how many objects a list may have; 0 is all.
+    """Return the limit of a list; 0 is no limit.
 
     Raises:
-        BadRequest: It is no number.
+        BadRequest: The limit is not a number.
     """
     return _integer(request, "limit")
 

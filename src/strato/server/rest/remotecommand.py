@@ -11,24 +11,24 @@ from strato.http.websocket import WebSocket, first_of
 from strato.server.streams import CLOSE, RESIZE, STATUS, STDERR, STDIN, STDOUT, Channels, StreamOptions
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io", "")
-"""A client that names none speaks the first version."""
+"""Subprotocols by preference; an empty one is for a client that names none, and means the first version."""
 _DATA_BYTES = 32 * 1024
-"""Of a message of input, handed on at a time."""
+"""Longest piece of input that is passed to the process at a time."""
 _SIZE_BYTES = 1024
-"""The longest message that names the size of a terminal."""
+"""Longest message with the size of a terminal."""
 
 
 async def carry(
     channels: Channels, options: StreamOptions, socket: WebSocket, *, protocol: str, ends_well: bool
 ) -> None:
-    """Carry messages both ways until the process has ended or the client is gone.
+    """Copy messages in both directions until the process has ended or the client is gone.
 
     Args:
-        channels: The process.
-        options: What the client asked for.
-        socket: The client.
-        protocol: Of `PROTOCOLS`; from version 5 on a client can end its input.
-        ends_well: Whether the end of a process without a status is no failure.
+        channels: The process's streams.
+        options: The streams that the client asked for.
+        socket: The client's WebSocket.
+        protocol: One of `PROTOCOLS`; with version 5 a client can end its input.
+        ends_well: Whether a process that ends without a status has succeeded.
     """
     try:
         await socket.send(bytes((STDOUT if options.stdout else STDERR if options.stderr else STATUS,)))
@@ -40,7 +40,7 @@ async def carry(
 
 
 async def _inward(channels: Channels, options: StreamOptions, socket: WebSocket, *, can_close: bool) -> None:
-    """Hand on what the client sends, until it is gone."""
+    """Pass the client's messages to the process until the client is gone."""
     channel, held = -1, b""
     while (part := await socket.receive()) is not None:
         data = part.data
@@ -60,7 +60,7 @@ async def _inward(channels: Channels, options: StreamOptions, socket: WebSocket,
 async def _outward(
     channels: Channels, socket: WebSocket, write_status: Callable[[dict[str, Any]], bytes], *, ends_well: bool
 ) -> None:
-    """Hand on what the process writes, until it has ended; then say how."""
+    """Pass the process's output to the client until the process has ended, then send its status."""
     message = b""
     while (message := await channels.receive()) and message[0] != STATUS:
         await socket.send(message)
@@ -74,12 +74,12 @@ def _status_json(status: dict[str, Any]) -> bytes:
 
 
 def _status_text(status: dict[str, Any]) -> bytes:
-    """Write a status as the first version has it: what went wrong, and nothing where nothing did."""
+    """Return a status in the form of the first protocol version: the error's text, empty without an error."""
     return str(status.get("message", "")).encode()
 
 
 def _status(ending: dict[str, Any]) -> dict[str, Any]:
-    """Return the Status that tells how a command ended, as a kubelet does."""
+    """Return the Status for how a command ended, as a kubelet makes it."""
     code = ending.get("exitCode", 0)
     error = ending.get("error", "")
     if error:
@@ -97,7 +97,7 @@ def _status(ending: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(data: bytes) -> bytes:
-    """Return the size of a terminal as the process's side reads it; empty when it is none."""
+    """Return a terminal's size in the form that `Channels` takes; empty if the message is malformed."""
     try:
         size = msgspec.json.decode(data, type=_Size)
     except msgspec.MsgspecError:

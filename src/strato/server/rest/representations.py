@@ -1,7 +1,7 @@
 """Representations of objects by the Accept header: whole, the metadata alone, or rows of a table; in JSON or protobuf.
 
-Everything is made as JSON. Lists and watches become protobuf here, object by object; any other answer where it leaves
-(`encoded`).
+Everything is made as JSON first. Lists and watches are encoded as protobuf here, object by object; any other answer by
+the HTTP service (`encoded`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INCLUDED = ("", "Metadata", "Object", "None")
 
 
 class _Described(msgspec.Struct, gc=False):
-    """The metadata of a stored object, as bytes."""
+    """A stored object of which only the metadata is kept, as bytes."""
 
     metadata: msgspec.Raw
 
@@ -44,10 +44,10 @@ _read_metadata = msgspec.json.Decoder(_Described).decode
 
 
 def wanted(request: Request, served: Served, *, has_table: bool = True) -> Accepted:
-    """Return what the client wants to be answered about a kind.
+    """Return the form in which to answer a client about a kind.
 
     Raises:
-        NotAcceptable: It accepts nothing we can write.
+        NotAcceptable: The client accepts no form that we can encode.
     """
     accept = request.headers.get("accept", "")
     if negotiation.is_plain(accept):
@@ -61,12 +61,12 @@ def wanted(request: Request, served: Served, *, has_table: bool = True) -> Accep
 
 
 def metadata_alone(body: bytes) -> bytes:
-    """Return a stored object as PartialObjectMetadata; the rest of it is not decoded."""
+    """Return a stored object as PartialObjectMetadata, without decoding the rest of it."""
     return b"".join((_META, _read_metadata(body).metadata, b"}"))
 
 
 def shown(request: Request, served: Served, body: bytes, *, now: float, status: int = 200) -> Response:
-    """Return one object as the client wants to see it."""
+    """Return one object in the form that the client accepts."""
     target = wanted(request, served).target
     if target == TABLE:
         return Response(status, _row(request, served, body, now))
@@ -78,12 +78,12 @@ def shown(request: Request, served: Served, body: bytes, *, now: float, status: 
 
 
 def _formed(form: Form) -> Callable[[bytes], bytes]:
-    """Return what makes another form of a stored body."""
+    """Return the function that converts a stored body into another form."""
     return lambda body: encode(form.show(_decode(body)))
 
 
 def rendering(request: Request, served: Served, clock: Clock) -> Callable[[bytes], bytes] | None:
-    """Return what makes of a stored body what a frame of a watch carries; None when that is the body itself."""
+    """Return the function that converts a stored body for a watch's frame; None if the frame has the body itself."""
     target = wanted(request, served).target
     if target == TABLE:
         return lambda body: _row(request, served, body, clock.now())
@@ -93,9 +93,9 @@ def rendering(request: Request, served: Served, clock: Clock) -> Callable[[bytes
 
 
 def row_steps(request: Request, served: Served, body: bytes, now: float) -> Steps[bytes]:
-    """Return one stored object as a table of one row, in steps where it is large."""
+    """Return one stored object as a table of one row, in steps if it is large."""
     obj = yield from stored_steps(body)
-    revision = obj["metadata"].get("resourceVersion")  # a dry run has none
+    revision = obj["metadata"].get("resourceVersion")  # missing in a dry run's result
     metadata = {"resourceVersion": revision} if revision else {}
     answer = yield lambda: table(request, served, [obj], metadata, now)
     body_of_table: bytes = answer.body
@@ -107,10 +107,10 @@ def _row(request: Request, served: Served, body: bytes, now: float) -> bytes:
 
 
 def table(request: Request, served: Served, objects: Sequence[Any], metadata: dict[str, Any], now: float) -> Response:
-    """Return objects as rows.
+    """Return objects as the rows of a table.
 
     Raises:
-        BadRequest: ``includeObject`` is something unknown.
+        BadRequest: ``includeObject`` has an unknown value.
     """
     renderer = _renderer(request, served, now)
     rows = [renderer.row(obj) for obj in objects]
@@ -118,7 +118,7 @@ def table(request: Request, served: Served, objects: Sequence[Any], metadata: di
 
 
 def _renderer(request: Request, served: Served, now: float) -> Renderer:
-    from strato.server import tables  # only people at a terminal ask for tables
+    from strato.server import tables  # imported late: only kubectl users need tables
 
     include = request.param("includeObject")
     if include not in _INCLUDED:
@@ -133,10 +133,10 @@ def _renderer(request: Request, served: Served, now: float) -> Renderer:
 def list_text(
     request: Request, served: Served, bodies: Iterable[bytes], metadata: dict[str, Any], token: str, now: float
 ) -> ListText:
-    """Return the text of a list in the form the client wants it in; ``token`` asks for the rest of it.
+    """Return the text of a list in the form that the client accepts; ``token`` is its continue token.
 
     Raises:
-        BadRequest: ``includeObject`` is something unknown.
+        BadRequest: ``includeObject`` has an unknown value.
     """
     kind, (media, target, _) = served.kind, wanted(request, served)
     as_rows, described = target == TABLE, target == METADATA_LIST
@@ -175,11 +175,11 @@ def _opened(head: dict[str, Any], member: str) -> bytes:
 
 
 def _untyped(kind: Kind) -> Callable[[bytes], bytes | memoryview]:
-    """Return what follows the first brace of built-in objects in lists: neither ``apiVersion`` nor ``kind``."""
+    """Return a function that cuts a built-in object's first brace, apiVersion and kind, which items of lists lack."""
     version, name = f'"apiVersion":"{kind.api_version}",', f'"kind":"{kind.name}",'
     heads = (f"{{{version}{name}".encode(), f"{{{name}{version}".encode())
     length = len(heads[0])
-    # Nearly all bodies begin with both, in one order or the other.
+    # nearly all bodies begin with both members, in either order
     return lambda body: memoryview(body)[length:] if body.startswith(heads) else _without_type(body)
 
 

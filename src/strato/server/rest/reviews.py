@@ -1,4 +1,4 @@
-"""Create-only kinds that are questions: may I, may they, what may I, who is this, whose token is that."""
+"""Reviews: create-only kinds that ask for a user's rights (one or all), a user's identity, or a token's user."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Reviews:
     """Answers reviews.
 
     Args:
-        authorizer: None allows everything.
-        tokens: None knows no tokens.
+        authorizer: Decides on rights; None allows everything.
+        tokens: Identifies tokens; with None no token is valid.
     """
 
     def __init__(self, authorizer: Authorizer | None, tokens: Tokens | None) -> None:
@@ -41,16 +41,16 @@ class Reviews:
         }
 
     def answers(self, kind: Kind) -> bool:
-        """Return whether a kind is a review; others are stored."""
+        """Return whether a kind is a review, whose creation is answered here instead of stored."""
         return kind in self._answers
 
     def answer(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Answer a review.
 
         Raises:
-            BadRequest: It cannot be read.
-            NotAcceptable: The client wants a table of it.
-            Invalid: It asks nothing, or two things at once.
+            BadRequest: The body cannot be decoded.
+            NotAcceptable: The client accepts only a table.
+            Invalid: The spec asks for nothing, or for two things at once.
         """
         representations.wanted(request, served, has_table=False)
         kind = served.kind
@@ -152,7 +152,7 @@ def _attribute_problems(spec: Json) -> list[Any]:
 
 
 def _attributes(spec: Json) -> Attributes:
-    """Return what a review asks for; a selector that is given in parts is written out."""
+    """Return the attributes that a review asks about; a selector given as requirements becomes its text."""
     where: Any = spec.get("resourceAttributes")
     if where is None:
         path: Any = spec.get("nonResourceAttributes") or {}

@@ -1,4 +1,4 @@
-"""What the verbs ask about the rights of who asks; `strato.server.auth` has the answers."""
+"""The interfaces through which the verbs check users' rights; `strato.server.auth` implements them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 class Rule(Protocol):
-    """What some users may do."""
+    """A rule of a role: something that its users may do."""
 
     @property
     def resources(self) -> Collection[str]:
-        """The resources it is about."""
+        """The resources that the rule covers."""
 
     @property
     def paths(self) -> Sequence[str]:
-        """The paths it is about, which are no resources."""
+        """The non-resource paths that the rule covers."""
 
     @property
     def written(self) -> Mapping[str, Any]:
-        """The ``PolicyRule``."""
+        """The rule as a ``PolicyRule``."""
 
 
 class Authorizer(Permissions, Protocol):
@@ -37,26 +37,26 @@ class Authorizer(Permissions, Protocol):
 
     @property
     def revision(self) -> int:
-        """Grows with every change of who may do what; until then answers stay as they are."""
+        """Grows with every change of rights; answers to equal questions hold while it is the same."""
 
     def depends_on_names(self, user: User) -> bool:
-        """Return whether answers to the user depend on the names of objects."""
+        """Return whether this user's rights depend on the names of objects."""
 
     def rules(self, user: User, namespace: str) -> Sequence[Rule]:
-        """Return the rules that hold for a user in a namespace."""
+        """Return the rules that apply to a user in a namespace."""
 
     def has_more_than_rules(self, user: User) -> bool:
-        """Return whether `rules` are not all of what decides over a user."""
+        """Return whether a user has rights that `rules` cannot express, as nodes have."""
 
 
 class WriteRights(Protocol):
-    """Decides what the rights of a user let it write."""
+    """Checks the content of writes against the user's rights (for roles, node objects and others)."""
 
     def restrict(self, user: User | None, kind: Kind) -> bool:
-        """Return whether `check` may refuse what the user writes of a kind; no fast path is taken then."""
+        """Return whether `check` may refuse this user's writes of a kind; such writes take no fast path."""
 
     def check(self, request: AdmissionRequest, asked: str) -> None:
-        """Refuse by raising; ``asked`` is the name in the request's path."""
+        """Raise if the user may not write this; ``asked`` is the name in the request's path."""
 
 
 class AllRights:
@@ -68,13 +68,14 @@ class AllRights:
         return False
 
     def check(self, request: AdmissionRequest, asked: str) -> None:
-        """Refuse nothing."""
+        """Do nothing."""
 
 
 def attributes_of(request: Request, verb: str, target: ResourcePath) -> Attributes:
     """Return the attributes of a resource request.
 
-    A namespace is asked for in itself, so that a role in it can allow that. A list or watch of one name is about that.
+    For a Namespace object the attributes' namespace is its own name, so that a role in it can allow the request. A list
+    or watch with a field selector for one name counts as a request for that name.
     """
     group, _, plural, namespace, name, subresource = target
     if plural == "namespaces" and name:
@@ -98,7 +99,7 @@ def _exact_name(fields: str) -> str:
 
 
 def refusal(user: User, asked: Attributes, reason: str) -> Forbidden:
-    """Return the error that says what a user may not do."""
+    """Return the error for a request that a user has no right to."""
     why = f": {reason}" if reason else ""
     verb, group, plural, subresource, namespace, name, path, _ = asked
     if path:
@@ -113,15 +114,15 @@ def refusal(user: User, asked: Attributes, reason: str) -> Forbidden:
 
 
 def _escaped(text: str) -> str:
-    """Return a text that no browser takes for HTML."""
+    """Escape a text, so that no browser takes it for HTML."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def authorize(authorizer: Authorizer, user: User, asked: Attributes) -> None:
-    """Return when the user may.
+    """Check a user's right to a request.
 
     Raises:
-        Forbidden: It may not; says why.
+        Forbidden: The user has no right to it; the message says why.
     """
     if not authorizer.allows(user, asked):
         raise refusal(user, asked, authorizer.reason(user, asked))

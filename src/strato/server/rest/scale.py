@@ -1,4 +1,4 @@
-"""The ``scale`` subresource: replicas by path, for built-in kinds and CRDs."""
+"""The ``scale`` subresource: read and write the replicas at a kind's path, for built-in and custom kinds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from strato.server.schema.violations import json_type
 
 
 class Scale:
-    """Reads and writes scales."""
+    """Reads and writes the scale of objects."""
 
     def __init__(self, state: State, writer: Writer) -> None:
         self._state, self._writer = state, writer
@@ -37,7 +37,7 @@ class Scale:
     def handle(
         self, request: Request, target: ResourcePath, served: Served, verb: str
     ) -> Response | Awaitable[Response]:
-        """Answer get, update and patch of a scale."""
+        """Answer get, update or patch of a scale."""
         kind = served.kind
         obj = self._state.require(kind, target.namespace, target.name)
         assert kind.scale_paths is not None
@@ -99,13 +99,13 @@ class Scale:
         return admitted(self._state, request, asked, write)
 
     def _applied(self, request: Request, served: Served, obj: Json, config: Json) -> Json:
-        """Return the scale that applying a configuration makes, with its entries."""
+        """Return the scale after applying a configuration, with its ``managedFields``."""
         manager = self._state.field_managers.of_scale()
         now, force = format_time(self._state.clock.now()), request.flag("force")
         return manager.apply(self._tracked(served, obj), config, request.param("fieldManager"), now, force=force)
 
     def _tracked(self, served: Served, obj: Json) -> Json:
-        """Return the scale of an object, with entries of who owns its replicas."""
+        """Return the scale of an object, with the ``managedFields`` entries that concern its replicas."""
         assert served.kind.scale_paths is not None
         scale = _scale_of(served.kind.scale_paths, obj)
         managed = owners_of(obj)
@@ -115,7 +115,7 @@ class Scale:
     def _owners(
         self, request: Request, served: Served, old: Json, replicas: int, applied: Json | None
     ) -> list[Json] | None:
-        """Return the entries of an object whose scale is written; None where it has none."""
+        """Return the ``managedFields`` of an object after a write of its scale; None if it has none."""
         managed = owners_of(old)
         if applied is not None:
             entries = applied["metadata"].get("managedFields") or []
@@ -139,11 +139,11 @@ async def _awaited(paths: tuple[str, str, str], scaled: Awaitable[Response]) -> 
 
 
 def _read(scale: Any, *, is_patched: bool) -> tuple[Json, int]:
-    """Return metadata and replicas of a scale that was sent, or made by a patch.
+    """Return metadata and replicas of a scale that a client has sent, or that a patch has made.
 
     Raises:
-        BadRequest: It is none.
-        Invalid: The patch made something else of it.
+        BadRequest: The body is not a scale.
+        Invalid: The patch's result is not a scale.
     """
     problem = ""
     members = scale if isinstance(scale, dict) else {}
@@ -160,7 +160,7 @@ def _read(scale: Any, *, is_patched: bool) -> tuple[Json, int]:
         problem = _mismatch(replicas, "struct field ScaleSpec.spec.replicas", "int32")
     if not problem:
         return metadata, replicas
-    if is_patched:  # the patch was fine, what it makes of the scale is not
+    if is_patched:  # the patch itself is valid, its result is not
         raise Invalid(f' "" is invalid: patch: {problem}', causes=[Cause(INVALID, problem, "patch")])
     raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
 

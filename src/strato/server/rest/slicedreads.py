@@ -1,4 +1,4 @@
-"""Read all objects of a namespace in slices; the result is as of the moment it is returned."""
+"""Read all objects of a namespace in slices; the result is the state at the moment it is returned."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from strato.server.rest.state import State
 
 T = TypeVar("T")
 FEW = 500
-"""Objects read in one go: some milliseconds."""
+"""Objects read without yielding: some milliseconds."""
 
 
 def are_many(state: State, kind: Kind, namespace: str) -> bool:
-    """Tell whether a namespace holds so many objects of a kind that they are read in slices."""
+    """Tell whether a namespace has so many objects of a kind that they have to be read in slices."""
     bucket = state.bucket(kind)
     if len(bucket.objects) <= FEW:
         return False
@@ -26,10 +26,10 @@ def are_many(state: State, kind: Kind, namespace: str) -> bool:
 
 
 def read_in_slices(state: State, kind: Kind, namespace: str, read: Callable[[bytes], T | None]) -> Steps[dict[str, T]]:
-    """Return what ``read`` makes of the newest state of each object, by key, without those of which it makes None.
+    """Return by key the results of ``read`` for the newest state of each object, without those that are None.
 
     Raises:
-        Changed: More has changed meanwhile than is known.
+        Changed: More objects have changed meanwhile than the store keeps events of.
     """
     bucket, prefix = state.bucket(kind), f"{namespace}/"
     revision = state.store.published

@@ -1,4 +1,4 @@
-"""What all verbs share: the store, the registry, the clock, admission; and reads of whole objects."""
+"""`State`, which all verbs share: the store, the registry, the clock, admission; and reads of whole objects."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
 class Admission(Protocol):
-    """Mutates and refuses writes (`strato.admission.Chain`); the state answers its look-ups."""
+    """Mutates and validates writes (`strato.admission.Chain`), with the state as its reader."""
 
     def mutate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
-        """Fill in, in place."""
+        """Change the request's object, in place."""
 
     def validate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
-        """Refuse by raising."""
+        """Raise if the request is refused."""
 
     def has_rules(self, kind: Kind, operation: str) -> bool:
-        """Return whether there is any rule about that operation on that kind."""
+        """Return whether any rule applies to an operation on a kind."""
 
     def has_rules_for(self, user: User | None, kind: Kind, operation: str) -> bool:
-        """Return whether any of these rules says anything of what the user writes."""
+        """Return whether any of these rules applies to this user's writes."""
 
     def dependencies(self, kind: Kind) -> Dependencies | None:
-        """Return what decides about new objects of the kind besides their specs; None: not known."""
+        """Return what the rules for new objects of a kind read beside the spec; None if a rule does not declare it."""
 
 
 class AdmitAll:
@@ -67,7 +67,7 @@ class AdmitAll:
         return False
 
     def dependencies(self, kind: Kind) -> Dependencies:
-        """Return that nothing does: there are no rules."""
+        """Return no dependencies: there are no rules."""
         return Dependencies()
 
 
@@ -75,11 +75,11 @@ class ServiceAllocation(Protocol):
     """Gives services their addresses and node ports (`strato.server.services`)."""
 
     def allocate(self, obj: Json, old: Json | None, *, dry_run: bool) -> None:
-        """Fill in what a service needs, in place; refuse by raising what it cannot have."""
+        """Set a service's addresses and node ports, in place; raise if it asks for ones that it cannot have."""
 
 
 async def _no_webhooks(missing: Unconverted) -> None:
-    """Convert nothing."""
+    """Do nothing; replaced by `strato.server.conversion`."""
     raise missing
 
 
@@ -114,33 +114,33 @@ class State:
         memoises: bool = True,
     ) -> None:
         self.memoises = memoises
-        """Whether steps whose inputs are known are skipped; if not, every write passes all."""
+        """Whether steps whose inputs are known are skipped; if not, every write runs all steps."""
         self.flows = flows or FlowControl(store, counting_timer())
         self.store, self.clock, self.rng, self.registry, self.admission = store, clock, rng, registry, admission
         self.recent = RecentObjects()
         self.field_managers = FieldManagers(registry)
         self.authorizer: Authorizer | None = None
-        """Whether users may do what a request asks for besides its own verb; None: they may."""
+        """Checks rights that a request needs in addition to that of its verb; None allows all."""
         self.rights: WriteRights = AllRights()
-        """What the rights of users let them write."""
+        """Checks the content of writes against users' rights."""
         self.webhooks = WebhookClient(self)
-        """Calls webhooks of admission and of conversion."""
+        """Calls admission and conversion webhooks."""
         self.convert: Callable[[Unconverted], Awaitable[None]] = _no_webhooks
         """Has objects converted by the webhook of their definition."""
         self._buckets = _Buckets(store, registry)
         self.services: ServiceAllocation | None = None
-        """Gives services their addresses; None: nobody does."""
+        """Gives services their addresses; with None they get none."""
         self.bucket: Callable[[Kind], Bucket | VersionedBucket] = self._buckets.__getitem__
-        """Returns the bucket of a kind; all its versions share one. A look-up in C: each write asks ten times."""
+        """Returns the bucket of a kind; versions share the stored objects. A look-up in C, as each write makes ten."""
         self.dynamic = DynamicAdmission(self, self.webhooks, rng)
-        """Webhooks and policies that users configure."""
+        """Admission webhooks and policies that users configure."""
 
     def definition_changed(self) -> None:
-        """Look anew at how objects are stored and served."""
+        """Forget how objects are converted, because a definition has changed."""
         self._buckets.clear()
 
     def write(self, kind: Kind, key: str, body: bytes | None, tombstone: bytes | None = None) -> None:
-        """Write an object as `Store.write` does, which is stored in the version that its definition says."""
+        """Write an object as `Store.write` does, converted to its definition's storage version."""
         bucket = self._buckets[kind]
         if isinstance(bucket, VersionedBucket):
             body = None if body is None else bucket.stored(body)
@@ -155,7 +155,7 @@ class State:
                 yield _decode(body)
 
     def latest(self, kind: Kind, namespace: str, name: str) -> Json | None:
-        """Return the newest state of an object, decoded, whether durable or not."""
+        """Return the newest state of an object, durable or not, decoded."""
         body = self.bucket(kind).latest(object_key(kind, namespace, name))
         return None if body is None else _decode(body)
 
@@ -171,7 +171,7 @@ class State:
         return found
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
-        """Look up an object (for admission)."""
+        """Return an object or None (for admission)."""
         return self.latest(kind, namespace, name)
 
     def list(self, kind: Kind, namespace: str = "") -> Sequence[Json]:
@@ -192,11 +192,11 @@ class State:
         return events[-1].revision if events else 0
 
     def check_namespace_open(self, kind: Kind, namespace: str, name: str) -> None:
-        """Refuse to create in a namespace that is missing or going away.
+        """Check that objects can be created in a namespace.
 
         Raises:
             NotFound: There is no such namespace.
-            Forbidden: It is being terminated.
+            Forbidden: It is terminating.
         """
         if not kind.namespaced:
             return

@@ -1,7 +1,7 @@
-"""Stored objects as raw members: a write that changes one member neither decodes nor encodes the others.
+"""Stored objects as raw members, so that a write that changes one member neither decodes nor encodes the others.
 
-In a burst an object is written several times within milliseconds, so the members of recent writes are kept.
-Bodies are stored as our encoder writes them.
+In a burst an object is written several times within milliseconds, so `RecentObjects` keeps the members of recent
+writes. This module relies on bodies being stored as our encoder writes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strato.server.preparation import encode
 
 _GENERATION = 8192
 _GENERATION_BYTES = 16 << 20
-"""Twice as many objects, and as many bytes of them, are kept at most."""
+"""Bounds of one of the two generations of `RecentObjects`."""
 _HEAD = frozenset(("apiVersion", "kind"))
 _REVISION = b'"resourceVersion":"'
 _ENTRIES = b'"managedFields":[{'
@@ -27,7 +27,7 @@ read_object: Callable[[bytes | msgspec.Raw], dict[str, Any]] = msgspec.json.Deco
 
 
 Members = Mapping[bytes, bytes]
-"""Members by the text before their values (`key_of`), so that joining all makes the text."""
+"""The members' texts, by the text before each value (`key_of`): all joined are the object's text."""
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -40,29 +40,29 @@ _read_metadata: Callable[[bytes | msgspec.Raw], _Metadata] = msgspec.json.Decode
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """One stored object."""
+    """One stored object, split into texts."""
 
     api_version: str
     uid: str
     start: bytes
-    """All up to the digits of the resource version."""
+    """The text up to the digits of the resource version."""
     end: bytes
-    """The metadata behind those digits."""
+    """The rest of the metadata after the digits."""
     members: Members
-    """What follows the metadata, in order; objects with equal specs share it."""
+    """The members after the metadata, in order; objects with equal specs share the mapping."""
     is_tracked: bool = False
-    """Whether there are entries of who owns its fields."""
+    """Whether the metadata has ``managedFields``."""
 
     def encode(self, revision: int) -> bytes:
         """Return the body at a revision."""
         return b"".join((self.start, b"%d" % revision, self.end, *chain.from_iterable(self.members.items()), b"}"))
 
     def replaced(self, members: Members) -> Stored:
-        """Return the object with other values of some members; one that was not there comes last."""
+        """Return the object with new values of some members; a new member comes last."""
         return Stored(self.api_version, self.uid, self.start, self.end, {**self.members, **members}, self.is_tracked)
 
     def with_metadata(self, **texts: Mapping[str, str]) -> Stored:
-        """Return the object with more labels or annotations."""
+        """Return the object with additional labels or annotations."""
         raw = read_members(self.encode(0))
         metadata = read_object(raw["metadata"])
         for member, more in texts.items():
@@ -72,7 +72,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 def text_of(members: Members) -> bytes:
-    """Return the text behind the metadata, to the end of the object."""
+    """Return the text after the metadata, up to the end of the object."""
     return b"".join((*chain.from_iterable(members.items()), b"}"))
 
 
@@ -85,7 +85,7 @@ SPEC, STATUS = key_of("spec"), key_of("status")
 
 
 def of_object(obj: Mapping[str, Any]) -> Stored:
-    """Return the members of a decoded object; they are stored with the revision last in the metadata."""
+    """Split a decoded object; the resource version comes last in its metadata."""
     return _joined(obj["apiVersion"], obj)
 
 
@@ -98,7 +98,7 @@ def _joined(api_version: str, members: Mapping[str, Any]) -> Stored:
 
 
 class RecentObjects:
-    """The objects written lately, found by the very body."""
+    """A cache of recently written objects, by the identity of the body."""
 
     def __init__(self) -> None:
         self._new: dict[int, tuple[bytes, Stored]] = {}
@@ -106,17 +106,17 @@ class RecentObjects:
         self._bytes = 0
 
     def __len__(self) -> int:
-        """Return how many are kept."""
+        """Return the number of cached objects."""
         return len(self._new) + len(self._old)
 
     def of(self, body: bytes) -> Stored | None:
-        """Return the members of a stored body; None where it has to be decoded as a whole (`split`)."""
+        """Return a stored body split; None if `split` cannot do that and the caller has to decode it."""
         number = id(body)
         known = self._new.get(number) or self._old.get(number)
         return known[1] if known is not None and known[0] is body else split(body)
 
     def note(self, body: bytes, stored: Stored, before: bytes = b"") -> None:
-        """Keep the members of a body just written, in place of those of the one ``before``."""
+        """Cache a body that was just written, instead of the one ``before``."""
         self._new.pop(id(before), None)
         self._new[id(body)] = (body, stored)
         self._bytes += len(body)
@@ -125,7 +125,7 @@ class RecentObjects:
 
 
 def split(body: bytes) -> Stored | None:
-    """Return the members of a stored body; None when it is terminating, or its metadata are not in place."""
+    """Split a stored body; None if it is terminating, or its members are not in the usual order."""
     try:
         members = read_members(body)
         metadata = _read_metadata(members["metadata"])
@@ -143,7 +143,7 @@ def split(body: bytes) -> Stored | None:
         metadata.deletionTimestamp is not None
         or not _HEAD.issuperset(names[:place])
         or size != len(body)
-        or raw.count(digits) != 1  # a label or annotation may have that key and value too
+        or raw.count(digits) != 1  # a label or annotation has this key and value too
     ):
         return None
     at = raw.index(digits) + len(_REVISION)

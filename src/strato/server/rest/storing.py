@@ -1,4 +1,4 @@
-"""The steps that all writing verbs share: options, admission's question, the write itself, the answer."""
+"""The steps that all writing verbs share: options, the admission request, the write itself, the answer."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MODES = ("", "Ignore", "Strict", "Warn")
 _NAME_ATTEMPTS = 8
 _MANAGER_BYTES = 128
 _PLAINLY = frozenset(("application/json", "*/*"))
-"""What programs accept, who want objects as they are."""
+"""Accept headers of programs, which get objects as stored."""
 
 
 class _DeletionMark(msgspec.Struct):
-    """When an object is to be deleted; the rest of it is not decoded."""
+    """An object of which only the deletion timestamp is decoded."""
 
     class Metadata(msgspec.Struct):
         deletionTimestamp: str | None = None
@@ -43,7 +43,7 @@ def check_options(request: Request, kind: str, more: Sequence[Cause] = ()) -> No
     """Check the query of a write.
 
     Raises:
-        Invalid: ``dryRun``, ``fieldManager`` or ``fieldValidation`` has an unknown value, or there is ``more`` wrong.
+        Invalid: ``dryRun``, ``fieldManager`` or ``fieldValidation`` has an invalid value, or there are ``more`` causes.
     """
     causes = []
     dry_run = request.query.get("dryRun")
@@ -69,14 +69,14 @@ def _manager_problems(name: str) -> list[Cause]:
 
 
 def is_dry_run(request: Request) -> bool:
-    """Return whether nothing shall be stored; `check_options` has seen the values."""
+    """Return whether a request is a dry run; `check_options` must have checked the value."""
     return bool(request.query.get("dryRun"))
 
 
 def admission_request(
     request: Request, target: ResourcePath, kind: Kind, operation: str, obj: Json | None, old: Json | None
 ) -> AdmissionRequest:
-    """Return what admission is asked."""
+    """Return the admission request of a write."""
     metadata = (obj or old or {}).get("metadata", {})
     return AdmissionRequest(
         operation=operation,
@@ -96,7 +96,7 @@ _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "Del
 
 
 def options(request: AdmissionRequest) -> Json | None:
-    """Return the options of a write as webhooks are sent them; None where it has none."""
+    """Return the options of a write in the form that webhooks get; None if it has none."""
     kind = _OPTIONS.get(str(request.operation))
     if kind is None:
         return None
@@ -104,10 +104,10 @@ def options(request: AdmissionRequest) -> Json | None:
 
 
 def free_key(state: State, kind: Kind, metadata: Json) -> str:
-    """Return the key of a new object; a generated name that is taken is made again, in place.
+    """Return the key of a new object; if its generated name is taken, generate another one, in place.
 
     Raises:
-        AlreadyExists: There is one of that name.
+        AlreadyExists: There is an object of that name.
     """
     bucket = state.bucket(kind)
     for _ in range(_NAME_ATTEMPTS):
@@ -125,7 +125,7 @@ def free_key(state: State, kind: Kind, metadata: Json) -> str:
 
 
 def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> bytes:
-    """Give the object the next revision and write it; a dry run stops before, and leaves the revision there was."""
+    """Give the object the next revision and write it; a dry run changes neither the revision nor the store."""
     is_dry = is_dry_run(request)
     if not is_dry:
         obj["metadata"]["resourceVersion"] = str(state.store.next_revision())
@@ -139,9 +139,9 @@ def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> by
 
 
 def remove(state: State, request: Request, kind: Kind, key: str, obj: Json, *, last: Json | None = None) -> bytes:
-    """Delete the object; its last state gets the revision of the deletion. A dry run does not.
+    """Delete the object, and give its last state the revision of the deletion; a dry run changes nothing.
 
-    Watchers are shown ``last`` where that is another state than what is answered.
+    Watchers get ``last`` as the last state, if it is given.
     """
     revision = str(state.store.next_revision())
     obj["metadata"]["resourceVersion"] = revision
@@ -157,14 +157,14 @@ def remove(state: State, request: Request, kind: Kind, key: str, obj: Json, *, l
 def answer(
     state: State, request: Request, served: Served, body: bytes, warnings: Sequence[str], status: int = 200
 ) -> Response:
-    """Return the stored object as the client wants to see it, with warnings in the header."""
+    """Return the stored object in the form that the client accepts, with warnings as headers."""
     if not warnings and served.form is None and request.headers.get("accept") in _PLAINLY:
         return Response(status, body)
     return with_warnings(shown(request, served, body, now=state.clock.now(), status=status), warnings)
 
 
 def with_warnings(response: Response, warnings: Sequence[str]) -> Response:
-    """Return an answer with warnings in the header."""
+    """Return an answer with warnings as headers."""
     if warnings:
         response.headers = {**response.headers, "warning": "\n".join(f'299 - "{_escaped(text)}"' for text in warnings)}
     return response

@@ -21,28 +21,28 @@ from strato.server.rest.largewrites import admitted
 from strato.server.rest.state import State
 
 API_AUDIENCE = "https://kubernetes.default.svc.cluster.local"
-"""What a token is for that asks for nothing else: this API, named as its issuer is."""
+"""The audience of a token that requests none: this API, with the issuer's name."""
 _TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests")
 _DEFAULT_SECONDS, _MIN_SECONDS, _MAX_SECONDS = 3600, 600, 1 << 32
 _BOUND = {("v1", "Pod"): catalog.POD, ("v1", "Secret"): catalog.SECRET, ("v1", "Node"): catalog.NODE}
 
 
 class Tokens(Protocol):
-    """Knows tokens and makes those of service accounts."""
+    """Identifies tokens, and issues those of service accounts."""
 
     def identify(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, Sequence[str]] | None:
-        """Return whose token this is, of anybody who has one, and for which of the audiences; without any: of this API.
+        """Return the user of a token and those of ``audiences`` it is for; without audiences, of this API's.
 
-        None when it is unknown, or for none of them.
+        None if the token is unknown, or for none of them.
         """
 
     def issue(
         self, account: Json, *, audiences: Sequence[str], seconds: int, bound: Sequence[Json], token_id: str
     ) -> str:
-        """Return a new token of a service account, worth something as long as what it is bound to is there."""
+        """Return a new token of a service account, which is valid only while the objects it is bound to exist."""
 
     def use_objects(self, look_up: Callable[[Kind, str, str], Json | None]) -> None:
-        """Check from now on, by kind, namespace and name, that accounts are still there."""
+        """Use ``look_up`` from now on to check that accounts and bound objects still exist."""
 
 
 class TokenRequests:
@@ -55,8 +55,8 @@ class TokenRequests:
         """Issue a token of the account.
 
         Raises:
-            NotFound: There is no such account or bound object, or this server has no key to sign with.
-            Invalid: The time asked for is out of range; every cause is listed.
+            NotFound: There is no such account or bound object, or this server has no signing key.
+            Invalid: The requested duration is out of range; every cause is listed.
         """
         if self._tokens is None:
             raise NotFound("the server could not find the requested resource")
@@ -78,7 +78,7 @@ class TokenRequests:
         return self._issued(account, asked, seconds, target)
 
     def _issued(self, account: Json, asked: Json, seconds: int, target: ResourcePath) -> Response:
-        """Issue a token that was asked for."""
+        """Issue the token of a valid request, and return the answer."""
         spec = asked.get("spec") or {}
         reference, audiences = spec.get("boundObjectRef"), spec.get("audiences") or [API_AUDIENCE]
         assert self._tokens is not None, "checked before"
@@ -105,7 +105,7 @@ class TokenRequests:
         return Response(201, encode(answer))
 
     def _bound(self, reference: Json, target: ResourcePath) -> Sequence[Json]:
-        """Return what a token shall be bound to; for a pod its node is included."""
+        """Return the objects that a token is to be bound to; for a pod its node too."""
         namespace = target.namespace
         place = (reference.get("apiVersion") or "", reference.get("kind") or "")
         kind, name = _BOUND.get(place), reference.get("name") or ""
@@ -136,7 +136,7 @@ class TokenRequests:
 
 
 def _check_named(metadata: Json, target: ResourcePath) -> None:
-    """Check that a request that names its account names the one it was sent to."""
+    """Check that a request with a name or namespace has those of the account in its path."""
     causes = [
         invalid_value(f"metadata.{member}", metadata[member], f"must match the service account {member} if specified")
         for member, wanted in (("name", target.name), ("namespace", target.namespace))

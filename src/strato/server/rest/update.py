@@ -1,4 +1,4 @@
-"""The steps of an update, whether the new object was sent (PUT) or made by a patch."""
+"""The steps of an update, by PUT or by a patch."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def _check_fixed(_state: State, draft: Draft) -> None:
 
 
 def _find_status(_state: State, draft: Draft) -> None:
-    """Find out whether only the status can have changed; new metadata have to pass with all else."""
+    """Set ``draft.status`` if only the status can have changed; if the metadata has, everything is checked."""
     metadata, before = draft.obj["metadata"], _old(draft)["metadata"]
     if all(metadata.get(member) == before.get(member) for member in ("labels", "annotations")):
         draft.status = status_part(draft.served, draft.target, draft.obj, _old(draft))
 
 
 def _fill_defaults(state: State, draft: Draft) -> None:
-    if draft.target.subresource != "finalize":  # an empty list of finalizers is what this subresource is for
+    if draft.target.subresource != "finalize":  # whose purpose is to empty the list of finalizers
         pipeline.fill_defaults(state, draft)
 
 
 def _carry_over(_state: State, draft: Draft) -> None:
-    """Carry over what the write may not change."""
+    """Restore what this write may not change."""
     preparation.prepare_update(draft.served, draft.obj, _old(draft), subresource=draft.target.subresource)
     ownership.put_entries(draft)
 
@@ -55,7 +55,7 @@ def _keep_addresses(_state: State, draft: Draft) -> None:
 
 
 def _finalize(_state: State, draft: Draft) -> None:
-    """Take the spec alone."""
+    """Take only the spec from the request, for the subresource ``finalize``."""
     if draft.target.subresource == "finalize":
         old, spec = _old(draft), dict(draft.obj.get("spec") or {})
         if not spec.get("finalizers"):
@@ -70,7 +70,7 @@ def _count_generation(_state: State, draft: Draft) -> None:
 
 def _prepare_definition(state: State, draft: Draft) -> None:
     obj = draft.obj
-    obj["status"] = copy.deepcopy(obj.get("status") or {})  # what was there is compared with
+    obj["status"] = copy.deepcopy(obj.get("status") or {})  # a copy, as the old one is compared later
     group = (obj.get("spec") or {}).get("group")
     definitions.prepare(obj, state.clock.now(), draft.old, state.definitions(group))
 
@@ -80,20 +80,20 @@ def _is_definition(_state: State, served: Served) -> bool:
 
 
 def _check_types(state: State, draft: Draft) -> None:
-    """Look at the types in the expressions of a policy that is another one now."""
+    """Type-check the expressions of an admission policy whose spec has changed."""
     obj = draft.obj
     if obj["metadata"].get("generation") != _old(draft)["metadata"].get("generation"):
         obj["status"] = {**(obj.get("status") or {}), **typechecking.status_of(obj, state.registry)}
 
 
 def _check_unchanged(state: State, draft: Draft) -> None:
-    """Begin anew where the object was written while others were served."""
+    """Raise `Changed` if the object was written while the loop served other requests."""
     if not draft.body and state.bucket(draft.served.kind).latest(draft.key) is not draft.before:
         raise Changed
 
 
 def _settle(state: State, draft: Draft) -> None:
-    """Leave what does not differ as it is, and remove what lost its last finalizer."""
+    """Skip the write if nothing has changed, and remove a terminating object that has lost its last finalizer."""
     kind, obj, old = draft.served.kind, draft.obj, _old(draft)
     obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     ownership.keep_times(obj, old)
@@ -114,10 +114,10 @@ def _old(draft: Draft) -> Json:
 
 
 def status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> Json | None:
-    """Return the new part of a write that can only have changed the status; None when all must be checked.
+    """Return the new status, with apiVersion and kind, of a write that can only have changed it; otherwise None.
 
-    The rest was checked when it came. It is untouched in writes of the status subresource, and where a patch has
-    left every other member the very same object.
+    The other members were checked when they were written. They are unchanged in writes of the status subresource,
+    and by a patch that has left every one of them the identical object.
     """
     if served.is_custom and served.status is None:
         return None
@@ -130,7 +130,7 @@ def status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> J
 
 
 def _may_go(kind: Kind, obj: Json) -> bool:
-    """Whether an object being deleted has lost its last finalizer."""
+    """Whether a terminating object has no finalizer left."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False

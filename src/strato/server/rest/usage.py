@@ -1,4 +1,4 @@
-"""metrics.k8s.io: what pods and nodes use at this moment, computed when it is asked for; nothing is stored."""
+"""metrics.k8s.io: the current usage of pods and nodes, computed for each request; nothing is stored."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from strato.server.rest.state import State, object_key
 
 T = TypeVar("T")
 _AT_ONCE = 100
-"""Pods looked at in a slice, about 3 ms."""
+"""Pods per slice, about 3 ms."""
 _HOLLOW = ("node.kubernetes.io/instance-type", "hollow")
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 Measured = Mapping[str, Mapping[str, Used]]
-"""What was measured on this machine: containers by the pod's uid; under the node's name the node itself, as ``""``."""
+"""Usage measured on this machine: by pod uid, then container; the node itself by its name, then ``""``."""
 
 
 class UsageSource(Protocol):
-    """Measures what the pods of this machine use."""
+    """Measures the usage of this machine's pods."""
 
     def measure(self) -> Measured:
-        """Measure all of them; may block."""
+        """Measure all pods and the node; may block."""
 
 
 class MetricsReader:
-    """Answers reads of both kinds. Containers of hollow nodes use what they request (`hollow_usage`)."""
+    """Answers reads of PodMetrics and NodeMetrics. On hollow nodes usage is computed from requests (`hollow_usage`)."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -54,14 +54,14 @@ class MetricsReader:
         }
 
     def answers(self, kind: Kind) -> bool:
-        """Return whether a kind is computed here."""
+        """Return whether a kind is PodMetrics or NodeMetrics."""
         return kind in self._kinds
 
     async def answer(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Answer get and list.
 
         Raises:
-            NotFound: There is nothing of that name, or nothing is known of what it uses.
+            NotFound: There is no object of that name, or its usage is not known.
         """
         kind = served.kind
         wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
@@ -102,7 +102,7 @@ class MetricsReader:
 
     def _nodes(self, measured: Measured, wanted: Filter, target: ResourcePath) -> Steps[list[bytes]]:
         nodes: dict[str, Json] = {}
-        """What there is to say of each, but for its usage."""
+        """The metadata of each node's metrics."""
         used: dict[str, Used] = {}
 
         def look_at_nodes(bodies: Sequence[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Watches: a stream of frames made from published events."""
+"""Watches: streams of frames made from a watcher's changes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from strato.server.versions import Unconverted
 
 BOOKMARK_SECONDS = 60.0
 _AT_ONCE = 512
-"""Events per chunk: many thousands, initial ones or those a slow reader has waiting, would be held several times over
-on their way out."""
+"""Most events per chunk. Chunks of many thousands (initial events, or those that wait for a slow reader) would be in
+memory several times on their way to the client."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 Render = Callable[[bytes], bytes]
-"""Turns a stored body into what a frame carries (a Table for kubectl, or the body itself)."""
+"""Converts a stored body into the object of a frame (a Table for kubectl, say)."""
 
 
 _PREFIXES = {word: b'{"type":"' + word + b'","object":' for word in (b"ADDED", b"MODIFIED", b"DELETED")}
@@ -42,12 +42,12 @@ def frame(event_type: bytes, body: bytes) -> bytes:
 
 
 def error_frame(error: Gone) -> bytes:
-    """Return the ERROR frame a watch ends with."""
+    """Return the ERROR frame with which a watch ends."""
     return frame(b"ERROR", msgspec.json.encode(to_status(error)))
 
 
 async def ended_with(error: Gone) -> AsyncIterator[bytes]:
-    """Return a watch on which nothing comes but an error."""
+    """Yield a watch whose only frame is an error."""
     yield error_frame(error)
 
 
@@ -56,7 +56,7 @@ def _ignore() -> None:
 
 
 def _chunks(events: Sequence[Change]) -> deque[Sequence[Change]]:
-    """Cut events into what makes a chunk each."""
+    """Split events into portions, each for one chunk."""
     sizes = [len(event.body or event.tombstone or b"") for event in events]
     if sum(sizes) <= CHUNK_BYTES:
         return deque((events,))
@@ -72,32 +72,32 @@ def _chunks(events: Sequence[Change]) -> deque[Sequence[Change]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a client asked to be shown, and how."""
+    """The options of a client's watch."""
 
     wanted: Filter
     prefix: str = ""
     """Key prefix of the namespace watched; empty for all."""
     mark_initial_end: bool = False
-    """Send the bookmark that ends the initial events."""
+    """Whether to send the bookmark that marks the end of the initial events."""
     bookmarks: bool = False
     timeout_seconds: float = 0
-    """The watch ends then; 0 is never."""
+    """How long the watch lasts; 0 is without end."""
     render: Render | None = None
     render_bookmarks: bool = False
     version: Callable[[Change], Change] | None = None
-    """Turns what is stored into the version that is asked for; None where that is the same."""
+    """Converts a change to the requested version; None if objects are stored in it."""
     convert: Callable[[Unconverted], Awaitable[None]] | None = None
-    """Has objects converted that ``version`` needs."""
+    """Calls the conversion webhook for objects that ``version`` could not convert."""
 
 
 class Watch:
     """One client's watch of one kind.
 
     Args:
-        missed: Events since the revision the client has.
-        initial: Bodies of which those that are wanted are sent first, as ADDED.
-        dispatcher: Gives turns to look at what comes before anything new, if that is more than a slice.
-        flow: What the turns belong to.
+        missed: Changes between the client's revision and the watcher's first change.
+        initial: Bodies to send first, as ADDED, if the filter selects them.
+        dispatcher: Gives slices for preparing initial and missed events, after a first slice without waiting.
+        flow: The flow that these slices belong to.
     """
 
     def __init__(
@@ -116,27 +116,27 @@ class Watch:
         self._missed = missed
         self._wanted, self._prefix, self._render = asked.wanted, asked.prefix, asked.render
         self._position = 0
-        """How many of the missed events have been looked at."""
+        """Number of missed events that have been prepared."""
         self._initial: Iterator[bytes] | None = initial
         self._dispatcher, self._flow = dispatcher, flow
         self._is_first = True
-        """Whether nothing was looked at yet: the first slice needs no turn."""
+        """Whether nothing was prepared yet; the first slice does not wait for the dispatcher."""
         self._prepared = b""
-        """What was made of the initial and missed events and is still to be taken."""
+        """Frames of initial and missed events that `take` has not returned yet."""
         self._is_preparing = False
         self._backlog: deque[Sequence[Change]] = deque()
-        """What was taken from the watcher and is still to be looked at, by chunk."""
+        """Changes taken from the watcher that are not encoded yet, in portions of a chunk."""
         self.ended = False
-        """Whether nothing more will come."""
+        """Whether the watch has ended."""
         self._has_begun = self._is_expired = self._is_bookmark_due = False
         self._expiry: asyncio.TimerHandle | None = None
         self._next_bookmark: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._conversion: asyncio.Future[None] | None = None
-        """What a webhook is asked before the oldest of the backlog can be shown."""
+        """The webhook call for the oldest portion of the backlog."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Return itself: a watch is read once."""
+        """Return itself; a watch can be read once."""
         return self
 
     async def __anext__(self) -> bytes:
@@ -156,11 +156,11 @@ class Watch:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Stop watching, also when nothing was ever read."""
+        """Stop the watch, also if it was never read."""
         self.close()
 
     def close(self) -> None:
-        """Stop watching; what was not read is dropped."""
+        """Stop the watch and drop everything that was not read."""
         self.ended = True
         for timer in (self._expiry, self._next_bookmark, self._conversion):
             if timer is not None:
@@ -175,10 +175,10 @@ class Watch:
         self._watcher.on_change = ready
 
     def take(self) -> bytes:
-        """Return the next chunk of whole frames without waiting for one; empty when there is none.
+        """Return the next chunk of whole frames without waiting for one; empty if there is none.
 
-        First come the initial events, then those that were missed, then what has happened since, each time some, until
-        the time is up, the reader was too slow or closes.
+        First come the initial events, then the missed ones, then the watcher's changes, until the watch times out, the
+        reader was too slow, or the watch is closed.
         """
         if self.ended:
             return b""
@@ -205,7 +205,7 @@ class Watch:
             self._backlog.popleft()
             chunk = self._chunk(shown)
             is_all = not (self._backlog or self._watcher.has_events)
-        if self._is_bookmark_due and is_all:  # it says that nothing older is to come
+        if self._is_bookmark_due and is_all:  # a bookmark promises that no older change follows
             chunk += self._bookmark()
             self._await_bookmark()
         if self._is_expired:
@@ -213,7 +213,7 @@ class Watch:
         return chunk
 
     def _versioned(self, events: Sequence[Change]) -> Sequence[Change] | None:
-        """Return changes in the version that is asked for; None while, or because, they cannot be converted."""
+        """Return changes in the requested version; None while a webhook converts them, or if it has failed."""
         version, convert = self._asked.version, self._asked.convert
         if version is None or convert is None:
             return events
@@ -232,25 +232,25 @@ class Watch:
             return None
 
     def _broken_off(self) -> bytes:
-        """End with an error that has the client list again, which says what is wrong."""
+        """Close the watch with an error that makes the client list again; the list reports the webhook's failure."""
         self.close()
         return error_frame(Gone("objects of the watched version cannot be converted; list again"))
 
     def _prepare_queued(self) -> None:
-        """Prepare when the turn has come, and say so."""
+        """Prepare a slice of initial or missed events; called by the dispatcher."""
         if self.ended:
             return
         prepared = self._prepared
         self._prepare()
         self._prepared = prepared + self._prepared
-        if not self._has_begun and len(self._prepared) < LARGE_BYTES:  # of little that is wanted
+        if not self._has_begun and len(self._prepared) < LARGE_BYTES:  # few of the events are selected: prepare more
             self._dispatcher.submit(self._flow, self._prepare_queued)
             return
         self._is_preparing = False
         self._watcher.on_change()
 
     def _prepare(self) -> None:
-        """Make a slice of what is sent before anything new; begin with that when there is no more of it."""
+        """Encode a slice of initial or missed events; after the last one, begin with the watcher's changes."""
         self._prepared = b""
         if self._initial is not None:
             self._prepared = self._slice(self._initial)
@@ -286,7 +286,7 @@ class Watch:
         return b"".join(parts)
 
     def _begin(self) -> None:
-        """Begin with what is new: from now on time counts."""
+        """Begin with the watcher's changes, and start the timers of timeout and bookmarks."""
         self._has_begun = True
         if self._asked.timeout_seconds:
             self._expiry = asyncio.get_running_loop().call_later(self._asked.timeout_seconds, self._expire)
@@ -333,7 +333,7 @@ class Watch:
         return self._watcher.shared(events, lambda: self._everything(events))
 
     def _everything(self, events: Sequence[Change]) -> bytes:
-        """Return the frames of all events; their parts are put together at once, so that bodies are copied once."""
+        """Return the frames of all events; one join, so that bodies are copied once."""
         parts: list[bytes] = []
         for event in events:
             body = event.body
@@ -344,7 +344,7 @@ class Watch:
         return b"".join(parts)
 
     def _selected(self, events: Sequence[Change]) -> bytes:
-        """Return the frames of what is selected, comes into the selection or leaves it."""
+        """Return the frames of events of objects that the filter selects now or selected before the change."""
         matches = self._wanted.matches_shared
         parts: list[bytes] = []
         for event in events:
@@ -354,7 +354,7 @@ class Watch:
                 parts += (_MODIFIED if before else _ADDED, self._shown(body), _END)
             elif before:
                 assert previous is not None
-                # Of an object that left the selection the last wanted state is shown, at the revision of the change.
+                # an object that is no longer selected is shown in its last selected state, at the change's revision
                 last = (event.tombstone or b"{}") if body is None else at_revision(previous, event.revision)
                 parts += (_DELETED, self._shown(last), _END)
         return b"".join(parts)

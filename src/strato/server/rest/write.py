@@ -1,7 +1,7 @@
 """create, update and patch.
 
-A write is decided against the newest state and handed to the store in the same step, so that nothing can come between;
-only its answer waits for the commit (`ApiServer.handle`).
+A small write is computed from the newest state and passed to the store without yielding, so that no other write can
+come in between. Only its answer waits for the commit (`ApiServer.handle`).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _PATCH_TYPES = (_JSON_PATCH, _MERGE_PATCH, "application/strategic-merge-patch+js
 
 _OPERATION = frozenset(("op", "path", "from", "value"))
 _LOOKING = ("Strict", "Warn")
-"""The modes of ``fieldValidation`` for which bodies are searched for what stands twice."""
+"""The modes of ``fieldValidation`` in which bodies are searched for duplicate fields."""
 Owners = Callable[[Json], list[Json] | None]
-"""Makes the entries of an object, of what is stored; None leaves that to the steps of the write."""
+"""Makes an object's ``managedFields`` from the stored object; None leaves that to the steps of the write."""
 
 
 class Writer:
@@ -55,7 +55,7 @@ class Writer:
     # create
 
     def create(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
-        """Create an object and answer it."""
+        """Create an object and answer with it."""
         counts = self._looks_at_many(request, target, served)
         calls = self._state.dynamic.concerns(served.kind, "CREATE")
         known = None
@@ -79,7 +79,7 @@ class Writer:
     def _creating(
         self, request: Request, target: ResourcePath, served: Served, unknown: Miss | None
     ) -> Steps[Response]:
-        """Create an object of which nothing is known; ``unknown`` is there when others like it shall be."""
+        """Create an object with all steps; ``unknown`` is the cache's miss, to be filled afterwards."""
         obj, warnings = yield lambda: self._read(request, served, "CreateOptions")
         draft = Draft(request, target, served, obj, warnings)
         yield from self._creation.sliced(draft)
@@ -105,7 +105,7 @@ class Writer:
     # update and patch
 
     def update(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
-        """Replace an object; some kinds are created when there is none."""
+        """Replace an object; for some kinds, create it if it is missing."""
         body = self._state.bucket(served.kind).latest(object_key(served.kind, target.namespace, target.name))
         return answered(
             self._state,
@@ -143,7 +143,7 @@ class Writer:
     def patch(
         self, request: Request, target: ResourcePath, served: Served, owners: Owners | None = None
     ) -> Response | Awaitable[Response]:
-        """Change an object by a patch; ``owners`` makes its entries, where the patch says not all about them."""
+        """Patch an object; ``owners`` makes its ``managedFields`` if the patch itself is not what the client sent."""
         kind = served.kind
         media = request.headers.get("content-type", "")
         if media not in _PATCH_TYPES:
@@ -191,7 +191,7 @@ class Writer:
         old: Json | None = None
         if body is not None:
             old = yield from stored_steps(body)
-            # operations work in place, the others share what they leave as it was
+            # JSON patch changes its base in place; other patches share the unchanged parts of it
             base = (yield from stored_steps(body)) if media == _JSON_PATCH else old
         obj, warnings = yield lambda: self._patched(request, target, served, media, old, base)
         assert old is not None
@@ -217,7 +217,7 @@ class Writer:
     def _applied(
         self, request: Request, target: ResourcePath, served: Served, old: Json | None
     ) -> tuple[Json, list[str]]:
-        """Return what applying the body makes of what is stored, with its entries, and warnings."""
+        """Return the stored object after server-side apply of the body, with its ``managedFields``, and warnings."""
         asked = _as_asked(served)
         config, repeated = apply.configuration(request)
         preparation.write_whole_numbers(served, request, config)
@@ -251,7 +251,7 @@ class Writer:
     def _patched(
         self, request: Request, target: ResourcePath, served: Served, media: str, old: Json | None, base: Json | None
     ) -> tuple[Json, list[str]]:
-        """Return what the patch makes of ``base``, which is what is stored (``old``), and warnings."""
+        """Return ``base``, which equals the stored object ``old``, after the patch, and warnings."""
         asked = _as_asked(served)
         kind = asked.kind
         try:
@@ -274,7 +274,7 @@ class Writer:
             warnings = preparation.strict(problems, request.param("fieldValidation") or "Warn")
             warnings += preparation.unique_owners(obj["metadata"])
         except BadRequest as error:
-            # The patch was fine, what it makes of the object is not: to Kubernetes that is another code.
+            # the patch is valid and its result is not: Kubernetes answers 422 instead of 400
             text = f"Invalid value: {render(encode(obj).decode())}: {error.message}"
             raise Invalid(f' "" is invalid: patch: {text}', causes=[Cause(INVALID, text, "patch")]) from error
         return _as_stored(served, obj), warnings
@@ -282,7 +282,7 @@ class Writer:
     # shared steps
 
     def _read(self, request: Request, served: Served, options: str) -> tuple[Json, list[str]]:
-        """Return the object that was sent, checked for its type, and warnings about its fields."""
+        """Return the object in the body, with its type checked, and warnings about its fields."""
         if request.query:
             storing.check_options(request, options)
         asked = _as_asked(served)
@@ -310,21 +310,21 @@ class Writer:
             raise BadRequest(preparation.unhandled(kind, error.message)) from error
 
     def _calls(self, target: ResourcePath, served: Served) -> bool:
-        """Tell whether webhooks or policies may be about an update, which may create the object."""
+        """Tell whether webhooks or policies may apply to an update, or to a creation by it."""
         concerns = self._state.dynamic.concerns
         return concerns(served.kind, "UPDATE", target.subresource) or (
             strategy_of(served).created_by_update and concerns(served.kind, "CREATE")
         )
 
     def _looks_at_many(self, request: Request, target: ResourcePath, served: Served) -> bool:
-        """Tell whether many objects are counted for a write over HTTPS, which is then done in slices."""
+        """Tell whether a write over HTTP counts many objects for quotas, so that it has to be done in slices."""
         return not request.uncommitted and quotas.looks_at_many(self._state, served.kind, target.namespace)
 
 
 def _repeated(request: Request, content_type: str, read: Any) -> list[str]:
-    """Return what stands twice in a body that was read.
+    """Return the duplicate fields in a body.
 
-    Looking costs as much as decoding; clients that people type for ask for it, programs do not.
+    The search costs as much as decoding. kubectl asks for it with ``fieldValidation``; programs do not.
     """
     if request.param("fieldValidation") not in _LOOKING:
         return []
@@ -334,7 +334,7 @@ def _repeated(request: Request, content_type: str, read: Any) -> list[str]:
 
 
 def _repeated_in_patch(request: Request, media: str, patch: Any) -> list[str]:
-    """Return what stands twice in a patch, and what operations have that is no part of any."""
+    """Return the duplicate fields in a patch, and unknown fields of JSON patch operations."""
     repeated = _repeated(request, media, patch)
     if media != _JSON_PATCH or not isinstance(patch, list) or request.param("fieldValidation") not in _LOOKING:
         return repeated
@@ -349,15 +349,15 @@ def _repeated_in_patch(request: Request, media: str, patch: Any) -> list[str]:
 
 
 def _as_asked(served: Served) -> Served:
-    """Return what objects are checked by before they are made into what is stored."""
+    """Return the kind to check objects by before they are converted into the stored form."""
     return served if served.form is None else Served(served.form.kind)
 
 
 def _as_stored(served: Served, obj: Json) -> Json:
-    """Return what is stored of an object; what it says in annotations of its form has to fit there.
+    """Convert an object into the stored form; members in the form's annotations have to fit there.
 
     Raises:
-        BadRequest: It does not.
+        BadRequest: They do not.
     """
     if served.form is None:
         return obj
@@ -369,7 +369,7 @@ def _as_stored(served: Served, obj: Json) -> Json:
 
 
 def _check_name(obj: Json, target: ResourcePath) -> None:
-    """Refuse an object that is not the one of the path."""
+    """Check that the object has the name in the path."""
     name = obj["metadata"].get("name")
     if not name:
         raise BadRequest(
@@ -380,10 +380,10 @@ def _check_name(obj: Json, target: ResourcePath) -> None:
 
 
 def _apply(kind: Kind, media: str, base: Any, patch: Any) -> Any:
-    """Return the patched object; all but operations leave ``base`` as it is, and unchanged parts are shared."""
+    """Return the patched object; only a JSON patch changes ``base``, others share its unchanged parts."""
     if media == _JSON_PATCH:
         patched = apply_json_patch(base, patch)
-        check_shape(patched)  # operations can put values deeper and deeper into one another
+        check_shape(patched)  # operations can nest copied values deeper and deeper
         return patched
     if not isinstance(patch, dict):
         raise BadRequest(f"a patch of type {media} must be an object")
@@ -399,7 +399,7 @@ def _apply(kind: Kind, media: str, base: Any, patch: Any) -> Any:
         patched = apply_strategic_patch(base, patch, info.list_strategy)
     metadata = patched.get("metadata")
     if metadata is base["metadata"] and metadata is not None:
-        patched["metadata"] = {**metadata}  # the revision will be written into it
+        patched["metadata"] = {**metadata}  # a copy, as the write sets the resource version in it
     return patched
 
 
