@@ -1,4 +1,4 @@
-"""Rules of pods about other pods: inter-pod affinity and anti-affinity, made ready and found by what they are about."""
+"""Inter-pod affinity and anti-affinity: terms compiled for matching, and an index of the rules that select a pod."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Label = tuple[str, str]
 
 
 class Term:
-    """A pod affinity term, made ready: which pods it means, and the topology it speaks of.
+    """A pod affinity term, compiled: the pods it selects and its topology key.
 
     Attributes:
-        one_of: Labels of which a pod that is meant has exactly one; None when there are no such.
+        one_of: Labels one of which every selected pod has; None when the selector implies no such labels.
     """
 
     __slots__ = ("_namespace_selector", "_namespaces", "_selector", "key", "one_of", "topology_key")
@@ -40,7 +40,7 @@ class Term:
         self.key = (str(selector), str(self._namespace_selector), self._namespaces)
 
     def matches(self, task: Task, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
-        """Whether the term means a pod."""
+        """Whether the term selects a pod."""
         if task.namespace not in self._namespaces:
             chosen = self._namespace_selector
             if chosen is None or not chosen.matches(namespaces.get(task.namespace, {})):
@@ -53,7 +53,7 @@ class Terms(NamedTuple):
 
     Attributes:
         together, anti: Required affinity and anti-affinity.
-        preferred: With their weights; those of anti-affinity are negative.
+        preferred: Preferred terms with their weights; weights of anti-affinity are negative.
     """
 
     together: Sequence[Term] = ()
@@ -72,13 +72,13 @@ class Rule(NamedTuple):
 
 
 class AffinityIndex:
-    """Classes of pods with rules about other pods, and which of these rules are about a given pod.
+    """Task classes with rules about other pods, and the rules that select a given pod.
 
-    Rules are kept by a label that they ask for, so that a question costs what the pod has of labels, however many
-    classes have rules.
+    Rules are indexed by a label that they require, so that `about` takes time by the number of the pod's labels and not
+    by the number of classes with rules.
 
     Attributes:
-        generation: Grows whenever rules come or go.
+        generation: Grows whenever rules are added or removed.
     """
 
     def __init__(self) -> None:
@@ -91,19 +91,19 @@ class AffinityIndex:
         return bool(self._members)
 
     def add(self, task: Task) -> None:
-        """Take a pod of a class that has rules."""
+        """Add a pod of a class that has rules or spread constraints."""
         cls = task.cls
         members = self._members.get(cls)
         if members is None:
             members = self._members[cls] = set()
             terms = self._terms[cls] = _terms_of(task)
-            self.generation += any(terms)  # pods that are spread have constraints, and no rule about others
+            self.generation += any(terms)  # a class may have spread constraints only, which are no rules about others
             for label, rule in _labelled(task, terms):
                 self._rules.setdefault(label, {}).setdefault(cls, []).append(rule)
         members.add(task.key)
 
     def remove(self, task: Task) -> None:
-        """Forget a pod; with the last of a class its rules go."""
+        """Remove a pod, and the rules of its class with the last one."""
         cls = task.cls
         members = self._members[cls]
         members.discard(task.key)
@@ -117,11 +117,11 @@ class AffinityIndex:
         del self._members[cls], self._terms[cls]
 
     def terms(self, task: Task) -> Terms:
-        """Return the terms of a pod; those of a class are equal in labels and namespace too."""
+        """Return the terms of a pod's class, whose pods are equal in labels and namespace too."""
         return self._terms.get(task.cls, _NO_TERMS)
 
     def about(self, task: Task, namespaces: Mapping[str, Mapping[str, str]]) -> Iterator[Rule]:
-        """Return the rules of all classes that are about a pod."""
+        """Return the rules of all classes that select a pod."""
         for label in (None, *(task.pod.metadata.labels or {}).items()):
             for rules in self._rules.get(label, _NO_RULES).values():
                 for rule in rules:
@@ -150,7 +150,7 @@ def _terms_of(owner: Task) -> Terms:
 
 
 def _labelled(owner: Task, terms: Terms) -> Iterator[tuple[Label | None, Rule]]:
-    """Return the rules of a class, each under the labels of which a pod it is about has one; else under None."""
+    """Return the rules of a class, each with every label of its ``one_of``, or with None if it has no such labels."""
     cls, labels = owner.cls, owner.pod.metadata.labels or {}
     rules = [Rule(cls, labels, term, is_anti=True) for term in terms.anti]
     rules += [Rule(cls, labels, term, HARD_WEIGHT) for term in terms.together]

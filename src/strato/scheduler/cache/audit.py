@@ -1,9 +1,10 @@
-"""A continuous self-audit: what the scheduler believes against what the API says, a page at a time.
+"""A continuous self-audit: compares the world with the API, a page at a time.
 
-Every period one page of pods is read and compared. What differs may just be under way, so it is only a suspicion; it is
-looked at again, alone and fresh, a period later. What still differs then is repaired, counted and reported by an event.
-The sums of some nodes, of some jobs and of one queue are computed from scratch too: memory only, so a difference is a
-certainty. The cost is bounded by pages, but for what one job and one queue have: a sum over so many tasks, or jobs.
+Every period the audit lists one page of pods and compares each with its task. A difference may be a change that the
+informer has yet to deliver, so it is only a suspicion: one period later the audit reads that pod again by itself, and
+if it still differs, repairs the world, counts the repair and records an event. It also recomputes the sums of some
+nodes, some jobs and one queue from their tasks; a difference there is certainly wrong, as both sides are in memory.
+Pages bound the cost of a period, except for one large job or queue, whose sum is over all of its tasks or jobs.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from strato.scheduler.model.tasks import ALLOCATED, BINDING, COMPLETED_SET, PIPE
 _log = logging.getLogger(__name__)
 
 AUDIT_SECONDS = 30.0
-"""Time between looks where a scheduler serves a cluster; a simulation does without."""
+"""Default period where a scheduler serves a cluster; simulations have no audit."""
 PAGE = 200
 """Pods read per period."""
 _SUMS = 200
-"""Nodes, and jobs, whose sums are computed anew per period; of jobs fewer once they have `_TASKS` tasks."""
+"""Nodes, and jobs, whose sums are recomputed per period; fewer jobs if they have more than `_TASKS` tasks together."""
 _TASKS = 2_000
 _SUSPECTS = 50
-"""Suspicions looked at per period."""
+"""Suspicions verified per period."""
 
 UNKNOWN_POD = "unknown pod"
 GONE_POD = "pod that is gone"
@@ -46,11 +47,11 @@ WRONG_DEVICES = "claims with wrong devices"
 
 
 class Audit:
-    """Compares and repairs.
+    """Compares the world with the API and repairs it.
 
     Args:
-        period_seconds: Time between looks.
-        owns: Whether a pod or node by its name, or its owner's, is this scheduler's business (several active ones).
+        period_seconds: Time between two comparisons.
+        owns: Whether this replica owns a pod, where several active schedulers divide them (`Replicas.owns`).
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Audit:
         self._suspects: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Look, until cancelled."""
+        """Compare periodically until cancelled."""
         while True:
             await self._clock.sleep(self._period)
             try:
@@ -90,7 +91,7 @@ class Audit:
                 _log.info("the self-audit could not read: %s", error)
 
     async def look(self) -> None:
-        """Look at old suspicions, the next page of pods and the next nodes."""
+        """Verify old suspicions, then compare the next page of pods and the next sums."""
         suspects, self._suspects = self._suspects, {}
         for number, (key, kind) in enumerate(suspects.items()):
             if number < _SUSPECTS:
@@ -108,7 +109,7 @@ class Audit:
         try:
             page = await self._cluster.list(Pod, limit=PAGE, continue_token=self._token)
         except Gone:
-            self._token = ""  # the pass took longer than the server remembers
+            self._token = ""  # the pass took so long that the server's list token has expired
             return
         self._looked.labels("pod").inc(len(page.items))
         for pod in page.items:
@@ -124,7 +125,7 @@ class Audit:
                     self._suspects.setdefault(key, GONE_POD)
 
     def _difference(self, key: str, pod: Pod | None) -> str:
-        """Return how what is believed of a pod differs from what is true, empty when it does not."""
+        """Return how the world differs from the API's pod (None: there is none); empty if it does not."""
         task = self._world.tasks.get(key)
         if pod is None:
             return GONE_POD if task is not None else ""
@@ -134,13 +135,13 @@ class Audit:
         if task.uid != pod.metadata.uid:
             return UNKNOWN_POD
         if task.status in (ALLOCATED, PIPELINED, BINDING) and not pod.spec.node_name:
-            return ""  # decided, and being written
+            return ""  # the binder is writing this bind
         node = self._world.nodes.names[task.row] if task.row >= 0 else ""
         true = "" if status_of(pod) in COMPLETED_SET else pod.spec.node_name
         return WRONG_PLACE if node != true else ""
 
     async def _verify(self, key: str, kind: str) -> None:
-        """Repair what still differs."""
+        """Read one suspected pod again and repair its task if it still differs."""
         namespace, _, name = key.partition("/")
         try:
             pod: Pod | None = await self._cluster.get(Pod, name, namespace)
@@ -173,7 +174,7 @@ class Audit:
     # -- sums ----------------------------------------------------------------------------------------------------------
 
     def _check_sums(self) -> None:
-        """Compute the sums of some nodes, some jobs and a queue anew."""
+        """Recompute the sums of some nodes, some jobs and one queue."""
         self._check_nodes()
         self._check_jobs()
         self._queues = self._queues or [*self._world.queues]
@@ -218,7 +219,7 @@ class Audit:
             self._mend(WRONG_QUEUE, queue.name, queue.view)
 
     def _mend(self, kind: str, name: str, regarding: Object | None) -> None:
-        """Report sums that were wrong and have been computed anew."""
+        """Report sums that were wrong and have been recomputed."""
         self._world.version += 1
         self._world.journal.repair()
         self._report(kind, f"{kind}: {name}; they were computed anew", regarding)

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets as a session sees them: how many pods of which kind may still go."""
+"""PodDisruptionBudgets in a session: which evictions would violate one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strato.scheduler.model.jobs import Task
 
 
 class Budgets:
-    """The budgets of all namespaces; selectors are read when somebody is to be evicted."""
+    """The budgets of all namespaces; their selectors are parsed at the first eviction."""
 
     def __init__(self, world: World) -> None:
         self._objects = world.objects.get(PodDisruptionBudget, {})
@@ -31,7 +31,7 @@ class Budgets:
         return self._known
 
     def violated_by(self, gone: Iterable[Task], tasks: Iterable[Task]) -> list[bool]:
-        """Return of each task whether its eviction breaks a budget, those before it and those that are gone counted."""
+        """Return for each task whether evicting it after ``gone`` and the tasks before it violates a budget."""
         budgets = self._by_namespace()
         allowed: dict[str, int] = {}
         for task in gone if budgets else ():

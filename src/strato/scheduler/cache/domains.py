@@ -1,4 +1,4 @@
-"""Where placed jobs lie in the network, brought in step before a session (spec scheduler-core 8, at open, 4)."""
+"""The network domains that placed jobs lie in, updated before a session (spec scheduler-core 8, at open, 4)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from strato.scheduler.topology.hypernodes import NOWHERE, Tree
 
 
 def recover_domains(world: World) -> None:
-    """Bring the remembered domains in step with what is placed.
+    """Update the domain of each job and sub-job to where its tasks are placed.
 
-    Looks at the jobs that changed since the last session; at all when the domains did.
+    Only looks at the jobs that changed since the last session, unless the domain tree has changed.
     """
     if not world.laid_out:
         return
@@ -33,7 +33,7 @@ def _recover_job(world: World, tree: Tree, job: Job, layout: Layout) -> None:
         if not sub.allocated_count or (sub.allocated and sub.allocated not in tree.index):
             sub.allocated = ""
         if sub.network is not None and not sub.allocated and sub.allocated_count:
-            # a node that is gone lies nowhere; those that are left still say where the gang is
+            # tasks on deleted nodes are skipped: those on the other nodes still determine the domain
             placed = (task.row for task in sub.tasks.values() if task.status in ALLOCATED_SET)
             sub.allocated = tree.name(tree.span([row for row in placed if row >= 0 and world.nodes.present[row]]))
             found = True

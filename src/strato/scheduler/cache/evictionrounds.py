@@ -1,10 +1,10 @@
 """`EvictionRounds`: a job whose evictions bring it nothing evicts ever more rarely.
 
-Where actions choose victims by one rule and queues and jobs take their turns by another, those who were evicted come
-back first, take their places again, and are evicted again: two queues that reclaim from each other, a gang that is
-broken and made anew before who broke it. A round is a cycle in which pods are evicted for a job. It was in vain if the
-job holds no more at its next round than at one before: then it waits a second before it evicts again, four times as
-long after each further one, until it holds more.
+Actions choose victims by one order and visit jobs by another. So the victims' successors may be placed before the job
+that the pods were evicted for, and be evicted again, without end: two queues that reclaim from each other, or a gang
+that is broken and placed anew before the job that broke it. A round is a cycle in which pods are evicted for a job. It
+was in vain if the job holds no more tasks at its next round than it did before. The job then has to wait one second
+before it evicts again, and four times as long after each further round in vain, until it holds more.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _FIRST_SECONDS: Final = 1.0
 _FACTOR: Final = 4.0
 _LONGEST_SECONDS: Final = 300.0
 _LEAST_SECONDS: Final = 1e-3
-"""Less than this is no wait: instants are seconds since the epoch, which have no more than microseconds."""
+"""A shorter rest of a wait counts as over: seconds since the epoch as floats are exact to microseconds only."""
 
 
 class _Round(NamedTuple):
     cycle: int
     held: int
-    """The most places that the job had at a round until then."""
+    """The most tasks that held a place, at this round or an earlier one of the same series."""
     in_vain: int
-    """Rounds in a row that brought nothing."""
+    """Rounds in a row that were in vain."""
     until: float
 
 
 class EvictionRounds:
-    """By key of the job that others were evicted for, its last round."""
+    """The last round of each job that pods were evicted for, by job key."""
 
     __slots__ = ("_cycle", "_rounds")
 
@@ -45,12 +45,12 @@ class EvictionRounds:
         self._cycle += 1
 
     def wait_seconds(self, job: Job, now: float) -> float:
-        """Return how long a job must not evict others yet; 0 where it may."""
+        """Return how long a job still has to wait before it may evict; 0 when it may now."""
         last = self._rounds.get(job.key)
         if last is None or last.cycle == self._cycle or _held(job) > last.held:
             return 0.0
         left = last.until - now
-        return left if _LEAST_SECONDS <= left <= _LONGEST_SECONDS else 0.0  # longer: the clock was set back meanwhile
+        return left if _LEAST_SECONDS <= left <= _LONGEST_SECONDS else 0.0  # a longer one: the clock was set back
 
     def note(self, jobs: Iterable[Job], now: float) -> None:
         """Note that pods are evicted for jobs in this cycle."""
@@ -65,7 +65,7 @@ class EvictionRounds:
             self._rounds[job.key] = _Round(self._cycle, most, in_vain, now + wait)
 
     def undo(self, key: str) -> None:
-        """Forget the rounds of a job: its last did not take place, or it is gone."""
+        """Forget the rounds of a job, because its last eviction did not take place or the job is gone."""
         self._rounds.pop(key, None)
 
 

@@ -1,8 +1,8 @@
-"""`Evictions`: the evictions that were decided here and are not over, so that none is decided twice.
+"""`Evictions`: the evictions that this scheduler has decided and that are not over, so that none is decided twice.
 
-Between the decision and the deletion the API shows the victim as running, and may do so for seconds: its conditions are
-patched first, writes wait their turn, requests are lost. All that while the pod counts as leaving, whatever is read of
-it, until the API confirms (it has a deletion timestamp, has ended, is gone) or refuses.
+Between the decision and the deletion the API shows the victim as running, possibly for seconds: the evictor patches its
+conditions first, writes are queued, requests get lost. Until the API confirms the eviction (the pod has a deletion
+timestamp, has ended, or is gone) or refuses it, `World` counts the pod as Releasing whatever the informers deliver.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from strato.scheduler.model.jobs import Task
 
 _SPARED_SECONDS = 1.0
 _LONGEST_SPARED_SECONDS = 300.0
-"""How long a pod is not chosen again whose eviction was refused; the time doubles with each refusal."""
+"""How long a pod is spared after the API refused its eviction; the time doubles with each refusal."""
 
 
 class _Eviction(NamedTuple):
@@ -29,11 +29,11 @@ class _Refusal(NamedTuple):
 
 
 class Evictions:
-    """By key of the victim, what is under way.
+    """The evictions under way, by key of the victim.
 
     Attributes:
-        unconfirmed: Victims that the API does not show as leaving yet.
-        refusals: Pods whose eviction the API refused.
+        unconfirmed: Victims that the API does not show as terminating yet.
+        refusals: Pods whose eviction the API has refused.
     """
 
     __slots__ = ("_all", "_serving", "refusals", "unconfirmed")
@@ -45,28 +45,28 @@ class Evictions:
         self.unconfirmed: dict[str, Task] = {}
 
     def begin(self, task: Task, beneficiary: str) -> None:
-        """Note a decision; ``beneficiary`` is the key of the pod it is for, empty when it is for no other's sake."""
+        """Note that an eviction is decided; ``beneficiary`` is the key of the pod it is for, empty for none."""
         self._all[task.key] = _Eviction(task.uid, beneficiary)
         self.unconfirmed[task.key] = task
         if beneficiary:
             self._serving.setdefault(beneficiary, set()).add(task.key)
 
     def awaits(self, key: str, uid: str) -> bool:
-        """Whether a pod is a victim of which the API has neither confirmed nor refused that it leaves."""
+        """Whether the API has neither confirmed nor refused the eviction of this pod."""
         task = self.unconfirmed.get(key)
         return task is not None and task.uid == uid
 
     def confirm(self, key: str) -> None:
-        """Note that the API shows the victim as leaving."""
+        """Note that the API shows the victim as terminating."""
         self.unconfirmed.pop(key, None)
 
     def replace(self, task: Task) -> None:
-        """Go on with another task that stands for the same pod."""
+        """Replace the task of a victim, as `World` does when the pod changes."""
         if task.key in self.unconfirmed:
             self.unconfirmed[task.key] = task
 
     def end(self, key: str) -> str:
-        """Forget a victim, or any other pod: it is gone. Return the key of the pod that it went for, if any."""
+        """Forget a pod that has ended or is gone; return the key of the pod it was evicted for, if any."""
         if not (self._all or self.refusals):
             return ""
         self.unconfirmed.pop(key, None)
@@ -82,10 +82,10 @@ class Evictions:
         return eviction.beneficiary
 
     def refuse(self, key: str, uid: str, now: float) -> str:
-        """Forget a victim that stays: it is spared for a while, and the pod it was to go for may look on at once.
+        """Note that the API refused an eviction: spare the pod for a while, and let its beneficiary evict others.
 
         Returns:
-            The key of that pod, if any.
+            The key of the beneficiary, if any.
         """
         before = self.refusals.get(key)
         beneficiary = self.end(key)
@@ -96,24 +96,24 @@ class Evictions:
         return beneficiary
 
     def spares(self, task: Task, now: float) -> bool:
-        """Whether the API refused to evict a pod a short while ago."""
+        """Whether a pod is spared because the API has recently refused its eviction."""
         refusal = self.refusals.get(task.key)
         return refusal is not None and refusal.uid == task.uid and self.spared_seconds(task.key, now) > 0
 
     def spared_seconds(self, key: str, now: float) -> float:
-        """Return how long a pod is spared yet; 0 for those that are not."""
+        """Return how long a pod is still spared; 0 for others."""
         refusal = self.refusals.get(key)
         left = refusal.until - now if refusal is not None else 0.0
-        return left if left <= _LONGEST_SPARED_SECONDS else 0.0  # longer: the clock was set back meanwhile
+        return left if left <= _LONGEST_SPARED_SECONDS else 0.0  # a longer time: the clock was set back
 
     def serve(self, beneficiary: str) -> bool:
-        """Whether victims that were evicted for a pod are still leaving: it must not take more meanwhile."""
+        """Whether victims evicted for a pod are still there; no more may be evicted for it meanwhile."""
         return beneficiary in self._serving
 
     def victims_of(self, beneficiary: str) -> Collection[str]:
-        """Return the keys of the victims that are leaving for a pod."""
+        """Return the keys of the victims evicted for a pod that are still there."""
         return self._serving.get(beneficiary, ())
 
     def serve_any(self, keys: Collection[str]) -> bool:
-        """Whether that holds of any of several pods."""
+        """Whether `serve` holds for any of several pods."""
         return bool(self._serving) and not self._serving.keys().isdisjoint(keys)

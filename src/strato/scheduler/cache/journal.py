@@ -1,8 +1,8 @@
-"""`Journal`: what is called with everything that enters a world from outside a cycle, and with what each cycle decided.
+"""`Journal`: receives every input of a world and every cycle's plan, for recording and replay.
 
-A cycle depends on the world, the configuration, the instant and the generator alone. So whoever makes the same calls on
-an equal world, in the same order, gets the same decisions: `strato.sim.recording` writes the calls into a log and
-replays them. A scheduler notes nothing unless it was asked for one (`SchedulerOptions.journal`).
+A cycle depends only on the world, the configuration, the instant and the random generator. Applying the same inputs to
+an equal world, in the same order, therefore gives the same decisions: `strato.sim.recording` writes the calls of this
+class into a log and replays them. By default nothing is recorded (`SchedulerOptions.journal`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from strato.scheduler.model.plan import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """What decisions on an empty world depend on besides its inputs.
+    """The state of a scheduler at start: what its decisions depend on besides the inputs that follow.
 
     Attributes:
         names: Values of ``spec.schedulerName`` served.
         default_queue: Queue of groups that name none.
         shard_mode, shard_name, agent_shard: As for `strato.scheduler.cache.shards.Shards`.
-        flow_loaded: Whether the action `flow` has its kernels.
+        flow_loaded: Whether the kernels of the action `flow` are loaded.
         config: Text of the configuration; empty for the built-in one.
         base: The directory that relative paths in it start from.
-        rng: State of the generator (`random.Random.getstate`) before the seed of the first caches is drawn.
+        rng: State of the generator (`random.Random.getstate`) before the seed of the first `Placer` is drawn.
     """
 
     names: Sequence[str]
@@ -45,19 +45,22 @@ class Beginning:
 
 
 class Journal:
-    """Receives a world's inputs in the order in which they take effect; this one drops them. None may fail or wait."""
+    """Receives a world's inputs in the order in which they take effect; this class ignores them.
+
+    Implementations must neither raise nor block.
+    """
 
     def begin(self, beginning: Beginning) -> None:
         """Begin with an empty world."""
 
     def take(self, kind: Kind, view: Object) -> None:
-        """Note that an object is taken, which may be refused; see `strato.scheduler.cache.kinds`."""
+        """Note that the world takes an object, which may fail; see `strato.scheduler.cache.kinds`."""
 
     def drop(self, kind: Kind, namespace: str, name: str) -> None:
-        """Note that an object is forgotten."""
+        """Note that the world forgets an object."""
 
     def unbind(self, key: str) -> None:
-        """Note that a bind did not come about: its pod is pending again."""
+        """Note that a bind failed and its pod is pending again."""
 
     def hold(self, key: str) -> None:
         """Note `World.hold`."""
@@ -69,26 +72,26 @@ class Journal:
         """Note `World.refuse_eviction`."""
 
     def reopen(self) -> None:
-        """Note that decisions are made anew although no object changed."""
+        """Note that the next cycle decides on all jobs again although no object has changed."""
 
     def load_flow(self) -> None:
-        """Note that the action `flow` has its kernels from now on."""
+        """Note that the kernels of the action `flow` are loaded now."""
 
     def measure(self, usages: Usages) -> None:
-        """Note what nodes use, as measured."""
+        """Note the measured usage of nodes."""
 
     def repair(self) -> None:
-        """Note that sums were wrong and have been computed anew."""
+        """Note that the audit has recomputed wrong sums."""
 
     def reply(self, where: str, body: bytes, reply: Reply) -> None:
-        """Note what came of a question that a cycle asked; the note on the cycle follows."""
+        """Note the reply to a request that the cycle under way has sent; `cycle` is called afterwards."""
 
     def configure(self, text: str, base: Path) -> None:
-        """Note that another configuration is in force, for whose caches a seed is drawn."""
+        """Note that another configuration is in force; a seed for a new `Placer` is drawn then."""
 
     def cycle(self, now: float, plan: Plan) -> None:
-        """Note a cycle that was decided at ``now``; called before its plan is carried out."""
+        """Note the plan of a cycle that was decided at ``now``; called before the plan is carried out."""
 
 
 NO_JOURNAL: Final = Journal()
-"""That of a scheduler that nobody records."""
+"""The journal of a scheduler that is not recorded."""

@@ -1,8 +1,8 @@
-"""Fairness with memory: what somebody held lately counts, and fades with a half-life.
+"""Fairness with memory: averages of past use by queue or namespace, which decay with a half-life.
 
-The average remembered is exponentially weighted over time: who holds ``u`` all the time is remembered with ``u``, who
-stopped one half-life ago with half of it. It is kept by the world between sessions and lost with the process; a
-scheduler that starts anew treats all as equals until there is something to remember.
+The average is exponentially weighted over time: a queue that has always held ``u`` has the average ``u``, one that
+released it one half-life ago half of that. `World.memories` keeps the averages between sessions. They are lost when the
+process ends, so a restarted scheduler begins with all averages equal to zero.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class UsageMemory:
 
         Args:
             now: Seconds since the epoch.
-            half_life_seconds: Time after which what was held counts half. Positive.
-            held: What everybody holds from now on; what was given last time has been held until now.
+            half_life_seconds: Time after which past use counts half. Positive.
+            held: What each name holds from now on; the ``held`` of the last call applied until now.
         """
         keep = 1.0 if self._at is None else 0.5 ** (max(0.0, now - self._at) / half_life_seconds)
         for name in {*self._average, *self._held}:
@@ -46,7 +46,7 @@ class UsageMemory:
         self._at = now
 
     def of(self, name: str, width: int) -> FloatArray:
-        """Return the average use of a name; zeros for one that is not remembered."""
+        """Return the average use of a name; zeros for a name without past use."""
         return _wide(self._average.get(name), width)
 
 
@@ -58,8 +58,9 @@ def _wide(vector: FloatArray | None, width: int) -> FloatArray:
 
 
 def boost(past: float, entitled: float) -> float:
-    """Return the factor on the weight of somebody who held a part ``past`` of all use where ``entitled`` is due to it.
+    """Return the factor on the weight of a queue or namespace that held the fraction ``past`` of all use.
 
-    1 for whom got what was due, 2 for whom got nothing, 1/2 for whom got twice as much, not below 1/8.
+    ``entitled`` is the fraction due to it. The factor is 1 if it held that, 2 if it held nothing, 1/2 if it held twice
+    as much, and at least 1/8.
     """
     return 1.0 if entitled <= 0 else max(2.0 ** (1.0 - past / entitled), 0.125)

@@ -1,7 +1,7 @@
-"""Who runs where, for rules about other pods: matching pods per node, kept current from the table's journal.
+"""Counts of matching pods per node, for rules about other pods; updated from the node table's journal.
 
-Inter-pod affinity and topology spread ask how many pods that match a selector run in each topology domain. The counts
-per node are cached per question and brought up to date only for rows that changed.
+Inter-pod affinity and topology spread need the number of pods that match a selector in each topology domain. The counts
+per node are cached by selector; only rows that changed are counted again.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Counts = npt.NDArray[np.int64]
 Matches = Callable[[Task], bool]
 
 _COUNTS_BYTES = 160 << 20
-"""Of counts, each a number for every node."""
+"""Limit of the cached counts, each of which has a number per node."""
 _LABELS_BYTES = 64 << 20
-"""Of values of labels, a set for every node."""
+"""Limit of the cached label values, each of which has a set per node."""
 _FEW_ROWS = 16
-"""As many are counted anew without a look for those that can matter."""
+"""Up to this many rows are counted directly, without first narrowing them down by label."""
 _NO_ROWS: frozenset[int] = frozenset()
 
 
 class _Counted:
-    """The answer to a question: pods that match, by row."""
+    """A cached count: number of matching pods by row, current up to ``cursor`` of the table's journal."""
 
     __slots__ = ("counts", "cursor", "matches")
 
@@ -54,7 +54,7 @@ class _LabelRows:
         self.cursor = NEVER
 
     def refresh(self, table: NodeTable, rows: Iterable[int]) -> None:
-        """Look at some rows again."""
+        """Read the pods of some rows again."""
         self._values += [set() for _ in range(table.size - len(self._values))]
         for row in rows:
             now = {
@@ -77,7 +77,7 @@ class Neighbours:
 
     Args:
         table: The nodes and what runs on them.
-        evictions: Which pods are being evicted.
+        evictions: The evictions under way.
     """
 
     def __init__(self, table: NodeTable, evictions: Evictions) -> None:
@@ -95,9 +95,9 @@ class Neighbours:
         """Return how many pods on each row match.
 
         Args:
-            key: Names the question, and must imply ``matches``.
+            key: Cache key; equal keys must mean equal ``matches``.
             matches: Whether a pod counts.
-            one_of: Labels one of which every pod that counts has; None when there are none such.
+            one_of: Labels one of which every matching pod has; None when no such labels are known.
         """
         found = self._counted.get(key)
         if found is None:
@@ -115,7 +115,7 @@ class Neighbours:
         return found.counts
 
     def members(self, cls: TaskClass, labels: Mapping[str, str]) -> Counts:
-        """Return how many pods of a class, which all have these labels, are on each row."""
+        """Return how many pods of a class are on each row; all of them have these labels."""
         known = next((label for label in labels.items() if self._by_label.get(label[0]) is not None), None)
         one_of = [known] if known is not None else list(labels.items())[:1] or None
         return self.counts(("class", cls.number), lambda task: task.cls is cls, one_of)
@@ -134,7 +134,7 @@ class Neighbours:
         return out
 
     def _stays(self, task: Task) -> bool:
-        """Whether a pod counts as a neighbour: a leaving one does until it is gone, one on trial does not."""
+        """Whether a pod counts: an evicted one does until it is gone, the victim of an open statement does not."""
         if task.status != RELEASING or task.pod.metadata.deletion_timestamp is not None:
             return True
         return self._evictions.awaits(task.key, task.uid)

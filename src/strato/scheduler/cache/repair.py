@@ -1,4 +1,4 @@
-"""What is kept of jobs and queues, computed anew from what it follows from; the audit compares by these."""
+"""Recomputes the counts and sums of jobs and queues from tasks and jobs, for the audit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from strato.scheduler.model.tasks import STATUS_COUNT, TaskClass
 
 
 def repair_job(job: Job) -> bool:
-    """Compute all that `Job.shift` keeps anew from the tasks, for the job alone; return whether it had been wrong."""
+    """Recompute all that `Job.shift` keeps on the job from its tasks; return whether any of it was wrong."""
     fresh = Job(job.key, Dimensions(len(job.used)))
     fresh.min_task = job.min_task
     equal: dict[tuple[TaskClass, int], list[Task]] = {}
@@ -40,7 +40,7 @@ def repair_job(job: Job) -> bool:
 
 
 def _repair_part(sub: SubJob) -> bool:
-    """Count its tasks anew; return whether the counts had been wrong."""
+    """Recount a sub-job's tasks; return whether the counts were wrong."""
     if sub.whole:
         return False
     before = [*sub.counts, sub.best_effort]
@@ -56,7 +56,7 @@ def _named(roles: Mapping[str, Counts]) -> dict[str, Counts]:
 
 
 def repair_queue(queue: Queue, jobs: Sequence[Job]) -> bool:
-    """Compute a queue's sums anew from those of its jobs; return whether they had been wrong."""
+    """Recompute a queue's sums from those of its jobs; return whether any was wrong."""
     before = queue.used, queue.pending_request, queue.inqueue, queue.elastic
     nothing = np.zeros_like(queue.used)
     queue.used = np.array([nothing, *[job.used for job in jobs]]).sum(axis=0)

@@ -16,14 +16,14 @@ from strato.api.meta import Object
 from strato.api.volcano.scheduling import PodGroup
 
 _POINTS: Final = 128
-"""Points of each replica on the ring: shares differ by some percent only."""
+"""Points of each replica on the ring; with this many, shares differ by some percent only."""
 
 
 class Replicas:
     """A ring of ``base-0`` … ``base-(count-1)``, seen by one of them.
 
     Args:
-        name: The own name, ``base-ordinal``.
+        name: Name of this replica, ``base-ordinal``.
         count: How many there are.
     """
 
@@ -36,11 +36,11 @@ class Replicas:
         self._member = [member for _, member in points]
 
     def owner(self, key: str) -> str:
-        """Return which replica has a key."""
+        """Return the name of the replica that owns a key."""
         return self._member[bisect(self._at, _hash(key)) % len(self._member)]
 
     def owns(self, view: Object) -> bool:
-        """Whether an object is this replica's business; kinds that are not shared out are everybody's."""
+        """Whether this replica owns an object; objects of other kinds than pods, groups and nodes belong to all."""
         if isinstance(view, Node):
             return self.owner(view.metadata.name) == self.name
         if isinstance(view, Pod | PodGroup):

@@ -1,6 +1,6 @@
-"""Replies from outside that a cycle waits for: what was asked, what came, how long it took; and those of a log.
+"""Replies of HTTP extenders to a cycle, as the journal records them and a replay returns them.
 
-A cycle that depends on somebody's replies can be decided anew when they are known, though nobody is there to ask.
+With the recorded replies a cycle that has called extenders can be replayed without them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _DIGEST_BYTES: Final = 8
 
 
 class Reply(NamedTuple):
-    """What came of a question.
+    """The outcome of a request.
 
     Attributes:
-        text: JSON that was answered; empty where there is a problem.
-        problem: Why there is no answer.
-        seconds: How long it took.
+        text: JSON of the answer; empty when there is a problem.
+        problem: Why there is no answer; empty when there is one.
+        seconds: How long the request took.
     """
 
     text: str
@@ -27,22 +27,22 @@ class Reply(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What was asked: where, and a digest of it."""
+    """A request: its address, and a digest of its body."""
 
     where: str
     digest: bytes
 
 
 def question_of(where: str, body: bytes) -> Question:
-    """Return a question to an address."""
+    """Return the question that a request to an address is."""
     return Question(where, blake2b(body, digest_size=_DIGEST_BYTES).digest())
 
 
 class KnownReplies:
-    """Those that were noted in one cycle; the same question asked again has its next reply.
+    """The replies recorded in one cycle; a question that was asked several times gets its replies in order.
 
     Attributes:
-        missed: Questions that were asked and are not among them.
+        missed: How many questions had no recorded reply.
     """
 
     def __init__(self) -> None:
@@ -50,11 +50,11 @@ class KnownReplies:
         self.missed = 0
 
     def add(self, question: Question, reply: Reply) -> None:
-        """Take a reply."""
+        """Add a recorded reply."""
         self._known.setdefault(question, deque()).append(reply)
 
     def take(self, where: str, body: bytes) -> Reply:
-        """Return the reply to a question."""
+        """Return the next reply to a question; one with a problem if there is none."""
         waiting = self._known.get(question_of(where, body))
         if waiting:
             return waiting.popleft()
@@ -62,5 +62,5 @@ class KnownReplies:
         return Reply("", f"{where}: the log has no answer to this question", 0.0)
 
     def forget(self) -> None:
-        """Drop what was not asked for."""
+        """Drop the replies that were not used."""
         self._known.clear()

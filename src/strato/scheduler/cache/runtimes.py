@@ -1,4 +1,4 @@
-"""How long pods run: what they say themselves, what they are allowed, and what their like took before."""
+"""How long pods run: by annotation, by ``activeDeadlineSeconds``, else by earlier pods of the same class."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["EXPECTED", "RunTimes"]
 _FRESH: Final = 0.3
 """Weight of the newest run in the average."""
 _BYTES: Final = 4 << 20
-"""Of what is known of the past, some 15,000 classes of pods."""
+"""Limit of the averages; enough for some 15,000 classes of pods."""
 
 
 class RunTimes:
-    """Averages over pods that ended well, by namespace and class.
+    """Average run times of pods that succeeded, by namespace and task class.
 
     Attributes:
-        on: Whether anybody asks; nothing is noted otherwise.
+        on: Whether a plugin uses them; run times are only recorded then.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class RunTimes:
         self._averages: LruCache[tuple[str, int], float] = LruCache(_BYTES, lambda key, _: len(key[0]))
 
     def note(self, task: Task) -> None:
-        """Take the run of a pod that has succeeded."""
+        """Record the run time of a pod that has succeeded."""
         status = task.pod.status
         ends = [c.state.terminated.finished_at for c in status.container_statuses if c.state.terminated is not None]
         finished = max((end for end in ends if end), default="")
@@ -42,6 +42,6 @@ class RunTimes:
         self._averages.put(key, before + _FRESH * (seconds - before))
 
     def expected_seconds(self, task: Task) -> float | None:
-        """Return how long a pod will run: what is stated, else what its like took; None when nothing is known."""
+        """Return how long a pod will run: as stated, else the average of its class; None when neither is known."""
         stated = stated_seconds(task.pod, task.job.group if task.job is not None else None)
         return stated if stated is not None else self._averages.get((task.namespace, task.cls.number))

@@ -1,9 +1,9 @@
-"""Which nodes are ours when several schedulers share a cluster (spec scheduler-core 8, NodeShard; volcano-agent C5).
+"""The nodes of this scheduler when several share a cluster (spec scheduler-core 8, NodeShard; volcano-agent C5).
 
-Under ``hard`` only nodes of the own shard may be used, under ``soft`` they come before all others. Both are a
-filter and a static score per node, as plugins have them, so that they cost nothing once known: rows are looked at again
-only when the shard gained or lost them. Pods of Volcano's agent scheduler, which this one serves too, have a shard of
-their own.
+Under ``hard`` only nodes of the own shard may be used, under ``soft`` they are preferred to all others. These are a
+filter and a static score like those of plugins, so their results are cached, and a row is judged again only when the
+shard has gained or lost its node. Pods of Volcano's agent scheduler, which this scheduler can serve too, have a shard
+of their own.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MODES: Final = (NONE, HARD, SOFT)
 
 OUTSIDE = Reason("core", "node isn't in scheduler node shard", curable=False)
 _PREFERENCE = float(1 << 24)
-"""What a node of the own shard is ahead of any other: more than plugins' scores add up to, little enough for them to
-keep deciding among the nodes of the shard."""
+"""Extra score of nodes of the own shard: more than plugins' scores add up to, yet small enough that float64 keeps the
+differences between these, which decide among the shard's nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardStatus:
-    """What a NodeShard's status should say; node names, sorted."""
+    """The status a NodeShard should have; node names, sorted."""
 
     in_use: tuple[str, ...]
     to_add: tuple[str, ...]
@@ -41,16 +41,16 @@ class ShardStatus:
 
 
 class Shards:
-    """The NodeShards and what follows for this scheduler.
+    """The NodeShards, and the nodes that this scheduler may use by them.
 
     Args:
-        nodes: The nodes; notified when the shard gains or loses some.
+        nodes: The node table; rows are marked changed when the shard gains or loses their nodes.
         mode: One of `MODES`.
         name: Name of the own NodeShard.
         agents: Name of the NodeShard of pods that name the agent scheduler; empty: the same.
 
     Attributes:
-        usable: By own NodeShard, names of its nodes that no other scheduler uses still.
+        usable: By own NodeShard, the names of its nodes that no other NodeShard still has in use.
     """
 
     def __init__(self, nodes: NodeTable, mode: str = NONE, name: str = "volcano", agents: str = "") -> None:
@@ -63,16 +63,16 @@ class Shards:
 
     @property
     def on(self) -> bool:
-        """Whether the cluster is shared out at all."""
+        """Whether sharding is on."""
         return self.mode != NONE
 
     def set_shard(self, view: NodeShard) -> bool:
-        """Take a NodeShard as the API has it now; return whether a cycle or a status follows from it."""
+        """Take a NodeShard as the API has it now; return whether a cycle or a status write is needed."""
         self._shards[view.metadata.name] = view
         return self._refresh()
 
     def remove_shard(self, name: str) -> bool:
-        """Forget a NodeShard; return whether a cycle follows from it."""
+        """Forget a NodeShard; return whether a cycle or a status write is needed."""
         return self._shards.pop(name, None) is not None and self._refresh()
 
     def use(self, names: Collection[str]) -> None:
@@ -85,7 +85,7 @@ class Shards:
         return any(changes) or bool(self.statuses())
 
     def _free(self, own: str) -> frozenset[str]:
-        """Return the nodes of a shard that no other one uses still."""
+        """Return the desired nodes of a shard that no other shard still has in use."""
         shard = self._shards.get(own)
         wanted = set(shard.spec.nodes_desired) if shard is not None else set()
         for name, other in self._shards.items():
@@ -101,7 +101,7 @@ class Shards:
         return bool(changed)
 
     def statuses(self) -> dict[str, ShardStatus]:
-        """Return what statuses of own NodeShards should say, of those that say something else."""
+        """Return the statuses that own NodeShards should have, for those whose status differs."""
         found = {own: self._status(own, usable) for own, usable in self.usable.items()} if self.on else {}
         return {own: status for own, status in found.items() if status is not None}
 
@@ -119,17 +119,17 @@ class Shards:
         )
         return None if wanted == have else wanted
 
-    # -- as plugins say it ---------------------------------------------------------------------------------------------
+    # -- extension points, as of a plugin ------------------------------------------------------------------------------
 
     def filter(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Turn down nodes outside the shard."""
+        """Reject nodes outside the shard."""
         return Verdicts.reject_where(~self.ours(cls, nodes, rows), OUTSIDE)
 
     def static_scores(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
-        """Put nodes of the shard before all others."""
+        """Prefer nodes of the shard to all others."""
         return (StaticScore(self.ours(cls, nodes, rows).astype(np.float64), _PREFERENCE),)
 
     def ours(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Mask:
-        """Return which rows are nodes of the shard of a class."""
+        """Return which rows are nodes of the shard that a class uses."""
         usable = self.usable[self._agents if cls.spec.scheduler_name == AGENT_SCHEDULER else self.name]
         return np.fromiter((nodes.names[row] in usable for row in rows.tolist()), np.bool_, len(rows))

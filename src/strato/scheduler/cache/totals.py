@@ -1,7 +1,8 @@
-"""What there is for queues to share: countable nodes, less what pods hold that others placed (spec utilisation 7).
+"""The amounts that queues share: countable nodes, less what other schedulers' pods hold there (spec utilisation 7).
 
-Volcano counts every node it knows, with all that is on it. What queues deserve is then more than they can get, and
-nothing is reclaimed. Here a node counts while it is ready, not cordoned, and free of taints that keep jobs away.
+Volcano counts every node it knows in full. Queues then deserve more than they can get, so that none counts as over its
+share and nothing is reclaimed. Under the strict rule a node counts while it is ready, not cordoned, and has no taints
+that keep jobs away.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from strato.scheduler.model.resources import Vector, fit_width
 GROUP_LABEL: Final = "volcano.sh/nodegroup-name"
 _KEEPING_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
 _CLUSTERS_OWN: Final = ("node.kubernetes.io/", "node-role.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""How keys of taints begin that say how a node is, or that it runs the cluster: no job tolerates them."""
+"""Prefixes of taints that tell the state of a node, or that it is a control-plane node: jobs do not tolerate them."""
 
 
 def is_lost(node: Node) -> bool:
-    """Whether a node is said not to be ready; one that nothing is said of, as in files, is."""
+    """Whether a node has a Ready condition that is not True; a node without one, as in manifests, counts as ready."""
     ready = node.status.condition("Ready")
     return ready is not None and ready.status != "True"
 
@@ -38,7 +39,8 @@ class TotalsRule:
     strict: bool = False
     """False counts every node with all that is on it, as Volcano does."""
     tolerations: tuple[Toleration, ...] | None = None
-    """Of jobs. None: those that a cluster sets by itself are not tolerated, others are there for jobs that are."""
+    """Tolerations that jobs are assumed to have. None: they tolerate all taints but those with `_CLUSTERS_OWN`
+    prefixes, as other taints reserve nodes for the jobs that tolerate them."""
 
     def counts(self, node: Node) -> bool:
         """Whether queues may share the node."""
@@ -57,10 +59,10 @@ class TotalsRule:
 
 
 class Totals:
-    """The sums over countable nodes, kept until a node or a pod of somebody else changes.
+    """The sums over countable nodes, cached until a node or a pod of another scheduler changes.
 
     Attributes:
-        foreign: Tasks on nodes that other schedulers placed, by key.
+        foreign: By key, tasks on nodes that other schedulers placed.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -73,20 +75,20 @@ class Totals:
         self._pools: Mapping[str, Vector] | None = None
 
     def node_changed(self, row: int) -> None:
-        """Take note of a node object that came, went or changed."""
+        """Note that a node object was added, changed or removed."""
         self._grow(row + 1)
         self._countable[row] = self._counts(row)
         self.forget()
 
     def _grow(self, size: int) -> None:
-        """Make room for the rows below a number; rows of nodes that only pods name do not count."""
+        """Lengthen the mask to a number of rows; rows without a node object do not count."""
         if size > len(self._countable):
             grown = np.zeros(self._nodes.capacity, np.bool_)
             grown[: len(self._countable)] = self._countable
             self._countable = grown
 
     def forget(self) -> None:
-        """Add up again when next asked."""
+        """Drop the cached sums."""
         self._total = self._pools = None
 
     def _counts(self, row: int) -> bool:
@@ -106,7 +108,7 @@ class Totals:
 
     @property
     def total(self) -> Vector:
-        """What there is, in internal units; not to be written into."""
+        """Sum of what queues share, in internal units; not to be written into."""
         if not self.rule.strict:
             return self._nodes.total
         countable = self.countable
@@ -117,14 +119,14 @@ class Totals:
 
     @property
     def idle(self) -> Vector:
-        """What of that no pod holds, not below what pods over their nodes' amounts make of it."""
+        """Sum of idle amounts over countable nodes; a node that is over its allocatable counts negative."""
         idle = self._nodes.idle[: self._nodes.size]
         amounts: Vector = (idle[self.countable] if self.rule.strict else idle).sum(axis=0)
         return amounts
 
     @property
     def pools(self) -> Mapping[str, Vector]:
-        """What there is in each group of nodes; of nodes without a group under the empty name."""
+        """By node group, the sum of what queues share; nodes without a group are under the empty name."""
         countable = self.countable
         if self._pools is None or any(len(one) < self._nodes.dims.width for one in self._pools.values()):
             members: dict[str, Mask] = {}
@@ -138,7 +140,7 @@ class Totals:
 
     @property
     def _amounts(self) -> Vector:
-        """Return int[rows, width]: what queues share of each node, strictly less what pods of others hold there."""
+        """Return int[rows, width]: what queues share of each node; strictly, less what foreign pods hold there."""
         whole: Vector = self._nodes.allocatable[: self._nodes.size]
         if not self.rule.strict:
             return whole

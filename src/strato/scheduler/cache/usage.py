@@ -1,4 +1,4 @@
-"""How busy nodes really are: averages that a metrics system measured, as the last poll found them."""
+"""Measured usage of nodes: averages from a metrics system, as of the last poll."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 WINDOW: Final = "10m"
-"""The window averages are asked for, and the key they are kept under (spec volcano-plugins 22)."""
+"""The window of the averages, and the key they are kept under (spec volcano-plugins 22)."""
 
 PROMETHEUS, ADAPTOR, ELASTICSEARCH = "prometheus", "prometheus_adaptor", "elasticsearch"
 METRICS_TYPES: Final = (PROMETHEUS, ADAPTOR, ELASTICSEARCH)
@@ -18,7 +18,7 @@ class NodeUsage(NamedTuple):
 
     Attributes:
         cpu, memory: Percent by window.
-        at: Seconds since the epoch when they were read; 0 for never.
+        at: When they were read, in seconds since the epoch; 0 for never.
     """
 
     cpu: Mapping[str, float]
@@ -32,7 +32,7 @@ class Usages:
     Attributes:
         by_node: By node name.
         version: Grows with every poll.
-        interval_seconds: How often the source is asked; pods that started since are not in its numbers yet.
+        interval_seconds: Polling interval; the numbers do not include pods that started since the last poll.
     """
 
     def __init__(self) -> None:
@@ -41,6 +41,6 @@ class Usages:
         self.interval_seconds = 30.0
 
     def take(self, usages: Mapping[str, NodeUsage]) -> None:
-        """Take what a poll found; nodes it did not find keep their last values, which grow old."""
+        """Take the results of a poll; nodes missing in them keep their last values with the old ``at``."""
         self.by_node.update(usages)
         self.version += 1

@@ -1,7 +1,7 @@
-"""Asks a metrics system how busy nodes are (spec volcano-plugins 22), beside the cycle and never within it.
+"""Polls a metrics system for the usage of nodes (spec volcano-plugins 22), outside the cycle.
 
-One request a poll and metric covers all nodes. A source that does not answer is reported once, until it answers
-again; meanwhile the last values grow old, and plugins stop trusting them.
+Each poll sends one request a metric, for all nodes. A source that does not answer is logged once until it answers
+again. Meanwhile the last values keep their old ``at``, by which plugins ignore them when they are too old.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class UsageSource:
     """Polls the source that the ``metrics`` section of the configuration names.
 
     Args:
-        found: Called after every successful poll with what puts the findings into ``usages``, to call when it suits.
+        found: Called after every successful poll with a function that updates ``usages``; a session may defer the call.
         timeout_seconds: How long one request may take.
     """
 
@@ -77,7 +77,7 @@ class UsageSource:
             await self._clock.sleep(interval)
 
     async def poll(self) -> None:
-        """Ask once."""
+        """Poll once."""
         metrics = self._metrics()
         ask = self._asker(metrics)
         if ask is None:
@@ -96,7 +96,7 @@ class UsageSource:
         self._found(lambda: self._usages.take(usages))
 
     def _report(self, problem: str) -> None:
-        """Tell once that the source fails, until it works again."""
+        """Log that the source fails, once until it works again."""
         if not self._failing:
             _log.warning("node usage not read: source=%s: %s", self._metrics().get("type", ""), problem)
         self._failing = problem
@@ -158,8 +158,8 @@ async def _post(metrics: Mapping[str, str], url: str, body: bytes, content_type:
     """Ask the source and decode its answer.
 
     Raises:
-        OSError: The source cannot be reached, refuses, or answers without end.
-        ValueError: The URL is none.
+        OSError: The source cannot be reached, answers with an error, or with more than `_ANSWER_LIMIT` bytes.
+        ValueError: The URL is invalid.
         *UNDECODABLE: The answer is no JSON.
     """
     headers = [("Content-Type", content_type)]

@@ -1,4 +1,4 @@
-"""What plugins answer with: verdicts and scores of rows, and why a job cannot run."""
+"""Types of plugins' answers: verdicts and scores of rows, and the reason why a job cannot run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Verdicts(NamedTuple):
     """Answer of a filter.
 
     Attributes:
-        codes: uint16 per row asked for: 0 for yes, else 1 + index into ``reasons``.
-        reasons: Why rows are turned down.
+        codes: uint16 per row asked for: 0 passes, else 1 + index into ``reasons``.
+        reasons: Why rows are rejected.
     """
 
     codes: npt.NDArray[np.uint16]
@@ -33,13 +33,13 @@ class Verdicts(NamedTuple):
 
 
 class ResourceTerm(NamedTuple):
-    """A score that depends on the class's request and one node's columns only; the kernel knows these kinds.
+    """A score that depends on the class's request and one node's columns only, so that kernels can compute it.
 
     Attributes:
         kind: `LEAST` (Kubernetes LeastAllocated), `MOST`, `BALANCED`, or `PACK` (weighted mean of the used fraction
             after placing, over requested dimensions; 0 when one overflows).
-        weight: Factor of the term; terms are in [0, 100] times it.
-        weights: Weight by column; in PACK a negative one asks for the free fraction instead, with that weight.
+        weight: Factor of the term, whose value is in [0, 100] before.
+        weights: Weight by column; in PACK a negative one takes the free fraction instead of the used one.
     """
 
     kind: int
@@ -53,8 +53,8 @@ class StaticScore(NamedTuple):
     Attributes:
         raw: float64 per row asked for.
         weight: Factor.
-        normalise: Whether raw scores are stretched so that the best candidate has 100 (Kubernetes' default).
-        reverse: Whether a higher raw score is worse (then 100 minus the stretched one).
+        normalise: Whether raw scores are scaled so that the highest candidate gets 100 (Kubernetes' default).
+        reverse: Whether a higher raw score is worse (then 100 minus the scaled score counts).
     """
 
     raw: FloatArray
@@ -67,7 +67,7 @@ class Validity(NamedTuple):
     """Answer of ``job_valid`` when a job cannot run as it is.
 
     Attributes:
-        reason: One word for programs, the reason of the group's condition.
+        reason: Machine-readable: the reason of the group's condition.
         message: The sentence for people.
     """
 
@@ -76,12 +76,12 @@ class Validity(NamedTuple):
 
 
 class Evictor(NamedTuple):
-    """Who evicts bundles.
+    """The job that a gang action evicts bundles for.
 
     Attributes:
         kind: ``gangpreempt`` or ``gangreclaim``.
-        job: The job that gets the room.
-        domain: The network domain that is to be freed.
+        job: The job that is to be placed.
+        domain: The network domain in which room is made.
     """
 
     kind: str

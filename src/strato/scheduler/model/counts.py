@@ -1,4 +1,4 @@
-"""Counts of tasks by status, and what follows from them, for jobs and their parts (spec scheduler-core 7.2)."""
+"""Counts of tasks by status, and what follows from them, for jobs and sub-jobs (spec scheduler-core 7.2)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from strato.scheduler.model.tasks import (
 Counts = list[int]
 """Number of tasks by status number."""
 BEST_EFFORT: Final = ABSENT + 1
-"""In a role's counts: the pending tasks that request nothing. At `ABSENT` is what makes the sum of the others 0."""
+"""Index, in a role's counts, of pending tasks that request nothing. Index `ABSENT` is minus the number of all tasks, as
+`count_roles` subtracts added tasks there; it is not read."""
 
 
 class Growth(NamedTuple):
-    """How a gang's pods came, kept on the job; instants are monotonic seconds."""
+    """How the pods of an incomplete gang arrived, kept on the job; instants are monotonic seconds."""
 
     uid: str
     pods: int
@@ -35,14 +36,14 @@ class Growth(NamedTuple):
 
 
 class Counted(Protocol):
-    """What is counted: a task."""
+    """What `RoleCounts` reads of a task."""
 
     cls: TaskClass
     role: str
 
 
 class TaskCounts:
-    """Tasks that are placed whole or not at all, counted.
+    """Counts of a job or sub-job, whose tasks are placed whole or not at all.
 
     Attributes:
         counts: Number of tasks by status.
@@ -101,7 +102,7 @@ class TaskCounts:
 
     @property
     def is_pipelined(self) -> bool:
-        """Whether enough tasks have a place or expect one."""
+        """Whether enough tasks have a place or are pipelined."""
         return self.waiting + self.ready + self.pending_best_effort >= self.min_available
 
     @property
@@ -111,7 +112,7 @@ class TaskCounts:
 
     @property
     def is_starving(self) -> bool:
-        """Whether fewer tasks than the minimum have or expect a place."""
+        """Whether fewer tasks than the minimum have a place or are pipelined."""
         return self.waiting + self.ready < self.min_available
 
     def describe_counts(self) -> str:
@@ -122,11 +123,11 @@ class TaskCounts:
 
 
 class RoleCounts(TaskCounts):
-    """Likewise, with minima by role.
+    """Counts of a job, with minima by role.
 
     Attributes:
         min_task: Tasks that are needed of each role (``volcano.sh/task-spec``).
-        role_counts: By role the counts, while there are such minima.
+        role_counts: Counts by role; only kept while there are such minima.
     """
 
     __slots__ = ()
@@ -155,7 +156,7 @@ class RoleCounts(TaskCounts):
         return True
 
     def roles_pipelined(self) -> bool:
-        """Whether every role has its minimum placed or expected (CheckTaskPipelined)."""
+        """Whether every role has its minimum placed or pipelined (CheckTaskPipelined)."""
         return not self._roles_apply() or all(
             self.role_ready(role) + self._role_pipelined(role) >= minimum for role, minimum in self.min_task.items()
         )
@@ -178,8 +179,8 @@ class RoleCounts(TaskCounts):
     def missing_until_ready(self, role: str) -> int:
         """Return how many more tasks of a role must be placed before the gang can be ready; at least 1.
 
-        0 is never returned: a ready job takes one task per visit. A large number means that placing this role alone
-        does not make it ready.
+        1 for a ready job, because it gets one task per visit. A number above that of its tasks means that placing this
+        role alone cannot make it ready.
         """
         missing = self.min_available - self.ready - self.pending_best_effort
         if self._roles_apply():
@@ -192,7 +193,7 @@ class RoleCounts(TaskCounts):
         return max(missing, 1)
 
     def count_roles(self, tasks: Sequence[Counted], old: int, status: int) -> None:
-        """Count equal tasks under another status of their roles."""
+        """Move equal tasks to another status in the counts of their roles."""
         roles, best_effort = self.role_counts, JOB_MOVES[old][status].pending * tasks[0].cls.best_effort
         for task in tasks:
             counts = roles.get(task.role)

@@ -1,4 +1,4 @@
-"""How long pods say that they will run."""
+"""The run times that pods and PodGroups state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXPECTED: Final = "strato.dev/expected-seconds"
 
 
 def seconds_of(text: str) -> float | None:
-    """Return the seconds that an annotation says; None where it is no time: no number, negative, or without end."""
+    """Return the seconds in an annotation; None where it is no number, negative or infinite."""
     try:
         seconds = float(text)
     except ValueError:
@@ -22,7 +22,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def stated_seconds(pod: Pod, group: PodGroup | None) -> float | None:
-    """Return what the first of these says: annotation of the pod, of its group, ``activeDeadlineSeconds``."""
+    """Return the stated run time: by the pod's annotation, else its group's, else ``activeDeadlineSeconds``."""
     for meta in (pod.metadata, group.metadata if group is not None else None):
         text = meta.annotation(EXPECTED) if meta is not None else ""
         if text and (seconds := seconds_of(text)) is not None:

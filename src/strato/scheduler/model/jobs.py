@@ -1,6 +1,7 @@
-"""Jobs (one PodGroup each), their parts and their tasks, with every count and sum kept current as tasks move.
+"""Jobs (one PodGroup each), their sub-jobs and tasks, with counts and sums that are updated when tasks move.
 
-`Job.shift` keeps counts by status (and by role where there are minima) and sums, so that no question loops over tasks.
+`Job.shift` updates the counts by status (and by role where there are minima) and the sums, so that no reader has to
+loop over tasks.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ class Task:
     """One pod as the scheduler sees it.
 
     Attributes:
-        pod: The pod, as the scheduler reads it; its spec may be shared by all pods of a template.
+        pod: The pod, as the scheduler reads it; pods of a template may share one spec object.
         key: ``namespace/name`` of the pod.
         uid, namespace, name: Of the pod.
         cls: What equal pods share: requests, selectors, tolerations.
         priority: The pod's priority; 1 without one.
-        preemption_policy: ``spec.preemptionPolicy``; with ``Never`` nobody is evicted for it.
+        preemption_policy: ``spec.preemptionPolicy``; with ``Never`` no pod is evicted for it.
         role: Name of the task of its job (``volcano.sh/task-spec``), empty without one.
-        preemptable: Whether the pod, by annotation or label, may make room; true when it says nothing.
+        preemptable: Whether the pod may be evicted, by annotation or label; true without either.
         nominated: Name of the node its status nominates, else empty.
-        status: Its status by number, as counts are indexed.
+        status: Its status by number, which also indexes counts.
         row: Row of its node in the `NodeTable`, -1 without one.
-        order: Sort key among tasks no plugin orders (spec scheduler-core 10, CompareTask).
+        order: Sort key among tasks that no plugin orders (spec scheduler-core 10, CompareTask).
         gated: Has scheduling gates; never placed.
         job: The job it belongs to; None for pods of foreign schedulers, or without a group yet.
-        sub: The part of the job it belongs to; None in jobs that have no parts and ask for no network topology.
-        grants: What plugins gave it with its place, by plugin.
-        reservation: Volumes and devices it was given with its place.
+        sub: The sub-job it belongs to; None in jobs without sub-jobs and network topology.
+        grants: By plugin, what it gave the task on its row.
+        reservation: Volumes and devices reserved for it on its row.
         waiting_node: Name of the node the pod names while that node is unknown, else empty.
     """
 
@@ -98,25 +99,25 @@ class Task:
         self.waiting_node = ""
 
     def grant(self, plugin: str, annotations: Mapping[str, str]) -> None:
-        """Give it something where it is; the annotations are written with its bind."""
+        """Record what a plugin gives the task on its row, as annotations that are written with its bind."""
         self.grants = {**(self.grants or {}), plugin: PluginGrant(self.row, annotations)}
 
     def granted(self, plugin: str) -> Mapping[str, str]:
-        """Return what a plugin gave it where it is, as decided here or as its bound pod says."""
+        """Return what a plugin gave the task on its row: as decided in this process, else by its bound pod."""
         found = self.grants.get(plugin) if self.grants is not None else None
         if found is not None and found.row == self.row:
             return found.annotations
         return (self.pod.metadata.annotations or {}) if self.pod.spec.node_name else {}
 
     def bind_annotations(self) -> dict[str, str] | None:
-        """Return what is to be written with its bind."""
+        """Return the annotations to write with its bind."""
         if self.grants is None:
             return None
         return {k: v for given in self.grants.values() if given.row == self.row for k, v in given.annotations.items()}
 
     @property
     def fit_key(self) -> int | str:
-        """What tasks share that fail for the same reasons: their class, or nothing when they use claims."""
+        """Key of tasks that fail for the same reasons: the class's number, or the task's key when it uses claims."""
         return self.key if self.cls.uses_claims else self.cls.number
 
     def __repr__(self) -> str:
@@ -138,16 +139,16 @@ class SubJob(TaskCounts):
     """A part of a job that is placed whole or not at all.
 
     Attributes:
-        job: The whole.
+        job: The job it is part of.
         tasks: Its tasks by key.
-        match_index: The number that its label has, where it is one: equal sub-jobs are tried in its order.
-        best_effort: Its pending tasks that request nothing, of a part.
-        key: ``<job>/<policy>-<values>``, or the job's key for the tasks that no policy takes.
-        policy: ``<job>/<policy>``, or the job's key; what ``minSubGroups`` counts by.
+        match_index: Its label value where that is a number, else 0: sub-jobs equal otherwise are tried in this order.
+        best_effort: Number of its pending tasks that request nothing; not kept where ``whole``.
+        key: ``<job>/<policy>-<values>``, or the job's key for the tasks that no policy selects.
+        policy: ``<job>/<policy>``, or the job's key; ``minSubGroups`` counts sub-jobs by it.
         whole: It is all of the job, which then has no policies.
         network: How far apart its tasks may be; None when that does not matter.
-        allocated: Name of the domain its placed tasks lie in, as remembered between cycles; empty when unknown.
-        priority: Highest priority of a task seen.
+        allocated: Name of the domain its placed tasks lie in, as kept between cycles; empty when unknown.
+        priority: Highest priority of any task it has had.
     """
 
     __slots__ = (
@@ -198,7 +199,7 @@ class SubJob(TaskCounts):
         return [task for task in self.tasks.values() if task.status == PENDING]
 
     def count(self, task: Task, status: int, by: int) -> None:
-        """Add to its count of a status; the whole shares its job's counts, and none is kept of the absent."""
+        """Add to its count of a status; not for `ABSENT`, nor where it shares the counts of its job (``whole``)."""
         if not self.whole and status != ABSENT:
             self.counts[status] += by
             if status == PENDING and task.cls.best_effort:
@@ -214,7 +215,7 @@ class Layout:
         network: The whole job's topology, None without one.
         minimum: By policy key, how many of its sub-jobs must be ready.
         allocated: Name of the domain the job's placed tasks lie in; empty when unknown.
-        written: The domain as the group's annotation has it.
+        written: The domain in the group's annotation.
 
     Raises:
         ValueError: A label selector cannot be read.
@@ -243,7 +244,7 @@ class Layout:
         return self.network is not None or any(p.spec.network_topology is not None for p in self._policies)
 
     def add(self, task: Task) -> None:
-        """Give a task to its sub-job."""
+        """Add a task to its sub-job."""
         sub = self._find(task)
         task.sub = sub
         sub.priority = max(sub.priority, task.priority)
@@ -252,7 +253,7 @@ class Layout:
             sub.count(task, task.status, 1)
 
     def remove(self, task: Task) -> None:
-        """Take a task off its sub-job."""
+        """Remove a task from its sub-job, and the sub-job when it has no tasks left."""
         sub, task.sub = task.sub, None
         if sub is None or sub.whole:
             return
@@ -314,17 +315,17 @@ class Job(RoleCounts):
         queue_name: Name of its queue.
         queue: Its queue; None while the group is unknown.
         priority: By the group's PriorityClass.
-        preemptable: Whether the group, by annotation or label, offers its places.
-        gives_back: Whether the group says that what runs beyond its minimum goes before the pods of others.
-        waiting_seconds: How long it may wait before the plugin sla lets it in; None without a limit.
+        preemptable: Whether the group is marked preemptable by annotation or label.
+        gives_back: Whether the group, by annotation, lets its tasks beyond its minimum be evicted before other pods.
+        waiting_seconds: How long it may wait before the plugin sla enqueues it; None without a limit.
         pending: Every pending task by key.
-        inqueue: What it may still claim once admitted: its minimum less what it has; None while there is no claim.
+        inqueue: What it may still claim once enqueued: its minimum less what it holds; None while it has no claim.
         elastic: What it holds beyond its minimum; None while it holds nothing.
         conditions: Of its group: status, reason and message by type.
-        last_verdicts: The message that all its pods shared when they were last reported on, with those verdicts.
-        min_columns: Columns of ``min_resources`` that ask for more than nothing.
-        growth: How its pods came while it was incomplete; kept by the reports.
-        phase: The group's phase as last decided here or read.
+        last_verdicts: The message common to all its pods at the last report, with the verdicts on these.
+        min_columns: Columns of ``min_resources`` with an amount above 0.
+        growth: How its pods arrived while it was incomplete; kept by `strato.scheduler.reporting.growth`.
+        phase: The group's phase as last decided or read.
         tasks: Every task by key.
         counts: Number of tasks by status.
         pending_best_effort: Pending tasks that request nothing.
@@ -412,7 +413,7 @@ class Job(RoleCounts):
 
     @property
     def has_surplus(self) -> bool:
-        """Whether it runs with more than its minimum, and gives that back."""
+        """Whether it has more tasks than its minimum and its group gives these back."""
         return self.gives_back and self.ready > self.min_available
 
     def __repr__(self) -> str:
@@ -430,18 +431,21 @@ class Job(RoleCounts):
 
     @property
     def minimum(self) -> tuple[tuple[str, str | int | float], ...] | None:
-        """What the group asks for in all before it may begin, as written; None when not given."""
+        """The group's ``minResources`` as written; None when not given."""
         asked = self.group.spec.min_resources if self.group is not None else None
         return None if asked is None else tuple(asked.items())
 
     @property
     def stated_seconds(self) -> Hashable:
-        """How long its pending pods say that they run; its key when these are not equal."""
+        """The run time its pending pods state, None without; the job's key when they state different ones."""
         stated = {(task.cls, task.role, stated_seconds(task.pod, self.group)) for task in self.pending.values()}
         return self.key if len(stated) > 1 else next((seconds for _, _, seconds in stated), None)
 
     def shift(self, tasks: Sequence[Task], old: int, status: int) -> None:
-        """Count equal tasks under another status, here and in the queue; `ABSENT` for those that come or go."""
+        """Move equal tasks to another status in the counts and sums of the job and its queue.
+
+        `ABSENT` as old or new status adds or removes them.
+        """
         count, cls, counts = len(tasks), tasks[0].cls, self.counts
         if old != ABSENT:
             counts[old] -= count

@@ -1,7 +1,7 @@
 """The ledger: what a task holds of its node, its job and its queue, by status.
 
-This table is the one place that says so. When a task gets another status or node, the sums move by the difference of
-two of its rows, whether one task is moved, a batch of equal ones, or a kernel places them.
+Only this table defines that. When a task gets another status or node, the sums change by the difference of two of its
+rows, whether one task is moved, a batch of equal ones is, or a kernel places them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from strato.scheduler.model.tasks import (
 )
 
 ABSENT: Final = STATUS_COUNT
-"""In place of a status: the task is not there (any more)."""
+"""In place of a status: the task is not there yet, or no longer."""
 
 
 class NodeCharge(NamedTuple):
-    """How one task moves a node's columns: 1 adds its request, -1 takes it away.
+    """How one task changes a node's columns: 1 adds its request, -1 subtracts it.
 
-    ``requested`` stands for three columns: ``requested``, ``scored`` (by what scoring sees of the request), ``pods``.
+    ``requested`` applies to three columns: ``requested``, ``scored`` (by the class's ``scored_request``) and ``pods``.
     """
 
     idle: int = 0
@@ -37,14 +37,17 @@ class NodeCharge(NamedTuple):
 
 
 class JobCharge(NamedTuple):
-    """How one task moves the sums of its job and queue; ``pending`` also counts pending tasks that request nothing."""
+    """How one task changes the sums of its job and queue.
+
+    ``pending`` also applies to the count of pending tasks that request nothing.
+    """
 
     pending: int = 0
     used: int = 0
 
 
 class Charge(NamedTuple):
-    """Both of them."""
+    """What a task holds: on its node, and of its job and queue."""
 
     node: NodeCharge = NodeCharge()
     job: JobCharge = JobCharge()
@@ -79,7 +82,8 @@ def _between(old: int, new: int) -> Charge:
 _STATUSES = range(STATUS_COUNT + 1)
 NODE_MOVES: Final = tuple(tuple(_between(old, new).node for new in _STATUSES) for old in _STATUSES)
 JOB_MOVES: Final = tuple(tuple(_between(old, new).job for new in _STATUSES) for old in _STATUSES)
-"""By old and new status (or `ABSENT`) what moves; where nothing does, the parts of `UNCHARGED` themselves."""
+"""By old and new status (or `ABSENT`), the change of the sums; where none, the very objects in `UNCHARGED`, so that
+callers can test with ``is``."""
 ON_NODE: Final = tuple(charge is not UNCHARGED.node for charge in NODE_MOVES[ABSENT][:ABSENT])
 """By status: whether a task that has a node is charged there."""
 HOLDS_RESOURCES: Final = tuple(charge.used > 0 for charge in JOB_MOVES[ABSENT][:ABSENT])

@@ -1,6 +1,6 @@
-"""Node selectors over all rows at once: which nodes a volume, a topology or a set of devices is for.
+"""Evaluates node selectors over all rows at once: the nodes of a volume, a topology or a set of devices.
 
-Answers are remembered by selector until a node object changes, so that a thousand volumes of one zone cost one look.
+Results are cached by selector until a node object changes, so a thousand volumes of one zone are evaluated once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from strato.scheduler.model.nodes import Mask, NodeTable
 
 _encode = msgspec.json.Encoder().encode
 _MASKS_BYTES = 64 << 20
-"""Of masks, each a byte for every node."""
+"""Limit of the cached masks, each of which has a byte per node."""
 ZONE_LABELS = {
     "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region": "topology.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
-"""Labels that say where a node or volume is, with the names that replaced them."""
+"""Labels with the zone or region of a node or volume, each with the name that replaced it."""
 
 
 class NodeLabels:
@@ -47,7 +47,7 @@ class NodeLabels:
             self._rows.clear()
 
     def _kept(self, key: bytes, make: Callable[[], Mask]) -> Mask:
-        """Return a mask as it was made since a node changed last, or make it."""
+        """Return the cached mask of a key if no node object has changed since, else make it."""
         self._fresh()
         mask = self._masks.get(key)
         return self._masks.put(key, make()) if mask is None else mask
@@ -90,7 +90,7 @@ class NodeLabels:
         return mask
 
     def tolerated(self, tolerations: Sequence[Toleration]) -> Mask:
-        """Return the rows all of whose taints that keep pods away are tolerated; a cordon counts as one."""
+        """Return the rows whose NoSchedule and NoExecute taints are all tolerated; a cordon counts as a taint."""
 
         def make() -> Mask:
             mask = np.ones(self._table.size, np.bool_)
@@ -106,7 +106,7 @@ class NodeLabels:
         return self._kept(b"o" + _encode(tolerations), make)
 
     def _term_rows(self, term: NodeSelectorTerm) -> list[int]:
-        """Return the rows of one term; those without the first required value are not even looked at."""
+        """Return the rows of one term; the index by label or name narrows them down before the term is evaluated."""
         table = self._table
         rows: Sequence[int] = range(table.size)
         for requirement in term.match_expressions:
@@ -151,16 +151,17 @@ class NodeLabels:
         return self._kept(b"t" + _encode(terms), make)
 
     def zoned(self, asked: Sequence[tuple[str, str, frozenset[str]]]) -> Mask:
-        """Return the rows that zone labels of volumes allow: rows without any such label, or with a wanted value each.
+        """Return the rows that the zone labels of volumes allow: rows without zone labels, or with an allowed value
+        each.
 
         Args:
-            asked: Label, its newer name, and the values wanted of either.
+            asked: For each label of a volume: the label, its newer name, and the values allowed for either.
         """
         self._fresh()
         mask = np.ones(self._table.size, np.bool_)
         for label, newer, wanted in asked:
             has = np.zeros(self._table.size, np.bool_)
-            for name in (newer, label):  # the label as written wins where a node has both
+            for name in (newer, label):  # where a node has both, the label as the volume has it decides
                 for value, rows in self.rows_with(name).items():
                     has[rows] = value in wanted
             mask &= has

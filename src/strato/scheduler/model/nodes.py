@@ -1,7 +1,7 @@
 """`NodeTable`: nodes as rows of int64 columns, with a journal of the rows that changed.
 
-What is computed per task class over all nodes is cached by its owner together with its place in the journal; later only
-the rows written since are looked at again. Cost therefore follows touched rows, not nodes.
+Whoever caches results per task class over all nodes also keeps the journal position they are current with; an update
+then only looks at the rows written since (`NodeTable.written`). Cost follows touched rows, not nodes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 JOURNAL_SIZE = 1 << 16
-"""Entries the journal remembers; who lags further behind looks at every row."""
+"""Entries the journal keeps; a reader that is further behind has to look at every row."""
 NEVER = -JOURNAL_SIZE
-"""Position of who has not looked at the journal yet."""
+"""Position of a reader that has not read the journal yet."""
 
 
 class Columns(NamedTuple):
-    """The arrays of a `NodeTable`, by its names, as the kernels take them."""
+    """The arrays of a `NodeTable` that the kernels take, under the same names."""
 
     allocatable: Vector
     idle: Vector
@@ -50,12 +50,12 @@ class NodeTable:
         dims: The resources, one column each.
         names: Per row, the node's name.
         row_of: By node name, its row.
-        object_clock: Grows when a node object changes in a way filters see.
+        object_clock: Grows when a node object changes in something that filters read.
         journal: int32, the rows that were written last, in order.
         cursor: int64[1], how many entries the journal has had.
         allocatable, idle, releasing, pipelined: int64[rows, width]. ``idle`` = allocatable minus what pods hold, and
             may be negative; ``idle + releasing - pipelined`` is what will be free (spec scheduler-core 6).
-        requested: int64[rows, width], requests of the pods scoring sees on the node: all but the leaving ones.
+        requested: int64[rows, width], requests of the pods that scoring counts on the node: all but the leaving ones.
         scored: int64[rows, 2], the same for cpu and memory with Kubernetes' defaults for empty requests.
         pods: int64[rows], number of those pods.
         present: bool[rows], the node object is known.
@@ -65,7 +65,7 @@ class NodeTable:
         images: By image name, the rows that have it and its size in bytes.
         leaving: Number of leaving tasks on known nodes.
         rebuilds: How often `rebuild` ran.
-        changed_at: int64[rows], value of ``object_clock`` when the node object last changed in a way filters see.
+        changed_at: int64[rows], value of ``object_clock`` at the last change of the node object that filters read.
     """
 
     def __init__(self, dims: Dimensions, rows: int = 64) -> None:
@@ -136,11 +136,11 @@ class NodeTable:
 
     @property
     def future_idle(self) -> Vector:
-        """What will be idle once the leaving have left and the expected have come: int64[rows, width]."""
+        """What will be idle once leaving pods are gone and pipelined ones placed: int64[rows, width]."""
         return self.idle + self.releasing - self.pipelined
 
     def row(self, name: str) -> int:
-        """Return the row of a node, made (as unknown) when it is new."""
+        """Return the row of a node; a new name gets a row without a node object."""
         row = self.row_of.get(name)
         if row is not None:
             return row
@@ -193,14 +193,14 @@ class NodeTable:
         return row
 
     def mark_changed(self, names: Iterable[str]) -> None:
-        """Have filters and static scores look at nodes again although their objects are the same."""
+        """Have filters and static scores judge nodes again although their objects are unchanged."""
         rows = [self.row_of[name] for name in names if name in self.row_of]
         if rows:
             self.object_clock += 1
             self.changed_at[rows] = self.object_clock
 
     def remove_node(self, name: str) -> None:
-        """Forget a node object; its row is free once no task names it."""
+        """Forget a node object; its row is reused once no task is on it."""
         row = self.row_of.get(name)
         if row is None:
             return
@@ -238,7 +238,7 @@ class NodeTable:
         self._free.append(row)
 
     def repair(self, row: int) -> bool:
-        """Compute a row's sums anew from its tasks; return whether they had been wrong."""
+        """Recompute a row's sums from its tasks; return whether any was wrong."""
         arrays = (self.idle, self.releasing, self.pipelined, self.requested, self.scored, self.pods)
         before = [array[row].copy() for array in arrays]
         for array in arrays:
@@ -249,12 +249,12 @@ class NodeTable:
         return any((old != array[row]).any() for old, array in zip(before, arrays, strict=True))
 
     def repair_leaving(self) -> bool:
-        """Count the leaving tasks anew from the rows; return whether their number had been wrong."""
+        """Recount the leaving tasks from the rows; return whether their number was wrong."""
         before, self.leaving = self.leaving, int(self.releasing[: self.size, PODS].sum())
         return before != self.leaving
 
     def rebuild(self) -> None:
-        """Bring every column in step with the tasks again, after an error in the middle of a change."""
+        """Recompute every column from the tasks, after an exception may have interrupted a change."""
         self.rebuilds += 1
         for row in range(self.size):
             self.tasks[row] = {key: task for key, task in self.tasks[row].items() if task.row == row}
@@ -284,7 +284,7 @@ class NodeTable:
             (self.scored, cls.scored_request, by.requested),
         ):
             if factor:
-                line = array[row]  # a view: what is added to it needs no second look-up
+                line = array[row]  # a view, so that adding in place needs no second look-up
                 if factor > 0:
                     line += amount
                 else:
@@ -292,7 +292,10 @@ class NodeTable:
         self.pods[row] += by.requested
 
     def take(self, row: int, task: Task, by: NodeCharge) -> None:
-        """Charge a row for a task, and let filters see it there at once; its status follows with the statement."""
+        """Charge a row for a task and put it among the row's tasks, before the statement sets its status.
+
+        Filters that look at pods then count it for the next task.
+        """
         self.charge(row, task.cls, by)
         self.tasks[row][task.key] = task
 
@@ -302,7 +305,7 @@ class NodeTable:
         self._charge_all(at[self.present[at]], cls.request, cls.scored_request, by)
 
     def _charge_all(self, rows: Rows, requests: Vector, scored: Vector, by: NodeCharge) -> None:
-        """Charge rows, which may recur, for one task each; the requests are those of all or of each."""
+        """Charge rows, which may recur, for one task each; ``requests`` is one row for all tasks or one for each."""
         for array, factor in zip((self.idle, self.releasing, self.pipelined, self.requested), by, strict=True):
             if factor:
                 np.add.at(array, rows, requests if factor > 0 else -requests)
@@ -315,9 +318,9 @@ class NodeTable:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Charge rows for the tasks that are moved meanwhile in one go at the end: a third of what it costs one by one.
+        """Charge rows for the tasks that are moved in the context at once at its end, for a third of the cost.
 
-        Until then nobody may read the columns.
+        The columns must not be read before that.
         """
         self._later = []
         try:
@@ -330,13 +333,13 @@ class NodeTable:
                 self._charge_all(np.array([row for row, _ in some]), np.array(requests), np.array(scored), by)
 
     def restate(self, row: int, task: Task, old: int, status: int) -> None:
-        """Have a row hold a task as of another status; `ABSENT` before or afterwards when it comes or goes."""
+        """Change the status by which a row is charged for a task; `ABSENT` as old or new status adds or removes it."""
         by = NODE_MOVES[old][status]
         if by is UNCHARGED.node:
             return
         here = self.tasks[row]
         if status != ABSENT:
-            here[task.key] = task  # where it was: what is undone leaves the order in which victims are looked at
+            here[task.key] = task  # keeps its position in the dict, so that an undone move keeps the order of victims
         elif here.pop(task.key, None) is None:
             return
         if not self.present[row]:
@@ -348,22 +351,19 @@ class NodeTable:
             self.charge(row, task.cls, by)
 
     def future_idle_of(self, rows: int | npt.NDArray[np.int64]) -> Vector:
-        """Return what a row, or each of several, will have idle once the leaving have left and the expected have come.
-
-        int64[width] for one row, int64[rows, width] for an array of them.
-        """
+        """Return `future_idle` of one row as int64[width], or of an array of rows as int64[rows, width]."""
         amounts: Vector = self.idle[rows] + self.releasing[rows] - self.pipelined[rows]
         return amounts
 
     def free(self, row: int) -> list[int]:
-        """Return what `future_idle_of` says of one row, as numbers of Python."""
+        """Return `future_idle_of` one row as Python integers."""
         amounts: list[int] = self.future_idle_of(row).tolist()
         return amounts
 
     def written(self, since: int) -> Collection[int] | None:
-        """Return the rows written since the journal stood at a position; None when it does not reach back so far.
+        """Return the rows written since a journal position; None when the journal does not reach back that far.
 
-        `NEVER` is a position that no journal reaches back to.
+        It never reaches back to `NEVER`.
         """
         now = int(self.cursor[0])
         if now - since >= JOURNAL_SIZE:
@@ -379,7 +379,7 @@ class NodeTable:
 
 
 def filters_differ(old: Node, new: Node) -> bool:
-    """Whether anything changed that filters or static scores read."""
+    """Whether two versions of a node differ in anything that filters or static scores read."""
     if old.spec is not new.spec and old.spec != new.spec:
         return True
     if (old.metadata.labels or {}) != (new.metadata.labels or {}):

@@ -1,4 +1,4 @@
-"""`Plan`: what a cycle decided, as data. Applying it is the binder's job."""
+"""`Plan`: what a cycle decided, as data; the binder and the reports carry it out."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _bind = partial(tuple.__new__, Bind)
 
 
 def binds(tasks: Sequence[Task], names: Sequence[str]) -> Iterable[Bind]:
-    """Return the binds of tasks to their rows' nodes; ``names`` are the nodes by row.
+    """Return the binds of tasks to the nodes of their rows; ``names`` are the nodes by row.
 
-    A tuple type made anew for each of 20,000 pods in Python costs more than choosing their nodes.
+    Built by `map`, because calling `Bind` from Python for each of 20,000 pods costs more than choosing their nodes.
     """
     return map(_bind, zip(tasks, [names[task.row] for task in tasks], strict=True))
 
 
 class Eviction(NamedTuple):
-    """Remove a pod so that another may run; ``moves_to`` is the node where a place is kept for its successor."""
+    """Evict a pod for the pod with key ``beneficiary``; ``moves_to`` is the node kept for the victim's successor."""
 
     task: Task
     reason: str
@@ -51,14 +51,14 @@ class Condition:
 
     @property
     def content(self) -> tuple[str, str, str]:
-        """What is compared with the condition of its type: status, reason and message."""
+        """Status, reason and message, to compare with the existing condition of this type."""
         return self.status, self.reason, self.message
 
 
 class GroupStatus(NamedTuple):
-    """Status a PodGroup should have. ``condition`` replaces the one of its type; None leaves conditions alone.
+    """Status a PodGroup should have. ``condition`` replaces the one of its type; None changes no condition.
 
-    ``hyper_node`` is the domain the job lies in, for the annotation; None leaves that alone.
+    ``hyper_node`` is the domain the job lies in, for the annotation; None leaves that as it is.
     """
 
     job: Job
@@ -86,7 +86,7 @@ class GroupStatus(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """What a queue got."""
+    """What a queue holds and deserves, for its status and metrics."""
 
     name: str
     allocated: Mapping[str, str]
@@ -112,19 +112,20 @@ class Plan:
     Attributes:
         session: Identity of the session.
         binds, evictions: In the order decided.
-        enqueued: Jobs that were let into their queues.
-        phases: By job key, the phase before the cycle, of jobs that have another one after it.
-        admitted: By pod key, tasks whose queue has room: their queue-admission gate is to be taken away.
-        pipelined: ``pod key -> node`` of tasks that got a promise only.
+        enqueued: Jobs that were enqueued.
+        phases: By key of the jobs whose phase changed, the phase before the cycle.
+        admitted: By pod key, tasks whose queue has room: the binder removes their queue-admission gate.
+        pipelined: ``pod key -> node`` of tasks that were pipelined.
         groups: Statuses of the PodGroups that changed or were tried.
         pods: Verdicts on the pods that were not placed.
-        verdicts: By job key, why it waits: one record from which everything that explains renders.
+        verdicts: By job key, why it waits; events, conditions and explanations all render these.
         queues: Status of every queue that has jobs or is known.
-        queue_annotations: By queue what annotations plugins want it to have, by key; an empty one is taken away.
-        choices: By pod key, why a bound pod goes where it goes, as something that prints as a sentence.
-        failures: What raised, and was left out for the rest of the cycle.
-        again_seconds: After so long a job may evict again that evicted in vain before; 0 where none waits for that.
-        quiet_pods: Pods of jobs that were refused just as before: neither they nor their jobs are reported again.
+        queue_annotations: By queue, the annotations that plugins set on it; an empty value removes one.
+        choices: By pod key, the reason for the node of a bind, as an object whose ``str`` is a sentence.
+        failures: Plugins and actions that raised and were left out for the rest of the cycle.
+        again_seconds: Time until a job may evict that waits after evictions in vain; 0 when no job waits for that.
+        quiet_pods: Number of pods in jobs that were refused with the same verdicts as before, which are not reported
+            again.
     """
 
     session: str = ""
@@ -146,14 +147,14 @@ class Plan:
 
 
 class Notes:
-    """What a session remembers about a job it tried.
+    """A session's notes on a job it tried.
 
     Attributes:
-        errors: Why a class of its tasks (or one that uses claims, by key) fits nowhere.
-        failed_roles: Roles of such classes.
-        verdicts: What held the job back.
+        errors: Why its tasks fit nowhere, by number of their class (by key for a task that uses claims).
+        failed_roles: Roles of those tasks.
+        verdicts: Why the job was not placed.
         condition: The PodGroup condition to set.
-        fit_error: Why the job does not fit, as text, once the session's end has found them.
+        fit_error: Why the job does not fit, as text; set when the session is closed.
     """
 
     __slots__ = ("condition", "errors", "failed_roles", "fit_error", "verdicts")
@@ -167,7 +168,7 @@ class Notes:
 
 
 class Transaction(NamedTuple):
-    """What a discarded statement had in mind for a task; only messages and the nominated node use it."""
+    """The place a discarded statement had for a task; only messages and the nominated node use it."""
 
     status: int
     row: int

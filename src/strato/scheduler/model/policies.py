@@ -14,7 +14,7 @@ _SAFE: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class SubGroupPolicy:
-    """A policy, made ready for matching."""
+    """A policy, compiled for matching."""
 
     __slots__ = ("key", "selector", "spec")
 
@@ -25,13 +25,13 @@ class SubGroupPolicy:
         self.selector: Selector = EVERYTHING if chosen is None else from_label_selector(chosen)
 
     def values(self, labels: Mapping[str, str]) -> list[str] | None:
-        """Return a pod's values of the keys that split the group, None when the policy does not take it."""
+        """Return a pod's values of the ``matchLabelKeys``; None when the policy does not select the pod."""
         keys = self.spec.match_label_keys
         values = [labels.get(key, "") for key in keys]
         return values if keys and all(values) and self.selector.matches(labels) else None
 
     def sub_job_key(self, values: list[str]) -> str:
-        """Return the key of the sub-job of some values."""
+        """Return the key of the sub-job with these label values."""
         joined = "-".join(values)
         suffix = joined if len(joined) <= _LONGEST_VALUES else _safe_hash(joined)
         return f"{self.key}-{suffix}"

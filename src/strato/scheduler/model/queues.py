@@ -11,7 +11,7 @@ class Queue:
 
     Attributes:
         name: Its name.
-        view: The Queue object; None while it is unknown (jobs of an unknown queue are left alone).
+        view: The Queue object; None while it is unknown (jobs of an unknown queue are not scheduled).
         jobs: Keys of the jobs that name it, with a PodGroup (or solo).
         used, pending_request, inqueue, elastic: Sums over its jobs; the last two are current after `World.settle`.
         capability, deserved, guarantee: ``column -> amount`` as declared.
@@ -62,7 +62,7 @@ class Queue:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes new work; one that no controller has looked at yet does."""
+        """Whether it takes new jobs; a queue whose state no controller has set yet does."""
         return self.view is not None and self.view.status.state in ("", "Open")
 
     @property
@@ -72,7 +72,7 @@ class Queue:
 
     @property
     def reclaimable(self) -> bool:
-        """Whether what it borrowed may be taken back; nothing is taken from the jobs of a queue that is unknown."""
+        """Whether what it borrowed may be reclaimed; not from an unknown queue."""
         return self.view is not None and self.view.spec.reclaimable is not False
 
     @property

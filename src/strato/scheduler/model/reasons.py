@@ -1,4 +1,4 @@
-"""Structured reasons: why a node, a task or a job was turned down. Everything that explains renders these."""
+"""Structured reasons why a node, task or job was rejected; conditions, events and explanations render these."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One way in which a plugin (or the core) says no.
+    """One reason for which a plugin (or the core) rejects a node or task.
 
     Attributes:
-        plugin: Who says so; ``core`` for the scheduler itself.
-        text: The text users see, as Kubernetes and Volcano word them.
-        curable: Whether evicting pods may cure it (Unschedulable); otherwise nothing done to pods helps
-            (UnschedulableAndUnresolvable).
+        plugin: Name of the plugin; ``core`` for the scheduler itself.
+        text: The text users see, in the words of Kubernetes and Volcano.
+        curable: Whether evicting pods may help (Unschedulable) or not (UnschedulableAndUnresolvable).
     """
 
     plugin: str
@@ -25,14 +24,14 @@ class Reason:
 
 FULL = "the cluster is full"
 TOO_SMALL = "the cluster is too small even when empty"
-"""How texts for people begin that blame the cluster."""
+"""Beginnings of the texts for people whose cause is the cluster's size."""
 QUEUE_SHARE = "QueueShare"
-"""Code of the verdict that a queue has no share left for a pod; its text names queue and pod and nothing else."""
+"""Code of the verdict that a queue has no share left for a pod; its text varies in the names of queue and pod only."""
 INSUFFICIENT = "Insufficient {}"
 POD_NUMBER_EXCEEDED = Reason("predicates", "node(s) pod number exceeded")
 ALL_UNAVAILABLE = "all nodes are unavailable"
 MOST_REASONS = 50
-"""Of reasons that one message names, the most frequent."""
+"""Most reasons in one message; the most frequent are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +39,11 @@ class FitErrors:
     """Why one task class fits nowhere: number of nodes by reason.
 
     Attributes:
-        nodes: How many nodes were looked at.
+        nodes: How many nodes were tried.
         counts: Nodes by reason.
-        note: Said instead of node counts, when the task was turned down before any node was looked at.
-        role: The role of the task, when another task of it was turned down before: this is why it was not tried.
-        domain: The HyperNode whose nodes were looked at; empty when all were.
+        note: The message instead of node counts, when the task was rejected before any node was tried.
+        role: The task's role if it was not tried because another task of that role had fitted nowhere; else empty.
+        domain: The HyperNode whose nodes were tried; empty when all were.
     """
 
     nodes: int = 0
@@ -64,7 +63,7 @@ class FitErrors:
             return f"Task {task} with role spec {self.role} has already predicated failed, skip"
         if self.note:
             return self.note
-        if not self._text:  # a thousand waiting pods of one class share this text
+        if not self._text:  # built once, as a thousand waiting pods of one class share it
             self._text.append(self._message())
         return self._text[0]
 
@@ -76,7 +75,7 @@ class FitErrors:
         parts = sorted(f"{count} {text}" for text, count in shown)
         if not parts:
             return ALL_UNAVAILABLE
-        # each of a thousand nodes may have a taint of its own, and this stands in every waiting pod's condition
+        # a thousand nodes may each have a taint of their own, and the text is written to every waiting pod's condition
         if len(by_text) > len(shown):
             rest = by_text.total() - sum(count for _, count in shown)
             parts.append(f"{rest} for {len(by_text) - len(shown)} other reasons")
@@ -86,13 +85,13 @@ class FitErrors:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What held a job or queue back, with its numbers.
+    """Why a job was not placed or enqueued, with the numbers that decided.
 
     Attributes:
-        plugin: Who decided.
+        plugin: Name of the plugin that decided.
         code: Machine-readable: ``QueueShare``, ``Overcommit``, ``Gang``, ``NodeFit``, ….
         text: The sentence for people.
-        numbers: What was compared, in internal units by name.
+        numbers: The amounts that were compared, in internal units by name.
     """
 
     plugin: str

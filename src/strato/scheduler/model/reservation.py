@@ -1,4 +1,4 @@
-"""What a placed pod holds besides room on its node: volumes picked for its claims, devices allocated to it."""
+"""What a placed pod holds besides its node's resources: volumes chosen for its claims, devices allocated to it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """What one task was given on one row.
+    """Volumes and devices reserved for one task on one row.
 
     Attributes:
-        row: Where.
+        row: Row of the node.
         volumes: PersistentVolume by claim key, for claims that get an existing volume.
-        provisions: Keys of claims whose volume is to be made for the node.
+        provisions: Keys of claims whose volume is to be provisioned for the node.
         devices: Allocation (as ``status.allocation`` of the claim) by claim key, for claims allocated here.
         claims: Keys of all resource claims the task uses; each is reserved for it.
         timeout_seconds: How long its volumes may take to be bound.
@@ -34,7 +34,7 @@ class Reservation:
 
 
 class PluginGrant(NamedTuple):
-    """What a plugin gave a task on a row; it stands while the task is there."""
+    """What a plugin gave a task on a row, as annotations; valid while the task is on that row."""
 
     row: int
     annotations: Mapping[str, str]

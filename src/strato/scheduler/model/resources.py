@@ -68,7 +68,7 @@ class Dimensions:
         return out
 
     def parse(self, resources: Mapping[str, str | int | float] | None) -> dict[int, int]:
-        """Read a Kubernetes resource list as ``column -> internal amount``; what does not count is left out."""
+        """Read a Kubernetes resource list as ``column -> internal amount``, without what `counts` excludes."""
         out: dict[int, int] = {}
         for name, text in (resources or {}).items():
             if counts(name):
@@ -80,7 +80,7 @@ class Dimensions:
         return {name: amount for name, amount in zip(self.names, vector, strict=False) if amount}
 
     def base_units(self, vector: Iterable[float]) -> dict[str, float]:
-        """Return ``name -> amount`` in cores, bytes and pieces; of zero dimensions cpu and memory alone are there."""
+        """Return ``name -> amount`` in cores, bytes and pieces; leave out zeros other than cpu and memory."""
         return {
             name: amount if is_whole(name) else amount / 1000
             for name, amount in zip(self.names, vector, strict=False)
@@ -112,7 +112,7 @@ def counts(name: str) -> bool:
     if name.startswith("count/"):
         return False
     if name.startswith("requests.") and "kubernetes.io/" not in name:
-        return False  # what a quota charges; groups made by the job controller name it beside the resource itself
+        return False  # a quota's name of a resource; the job controller's groups list it beside the resource itself
     return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
 
 
@@ -126,7 +126,7 @@ def internal(name: str, text: str | float) -> int:
 
 
 def is_whole(name: str) -> bool:
-    """Whether the internal unit of a resource is the whole one, not its thousandth."""
+    """Whether a resource is counted in whole units internally, not in thousandths."""
     return name in ("memory", "pods") or name.startswith(_WHOLE_PREFIXES)
 
 
@@ -147,7 +147,7 @@ def to_text(name: str, amount: float) -> str:
 
 
 def share(part: float, whole: float) -> float:
-    """Return part/whole; of nothing: 0 when the part is nothing too, else 1."""
+    """Return part/whole; where whole is 0: 0 if the part is 0 too, else 1."""
     if whole == 0:
         return 0.0 if part == 0 else 1.0
     return part / whole

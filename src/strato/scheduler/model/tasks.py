@@ -1,7 +1,7 @@
-"""Statuses of tasks, and task classes: what equal pods share.
+"""Statuses of tasks, and task classes: equivalence classes of pods.
 
-A class is everything about a pod that filters and resource scores look at. Pods made from one template share it, so a
-gang of a thousand pods is filtered and scored once.
+A class is everything of a pod that filters and resource scores read. Pods made from one template share it, so a gang of
+a thousand pods is filtered and scored once.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class TaskClass:
         spec: The pod spec of one member; filters read selectors, tolerations, affinity, … from it.
         namespace: The namespace of one member.
         request: int64[width], with ``pods`` = 1.
-        amounts: The same as plain numbers, for decisions about a single node.
-        asked: ``(column, amount)`` a node is held against: cpu, memory, and whatever else is requested.
+        amounts: The same as Python integers, for decisions about a single node.
+        asked: ``(column, amount)`` that a node is checked for: cpu, memory, and whatever else is requested.
         scored_request: int64[2], cpu and memory with Kubernetes' defaults for containers that request none.
         best_effort: Requests nothing but a pod slot.
-        needs: ``(column, amount)`` of what it requests, the pod slot left out: what queues share out.
+        needs: ``(column, amount)`` of what it requests without the pod slot, as charged to queues.
         host_ports: ``(host ip, protocol, port)`` of every host port.
-        pairwise: Placing one member may change where others fit or score in ways only pods can tell (inter-pod
-            affinity, topology spread): such classes are placed one by one.
-        uses_claims: Members use claims for volumes or devices; each is looked at by itself.
+        pairwise: It has inter-pod affinity or topology spread, so that placing one member may change where others fit
+            or score; members are placed one by one.
+        uses_claims: Members use claims for volumes or devices, so each is filtered by itself.
     """
 
     __slots__ = (
