@@ -1,13 +1,13 @@
 """`JobClasses`: waiting jobs in equivalence classes, so that a verdict on one of a class holds for all of it.
 
-The class key of a job is what the core and all plugins look at in it (`Plugin.job_facts`). Jobs of one class differ in
-name and age only: when one is visited and refused and nothing moved meanwhile, the others would be refused on the same
-account, so they are not visited (see `strato.scheduler.ordering.jobqueue`). That verdict is reported of
-them once (`JobClasses.report`), and in later cycles only when it differs from the one before.
+The class key of a job is all that the core and the plugins read of it (`Plugin.job_facts`). Jobs of one class differ in
+name and age only. When one of them is visited and refused, the others would be refused for the same reasons as long as
+no task has moved, so they are not visited (see `strato.scheduler.ordering.jobqueue`). `JobClasses.report` records the
+verdict on these jobs once, and in later cycles only when it differs from the one before.
 
-A job is kept apart, in a class of its own, where more than its class key decides: a plugin or action of the
-configuration says nothing of jobs, its pods have rules about other pods or these have some about them, some of its pods
-run already, or one of them has claims, host ports, gates or a promised node.
+A job gets a class of its own where more than its class key decides: a plugin or action of the configuration declares
+nothing about jobs, its pods have affinity rules about other pods or are selected by such rules, some of its pods run
+already, or one of them has claims, host ports, gates or a nominated node.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from strato.scheduler.model.plan import Condition, GroupStatus, Notes, Plan, Tra
 from strato.scheduler.model.reasons import QUEUE_SHARE, FitErrors, Verdict
 
 Order = tuple[str, str]
-"""When a job was made, and its key."""
+"""Creation time and key of a job: the order of the members of a class."""
 Account = tuple[Condition | None, tuple[tuple[str, str, str], ...], dict[int | str, FitErrors], "Nearly"]
-"""What a verdict says, without the job's own names: condition, reasons, why its task classes fit nowhere, places it
-nearly had."""
+"""A verdict without the job's own names: condition, reasons, why its task classes fit nowhere, places it nearly had."""
 Nearly = tuple["Transaction | None", ...]
 """By task in order, the place that a discarded statement had for it; empty when there was none for any."""
 
 WAITING: Final = 0
-"""Stage of jobs that wait for their queue."""
+"""Stage of jobs that are not enqueued yet."""
 PENDING: Final = 1
-"""Stage of jobs in their queue that have pending tasks."""
+"""Stage of enqueued jobs that have pending tasks."""
 
 _ACTIONS: Final = frozenset(("enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim"))
-"""Actions that look at nothing of a job but what its class key holds."""
+"""Actions that read nothing of a job but what its class key contains."""
 _EVICTING: Final = frozenset(("preempt", "reclaim", "gangpreempt", "gangreclaim"))
 _CORE_FACTS: Final = ("min_available", "priority", "queue_name", "roles")
 _TASK_FACTS: Final = attrgetter("cls", "role", "priority", "preemption_policy", "nominated")
@@ -50,8 +49,8 @@ class Member:
     """A job in its class.
 
     Attributes:
-        account: What was reported of it; None when that has to be done again.
-        status: The status its group should have; None while it was not looked at.
+        account: The account it was reported with; None when it has to be reported again.
+        status: The status its PodGroup should have; None while it has not been computed.
     """
 
     __slots__ = ("account", "cls", "job", "order", "status")
@@ -65,7 +64,7 @@ class Member:
 
 
 class Judged(NamedTuple):
-    """A verdict: who was refused, what was noted (None where an action leaves no notes), places it found in vain."""
+    """A verdict: the refused member, its notes (None if the action makes none), and places of discarded statements."""
 
     member: Member
     notes: Notes | None
@@ -73,11 +72,11 @@ class Judged(NamedTuple):
 
 
 class Pass:
-    """One action's way through a class.
+    """One action's visits to the members of a class.
 
     Attributes:
-        verdicts: In the order of the members; each holds for those up to the one that the next was given to.
-        visited: Keys of the members that were visited, and stayed.
+        verdicts: In the order of members; each holds for the members after its own, up to that of the next verdict.
+        visited: Keys of the members that were visited and still have pending tasks.
     """
 
     __slots__ = ("verdicts", "visited")
@@ -87,18 +86,18 @@ class Pass:
         self.visited: set[str] = set()
 
     def verdict_at(self, order: Order) -> Judged | None:
-        """Return the verdict that holds for the members right after a place in the order."""
+        """Return the verdict that holds for the members right after a position in the order."""
         return next((found for found in reversed(self.verdicts) if found.member.order <= order), None)
 
 
 class JobClass:
-    """Jobs that the core and all plugins treat the same, in the order of their making.
+    """Jobs that the core and all plugins treat the same, in order of creation.
 
     Attributes:
-        has_equal_tasks: Whether the tasks of a member are known to be equal.
-        passes: Those of this cycle's actions, in their order.
-        account: What was reported of most members; ``others`` are the other members, by key.
-        last: Key of the member whose verdict was the last.
+        has_equal_tasks: Whether the tasks within each member are known to be equal.
+        passes: The passes of this cycle's actions, in order.
+        account: The account most members were reported with; ``others``, by key, were reported with another or none.
+        last: Key of the member that got the last verdict.
     """
 
     __slots__ = ("account", "has_equal_tasks", "key", "last", "members", "others", "passes", "queue_name", "stage")
@@ -115,28 +114,28 @@ class JobClass:
         self.has_equal_tasks = stage == PENDING and isinstance(key, tuple) and len(key[1][2]) == 1
 
     def add(self, job: Job) -> Member:
-        """Take a job in."""
+        """Add a job."""
         member = Member(job, self)
         if not self.members or self.members[-1].order < member.order:
-            self.members.append(member)  # as they are made, mostly
+            self.members.append(member)  # the usual case, as jobs arrive in order of creation
         else:
             insort(self.members, member, key=_BY_ORDER)
         self.others[job.key] = member
         return member
 
     def remove(self, member: Member) -> None:
-        """Let a member go."""
+        """Remove a member."""
         first = self.members[0] is member
         del self.members[0 if first else bisect_left(self.members, member.order, key=_BY_ORDER)]
         self.others.pop(member.job.key, None)
 
     @property
     def is_judged(self) -> bool:
-        """Whether there is something to report of the members that were not visited in this cycle."""
+        """Whether this cycle has verdicts with notes, which also hold for members that were not visited."""
         return any(found.notes is not None for done in self.passes for found in done.verdicts)
 
     def give(self, ssn: PluginAnswers, member: Member, passes: Sequence[Pass]) -> None:
-        """Give a member the verdicts of the passes since its last visit."""
+        """Copy to a member the verdicts that hold for it, from the passes after the last one that visited it."""
         visits = [at for at, done in enumerate(passes) if member.job.key in done.visited]
         for done in passes[visits[-1] + 1 if visits else 0 :]:
             found = done.verdict_at(member.order)
@@ -144,7 +143,7 @@ class JobClass:
                 give_notes(ssn, member.job, found)
 
     def reported(self, member: Member, account: Account | None) -> None:
-        """Note what was reported of a member."""
+        """Record the account that a member was reported with."""
         if account is not None and account == self.account:
             member.account = self.account
             self.others.pop(member.job.key, None)
@@ -153,7 +152,7 @@ class JobClass:
             self.others[member.job.key] = member
 
     def report(self, ssn: PluginAnswers, visited: Iterable[Member]) -> None:
-        """Give the verdicts of this cycle to the visited members, and to those of which another was reported."""
+        """Copy this cycle's verdicts to the visited members, and to members last reported with another account."""
         for member in visited:
             self.give(ssn, member, self.passes)
         starts = sorted({found.member.order for done in self.passes for found in done.verdicts})
@@ -174,7 +173,7 @@ class JobClass:
                     self.give(ssn, member, self.passes)
 
     def _account_at(self, order: Order) -> Account:
-        """Return what is reported of the members right after a place in the order that no pass visited."""
+        """Return the account of the members right after a position in the order that no pass has visited."""
         notes: Notes | None = None
         nearly: Nearly = ()
         for done in self.passes:
@@ -189,13 +188,13 @@ class JobClass:
 
 
 class JobClasses:
-    """The classes of one world and one configuration, kept current job by job.
+    """The job classes of one world and one configuration; updated for the jobs in ``World.dirty_jobs`` only.
 
     Args:
-        apart: Whether every job is kept apart: each is visited, and its verdict reported, in every cycle.
+        apart: Whether every job gets a class of its own: each is visited, and its verdict reported, in every cycle.
 
     Attributes:
-        members: Every job that waits for its queue or for places, by key.
+        members: By key, every job that waits to be enqueued or has pending tasks.
     """
 
     def __init__(self, *, apart: bool = False) -> None:
@@ -234,7 +233,7 @@ class JobClasses:
         world.status_dirty = {}
 
     def forget(self) -> None:
-        """Forget every job; verdicts on all are reported again."""
+        """Forget every job, so that all verdicts are reported again."""
         if self._world is not None and self._world.dirty_for is self:
             self._world.dirty_for = None
         self._world = None
@@ -243,7 +242,7 @@ class JobClasses:
     # -- classes -------------------------------------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """Put every job that changed into the class it belongs to now."""
+        """Move every dirty job to the class it belongs to now."""
         world = self._world
         assert world is not None
         waiting, pending, members = world.waiting_for_queue, world.with_pending, self.members
@@ -258,12 +257,12 @@ class JobClasses:
         world.dirty_jobs = {}
 
     def of(self, stage: int) -> list[JobClass]:
-        """Return the classes of a stage, as things stand now."""
+        """Return the classes of a stage, after `sync`."""
         self.sync()
         return list(self._classes[stage].values())
 
     def _classify(self, world: World, key: str, stage: int, job: Job | None) -> None:
-        """Put a job into its class; no job takes it out of the one it was in."""
+        """Move a job to its class at a stage; ``job`` None removes it from its class."""
         member = self.members.get(key)
         found = None if job is None else self._key_of(world, stage, job)
         if member is not None:
@@ -294,7 +293,7 @@ class JobClasses:
     # -- verdicts ------------------------------------------------------------------------------------------------------
 
     def begin_pass(self, cls: JobClass) -> Pass | None:
-        """Begin an action's way through a class; None when a verdict on one would hold for no other."""
+        """Begin a pass for an action; None for a class of one member, whose verdict holds for no other job."""
         if len(cls.members) < 2 and not cls.passes:
             return None
         if not cls.passes:
@@ -303,7 +302,7 @@ class JobClasses:
         return cls.passes[-1]
 
     def report(self, ssn: PluginAnswers) -> None:
-        """Give the verdicts of this cycle to the members of which another was reported; once, after the last action."""
+        """Report this cycle's verdicts on members last reported with other ones; called once, after the last action."""
         self.sync()
         judged = [cls for cls in self._passed if cls.members and any(done.verdicts for done in cls.passes)]
         for cls in judged:
@@ -318,26 +317,26 @@ class JobClasses:
         ssn.plan.quiet_pods = quiet
 
     def has_equal_tasks(self, job: Job) -> bool:
-        """Whether nothing but name and age tells the tasks of a pending job apart; False where that is not known."""
+        """Whether the tasks of a pending job differ in name and age only; False where that is not known."""
         member = self.members.get(job.key)
         return member is not None and member.cls.has_equal_tasks
 
     def visited_for(self, key: str) -> str:
-        """Return the key of the job that was visited last instead of a job; empty when it was none."""
+        """Return the key of the job whose verdict a job got last, being of its class; empty without one."""
         member = self.members.get(key)
         return member.cls.last if member is not None else ""
 
     # -- statuses ------------------------------------------------------------------------------------------------------
 
     def wants(self, status: GroupStatus) -> None:
-        """Note the status that the group of a job that was looked at should have."""
+        """Record the status that a job's PodGroup should have."""
         member = self.members.get(status.job.key)
         if member is not None and not self._apart:
             member.status = status
             self._unwritten[status.job.key] = member
 
     def hand_on(self, plan: Plan, closed: Collection[str]) -> None:
-        """Put statuses that are not written yet of jobs that needed no visit into the plan; ``closed`` are in it."""
+        """Add unwritten statuses of jobs that were not visited to the plan; those of ``closed`` are in it already."""
         for key, member in list(self._unwritten.items()):
             if member.status is None or not member.status.is_news:
                 del self._unwritten[key]
@@ -349,34 +348,34 @@ class JobClasses:
 
 
 def facts_of(config: Config) -> Sequence[str] | None:
-    """Return what of a job counts for the plugins and the core; None when a plugin or an action does not say.
+    """Return the job attributes that plugins and core read; None when a plugin or an action does not declare them.
 
-    A class that inherits from one that says it has to say it itself.
+    A plugin class has to declare its own ``job_facts``: those of a base class do not count.
     """
     if not _ACTIONS.issuperset(config.actions) or len(set(config.actions)) < len(config.actions):
         return None
     if config.topology_aware:
-        return None  # a random number for every job that is visited
+        return None  # topology-aware preemption draws a random number for every job it visits
     named = [vars(option.plugin).get("job_facts") for tier in config.tiers for option in tier]
     if None in named:
         return None
     facts = {*_CORE_FACTS, *(name for names in named for name in names or ())}
     if "stated_seconds" in facts and not _EVICTING.isdisjoint(config.actions):
-        return None  # nodes kept for one job are not tried for others: who is refused there may be promised another
+        return None  # easy keeps nodes for one job; a job that is refused on these may be pipelined on another node
     return sorted(facts)
 
 
 def waiting_facts(job: Job) -> Hashable:
-    """Return what of a job decides whether it is let into its queue, plugins aside; None to keep it apart."""
+    """Return what the core reads of a job to enqueue it; None to give it a class of its own."""
     if job.group is None or not _is_plain(job) or any(task.cls.uses_claims for task in job.pending.values()):
         return None
     return job.phase, job.minimum, len(job.pending)
 
 
 def pending_facts(world: World, job: Job) -> tuple[bool, int, tuple[Any, ...]] | None:
-    """Return what of a job decides whether it gets places, plugins aside; None to keep it apart.
+    """Return what the core reads of a job to place it; None to give it a class of its own.
 
-    Its tasks come last: one for all of them when they are equal.
+    The facts of its tasks come last: only one entry when all tasks are equal.
     """
     pending = job.pending
     if not _is_plain(job) or job.key in world.for_flow or world.evictions.serve_any(pending):
@@ -395,15 +394,15 @@ def pending_facts(world: World, job: Job) -> tuple[bool, int, tuple[Any, ...]] |
 
 
 def _is_plain(job: Job) -> bool:
-    """Whether all pods of a job merely wait, and it is looked at as one."""
+    """Whether all pods of a job are pending, ungated and request something, and it has no sub-jobs."""
     return job.layout is None and not job.gated and not job.pending_best_effort and len(job.pending) == len(job.tasks)
 
 
-# -- what is reported of members ---------------------------------------------------------------------------------------
+# -- accounts of members -----------------------------------------------------------------------------------------------
 
 
 def account_of(notes: Notes | None, nearly: Nearly) -> Account:
-    """Return what was noted; the text about a queue's share says nothing more but the name of a task."""
+    """Return the account of a job's notes; without the text about a queue's share, as that names a task."""
     if notes is None:
         return None, (), {}, nearly
     reasons = tuple([(v.plugin, v.code, "" if v.code == QUEUE_SHARE else v.text) for v in notes.verdicts])
@@ -411,7 +410,7 @@ def account_of(notes: Notes | None, nearly: Nearly) -> Account:
 
 
 def nearly_of(ssn: PluginAnswers, job: Job) -> Nearly:
-    """Return the places that the pending tasks of a job nearly had."""
+    """Return the places that discarded statements had for the pending tasks of a job."""
     if not ssn.nearly_placed(job):
         return ()
     return tuple([ssn.transactions.get(task.key) for task in ssn.sorted_tasks(job.pending.values())])
@@ -424,7 +423,7 @@ def _overlaid(nearly: Nearly, later: Nearly) -> Nearly:
 
 
 def give_notes(ssn: PluginAnswers, job: Job, found: Judged) -> None:
-    """Note on a job what was noted on another of its class; what names tasks names its own."""
+    """Copy the notes on another job of the class to a job; texts that name a task get the job's own."""
     notes = found.notes
     if notes is not None:
         mine = ssn.note(job)
@@ -441,7 +440,7 @@ def give_notes(ssn: PluginAnswers, job: Job, found: Judged) -> None:
 
 
 def _rename_tasks(ssn: PluginAnswers, job: Job, other: Job, verdicts: list[Verdict]) -> None:
-    """Let the text about a queue's share name a job's own tasks instead of another's."""
+    """Replace the other job's tasks in texts about a queue's share by the job's own."""
     pairs = zip(ssn.sorted_tasks(other.tasks.values()), ssn.sorted_tasks(job.tasks.values()), strict=True)
     own = {theirs.key: task.key for theirs, task in pairs}
     for at, verdict in enumerate(verdicts):

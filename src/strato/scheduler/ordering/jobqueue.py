@@ -1,9 +1,9 @@
-"""`JobQueues`: whose visit is next in an action, queue by queue and job by job, one visit for a class that is refused.
+"""`JobQueues`: the order in which an action visits jobs, queue by queue; a refused job class gets one visit only.
 
-Queues come in the plugins' order, and the jobs of a queue in theirs. Of a job class one member stands in its queue at a
-time. When it was visited and something moved (somebody got or lost a place, a group entered its queue), the next member
-takes its place. When it was refused and nothing moved, the verdict holds for the members after it, and none of them is
-visited until something moves: then those whose order has not passed yet are as good as new.
+Plugins order the queues, and the jobs within each. Of a job class one member has an entry in its queue at a time. If
+its visit moved something (a task got or lost a place, a job was enqueued), the next member gets an entry. If it was
+refused and nothing moved, the verdict holds for the members after it, which are not visited until something moves. Then
+those that come after the last visit in the order get entries again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _Key = tuple[Any, ...]
 
 
 class Entry(NamedTuple):
-    """A job that stands in a queue; ``number`` keeps equal keys apart.
+    """An entry of a job in a queue; ``number`` orders entries with equal keys.
 
     Attributes:
-        at: Its place among the members of its class.
-        cls: None for a job that an earlier visit changed: it is not like its class any more.
+        at: Its index among the members of its class.
+        cls: None for a job that an earlier visit has changed, so that it no longer belongs to its class.
     """
 
     key: _Key
@@ -41,7 +41,7 @@ class JobQueue:
     """The jobs of one queue that an action visits.
 
     Args:
-        notes: Whether the action leaves notes on the jobs it visits.
+        notes: Whether the action makes notes on the jobs it visits.
     """
 
     def __init__(self, ssn: PluginAnswers, classes: JobClasses, queue: Queue, *, notes: bool) -> None:
@@ -52,8 +52,8 @@ class JobQueue:
         self._heap: list[Entry] = []
         self._made = 0
         self._keys: dict[JobClass, _Key] = {}
-        self._high: _Key = ()  # the last in the order that was visited
-        self._refused: list[tuple[JobClass, int]] = []  # whose members need no visit until something moves
+        self._high: _Key = ()  # the highest key visited so far
+        self._refused: list[tuple[JobClass, int]] = []  # not visited until something moves, from that member on
         self._visited: dict[Job, _Key] = {}
         self._passes: dict[JobClass, Pass | None] = {}
         self._nearly: Nearly = ()
@@ -64,20 +64,20 @@ class JobQueue:
 
     @property
     def holds_verdicts(self) -> bool:
-        """Whether members of a refused class wait for something to move."""
+        """Whether there are members of refused classes that are not visited until something moves."""
         return bool(self._refused)
 
     def add(self, cls: JobClass, key: _Key) -> None:
-        """Let a class stand in the queue; ``key`` is what plugins say of the order of any member."""
+        """Add a class to the queue; ``key`` is the sort key that plugins give any of its members."""
         self._keys[cls] = key
         self._passes[cls] = self._classes.begin_pass(cls)
         self._push_from(cls, 0)
 
     def pop(self) -> Entry:
-        """Return whose visit is next; there has to be one, and `done` has to follow."""
+        """Remove and return the next entry; the queue must not be empty, and the caller must call `done` afterwards."""
         entry = heappop(self._heap)
         self._pass(entry.key)
-        if entry.cls is not None and len(entry.cls.passes) > 1:  # earlier actions may have passed it by
+        if entry.cls is not None and len(entry.cls.passes) > 1:  # earlier actions may not have visited it
             entry.cls.give(self._ssn, entry.cls.members[entry.at], entry.cls.passes[:-1])
         self._nearly = nearly_of(self._ssn, entry.job) if self._ssn.transactions else ()
         self._before = self._moves()
@@ -87,8 +87,8 @@ class JobQueue:
         """Note that a job was visited; return whether anything moved.
 
         Args:
-            entry: The job.
-            again: Whether it wants another visit.
+            entry: Entry of the job.
+            again: Whether the job is to be visited again.
             count: How many members of its class were visited with it, itself included.
         """
         moved, cls = self._before != self._moves(), entry.cls
@@ -114,20 +114,23 @@ class JobQueue:
         return moved
 
     def _is_judged_anew(self, entry: Entry) -> bool:
-        """Whether a refusal changed how plugins judge those who were not visited on account of another's verdict."""
+        """Whether a refusal changed how plugins judge jobs that are not visited because of another job's verdict."""
         waits = self._refused or (entry.cls is not None and entry.at + 1 < len(entry.cls.members))
         tasks = entry.job.pending
         return bool(waits and tasks) and self._ssn.judges_anew(next(iter(tasks.values())))
 
     def visits(self) -> Iterator[Job]:
-        """Yield the jobs to visit; who asks for the next one is done with the last."""
+        """Yield the jobs to visit; asking for the next one ends the visit of the last."""
         while self:
             entry = self.pop()
             yield entry.job
             self.done(entry)
 
     def restart(self) -> JobQueue:
-        """Return all that stood in this queue once more; those that a visit took out of their class by themselves."""
+        """Return a new queue with all classes that were added to this one, for another round.
+
+        Jobs that a visit has moved out of their class get entries of their own.
+        """
         self._classes.sync()
         fresh = JobQueue(self._ssn, self._classes, self.queue, notes=self._notes)
         for cls, key in self._keys.items():
@@ -151,7 +154,7 @@ class JobQueue:
         return found
 
     def _push_from(self, cls: JobClass, at: int) -> None:
-        """Let the first member from ``at`` on stand here that comes after the last visit."""
+        """Push an entry of the first member from index ``at`` on that comes after the highest key visited."""
         members = cls.members
         if at == len(members):
             return
@@ -175,10 +178,10 @@ class JobQueue:
         return (*self._keys[cls], *cls.members[at].order)
 
     def _judge(self, done: Pass, member: Member) -> None:
-        """Note that a member was refused: the verdict holds for the members after it, until something moves."""
+        """Record the verdict on a refused member, which holds for the members after it until something moves."""
         key, before = member.job.key, self._nearly
         found = nearly_of(self._ssn, member.job)
-        if before:  # only what this visit found in vain, not an earlier one
+        if before:  # keep only the places that statements of this visit had, not those of earlier ones
             found = tuple([None if new is old else new for new, old in zip(found, before, strict=True)])
         notes = self._ssn.notes.get(key) if self._notes else None
         if notes is not None:
@@ -190,12 +193,12 @@ class JobQueue:
 
 
 class JobQueues:
-    """The queues that have jobs for an action, the next in the plugins' order first.
+    """The queues that have jobs for an action, in the plugins' order.
 
     Args:
         stage: Which jobs: `WAITING` or `PENDING`.
-        wanted: Whether the action visits a job; asked of one of each class.
-        notes: Whether the action leaves notes on the jobs it visits.
+        wanted: Whether the action visits a job; called for one member of each class.
+        notes: Whether the action makes notes on the jobs it visits.
     """
 
     def __init__(
@@ -230,7 +233,7 @@ class JobQueues:
         return None
 
     def push(self, queue: JobQueue) -> None:
-        """Put a queue back."""
+        """Put a popped queue back, to be visited again."""
         name = queue.queue.name
         if self._heap:
             heappush(self._heap, self._entry(name))
@@ -238,7 +241,7 @@ class JobQueues:
             self._heap = self._entries([name])
 
     def _entries(self, names: list[str]) -> list[tuple[Any, str]]:
-        """Return a heap of queues; the only one needs no key."""
+        """Return a heap of queues by name; a single queue gets no key, which saves computing it."""
         heap = [((), name) for name in names] if len(names) == 1 else [self._entry(name) for name in names]
         heapify(heap)
         return heap
@@ -247,13 +250,13 @@ class JobQueues:
         return self._ssn.queue_key(self._queues[name].queue), name
 
     def _stamp(self) -> int:
-        """Return a number that grows when what was decided for one queue may change where others stand."""
+        """Return a number that grows when a decision may have changed the sort keys of other queues."""
         ssn = self._ssn
         return ssn.world.version if ssn.queue_keys_move else len(ssn.plan.evictions)
 
 
 def starving_jobs(ssn: PluginAnswers, classes: JobClasses, wanted: Callable[[Job], bool] = lambda _: True) -> JobQueues:
-    """Return the queues with the jobs that may take from others."""
+    """Return the queues with the starving jobs, for which tasks may be evicted."""
     return JobQueues(ssn, classes, PENDING, lambda job: wanted(job) and ssn.job_starving(job), notes=False)
 
 
@@ -264,7 +267,7 @@ def jobs_in_order(
     wanted: Callable[[Job], bool],
     also: Mapping[str, Job] | None = None,
 ) -> list[Job]:
-    """Return every job that an action wants, and some more, in the order of queues and jobs as it stands now."""
+    """Return every job that an action wants, and the jobs of ``also``, by the current order of queues and jobs."""
     jobs = dict(also or {})
     for cls in _wanted_classes(ssn, classes, stage, wanted):
         jobs.update((member.job.key, member.job) for member in cls.members)
@@ -273,7 +276,7 @@ def jobs_in_order(
 
 
 def can_try(ssn: PluginAnswers, job: Job) -> bool:
-    """Whether a job is valid; says why when it is not."""
+    """Whether a job is valid; record a verdict on it when it is not."""
     validity = ssn.job_valid(job)
     if validity is None:
         return True
@@ -286,7 +289,7 @@ def can_try(ssn: PluginAnswers, job: Job) -> bool:
 def _wanted_classes(
     ssn: PluginAnswers, classes: JobClasses, stage: int, wanted: Callable[[Job], bool]
 ) -> Iterable[JobClass]:
-    """Yield the classes of known queues that an action visits; it is noted on the invalid ones."""
+    """Yield the classes of known queues that an action visits; record a verdict on the invalid ones."""
     for cls in classes.of(stage):
         queue = ssn.world.queues.get(cls.queue_name)
         if queue is None or queue.view is None:
@@ -303,7 +306,7 @@ def _wanted_classes(
 
 
 def _with_keys(ssn: PluginAnswers, classes: Iterable[JobClass]) -> Iterable[tuple[JobClass, _Key]]:
-    """Return classes with what plugins say of the order of their members."""
+    """Return classes with the sort key that plugins give their members."""
     found = list(classes)
     if not found:
         return ()

@@ -1,4 +1,4 @@
-"""Which victim goes first (spec scheduler-core 10.4)."""
+"""The order in which victims are evicted (spec scheduler-core 10.4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from strato.scheduler.model.jobs import Job, Task
 
 
 def in_order(ssn: PluginAnswers, victims: Sequence[Task], preemptor: Task) -> list[Task]:
-    """Return victims, the one to evict first first: what elastic jobs give back goes before all else."""
+    """Return victims in the order in which to evict them; those of jobs that give back their surplus come first."""
     if len(victims) < 2:
         return list(victims)
     jobs = {victim.job.key: victim.job for victim in victims if victim.job is not None}
@@ -55,7 +55,7 @@ def _in_order(ssn: PluginAnswers, jobs: Mapping[str, Job], victims: Sequence[Tas
 
 
 class _Keys:
-    """Sort keys, made once each; good for one sort, while nothing moves."""
+    """Sort keys, each computed once; valid for one sort, during which no task moves."""
 
     def __init__(self, ssn: PluginAnswers) -> None:
         self._ssn = ssn

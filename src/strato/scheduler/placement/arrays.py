@@ -1,4 +1,4 @@
-"""Arrays that kernels take together; those of the nodes are `strato.scheduler.model.nodes.Columns`."""
+"""Named tuples of arrays that kernels take together; the nodes' are `strato.scheduler.model.nodes.Columns`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Floats = npt.NDArray[np.float64]
 
 
 class Want(NamedTuple):
-    """What one task asks for.
+    """The request of one task.
 
     Attributes:
-        request: int64[width], of each of the table's columns.
-        scored: int64[2], cpu and memory as scoring sees them.
+        request: int64[width], by column of the table.
+        scored: int64[2], cpu and memory with the defaults that scoring assumes for empty requests.
     """
 
     request: Int64s
@@ -25,12 +25,13 @@ class Want(NamedTuple):
 
 
 class Static(NamedTuple):
-    """What is known of rows (`place_batch`) or of positions in a list of rows (`place_near`) whatever runs there.
+    """Static verdicts and scores of rows (`place_batch`) or of positions in a list of rows (`place_near`).
 
     Attributes:
         mask: bool[n], those the static filters allow.
         base: float64[n], static part of the score, added first.
-        sensitive: bool[n]; the batch ends after a placement that fills such a one, because base may change.
+        sensitive: bool[n], rows with an extreme raw score: the batch ends when one is full, because ``base`` may
+            change.
     """
 
     mask: npt.NDArray[np.bool_]
@@ -55,22 +56,22 @@ class Terms(NamedTuple):
 
 
 class Domains(NamedTuple):
-    """The network domains around the rows and what they add to the scores.
+    """The network domains of the rows, and what their part of the score depends on.
 
     Attributes:
         leaf: int32[n], the lowest domain of every row.
         parent: int32[domains].
-        weight: Factor of the domains' part; 0 when there is none.
+        weight: Factor of the domains' part of the score; 0 without one.
         near: Domain the gang lies in so far, -1 when nowhere; -2 scores by ``used`` instead.
-        closeness: float64[domains], how good it is that the domain is the lowest common one.
-        members: int64[domains], tasks of the gang inside; kept current.
-        total: Tasks of the gang.
-        used: float64[domains, k], what is used of ``capacity``; kept current.
+        closeness: float64[domains], score if the domain is the lowest that contains both row and gang.
+        members: int64[domains], tasks of the gang inside; updated by the kernel.
+        total: Number of tasks of the gang.
+        used: float64[domains, k], what is used of ``capacity``; updated by the kernel.
         capacity: float64[domains, k].
         asked: float64[k], what one task adds to ``used``.
         asked_weights: float64[k], the weight of each.
         shares: float64[domains], weight of each domain's fill, already divided by the sum over tiers.
-        absent: float64[domains], sum of the shares of the tiers that are absent around a leaf.
+        absent: float64[domains], sum of the shares of the tiers that have no domain around a leaf.
     """
 
     leaf: Int32s

@@ -1,6 +1,6 @@
-"""What is known about a class of equal tasks over all rows, kept from cycle to cycle.
+"""Filter verdicts and scores of each task class over all rows, kept from cycle to cycle.
 
-Filters and static scores are asked only about rows whose node object changed; the rest is kept by the kernels.
+Filters and static scores are called only for rows whose node object changed. The kernels update the resource scores.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from strato.scheduler.placement.scoring import stretched
 
 NOWHERE = -np.inf
 _CACHE_BYTES = 256 << 20
-"""Memory the trees of all classes together may take; the longest unused are dropped."""
+"""Limit of the memory of all classes' arrays; the classes that were added first are dropped beyond it."""
 
 
 class Candidates:
-    """What is known about one class over all rows.
+    """Filter verdicts and scores of one class over all rows.
 
     Attributes:
         codes: uint16[rows], 0 where the static filters allow the class, else the number of the reason in ``reasons``.
         mask: bool[capacity], rows that are present and allowed.
-        clock: ``NodeTable.object_clock`` they are current with.
+        clock: ``NodeTable.object_clock`` that ``codes``, ``mask`` and ``static`` are current with.
         static: Static scores with raw values for all rows.
-        extremes: What ``base`` was normalised with; None before the first time.
+        varies: Whether a static score differs between allowed rows, so that normalising depends on which rows fit.
+        extremes: The largest raw values that ``base`` was normalised with; None before the first time.
         base, sensitive, tree, head: Arguments of the kernel.
-        points: Points of the resource terms per row, for one task at a time; the journal's cursor and the terms they
-            are of.
-        errors: The last explanation, and the state of the table it was made from.
+        points: Points of the resource terms per row, for tasks that are placed one by one.
+        points_at, points_of: The journal position and the terms that ``points`` are current with.
+        errors, errors_at: The last explanation, and the state of the table it was made from.
     """
 
     __slots__ = (
@@ -80,11 +81,14 @@ class Candidates:
         self.errors_at: tuple[int, int] = (-1, -1)
 
     def extremes_of(self, rows: Rows | slice, live: Mask) -> tuple[float, ...]:
-        """Return the largest raw value of each static score over those of some rows that are live."""
+        """Return the largest raw value of each static score over some rows, of which only ``live`` ones count."""
         return tuple(float(score.raw[rows][live].max(initial=0.0)) for score in self.static)
 
     def normalised(self, rows: Rows | slice, extremes: Sequence[float]) -> tuple[FloatArray, Mask]:
-        """Return the static part of some rows' scores by these extremes, and the rows on which these hang."""
+        """Return the static part of some rows' scores, normalised by extremes, and which rows have an extreme value.
+
+        The scores change when the last row with an extreme value no longer fits.
+        """
         base = np.zeros(len(self.base[rows]))
         sensitive = np.zeros(len(base), np.bool_)
         for score, most in zip(self.static, extremes, strict=True):
@@ -96,11 +100,11 @@ class Candidates:
 
 
 class CandidateCache:
-    """The candidates of every class met.
+    """The candidates of every class and facet.
 
     Args:
         table: The nodes.
-        seed: Decides where among equals the search begins.
+        seed: Decides which of several rows with equal scores is taken.
     """
 
     def __init__(self, table: NodeTable, seed: int) -> None:
@@ -116,7 +120,7 @@ class CandidateCache:
         if found is None:
             found = self._classes[key] = Candidates()
             self._evict_unused(found)
-        stale = len(found.reasons) > 1000 + 2 * table.size  # taints that come and go leave theirs behind
+        stale = len(found.reasons) > 1000 + 2 * table.size  # reasons of taints that are gone are never removed
         if found.size != table.size or len(found.base) != table.capacity or stale:
             self._resize(found, cls)
         if found.clock != table.object_clock:
@@ -126,7 +130,7 @@ class CandidateCache:
         return found
 
     def forget(self) -> None:
-        """Forget every class; all is asked again."""
+        """Forget every class, so that filters and static scores are called again for all rows."""
         self._classes.clear()
 
     def _evict_unused(self, keep: Candidates) -> None:
@@ -156,7 +160,7 @@ class CandidateCache:
         found.head = np.array([leaves, offset, 0, 0], np.int64)
 
     def _refilter(self, ssn: PluginAnswers, task: Task, found: Candidates, rows: Rows) -> None:
-        """Ask every static filter and static score about rows whose node object changed."""
+        """Call every static filter and static score for rows whose node object changed."""
         table = self._table
         present = table.present[rows]
         rows = rows if present.all() else rows[present]
@@ -196,7 +200,7 @@ class CandidateCache:
         return found.reasons.setdefault(reason, len(found.reasons) + 1)
 
     def normalise(self, found: Candidates, live: Mask) -> bool:
-        """Compute ``base`` for the candidate rows; return whether it changed."""
+        """Compute ``base``, normalised over the ``live`` rows; return whether it changed."""
         if not found.static or (not found.varies and found.extremes is not None):
             return False
         size = self._table.size
@@ -209,7 +213,7 @@ class CandidateCache:
         return True
 
     def normalise_over(self, found: Candidates, rows: Rows) -> bool:
-        """Compute ``base`` for candidate rows given by their numbers; return whether it changed."""
+        """Compute ``base``, normalised over rows given by number; return whether it changed."""
         if not found.static or (not found.varies and found.extremes is not None):
             return False
         live = np.zeros(found.size, np.bool_)
@@ -217,6 +221,6 @@ class CandidateCache:
         return self.normalise(found, live)
 
     def rebuild_trees(self) -> None:
-        """Have the kernels score every row anew, as the terms changed."""
+        """Have the kernels score every row anew, because the resource terms have changed."""
         for found in self._classes.values():
             found.head[kernels.BUILT] = 0

@@ -1,8 +1,8 @@
-"""Machine code from Numba's cache without Numba's compiler.
+"""Loads machine code from Numba's cache without initialising Numba's compiler.
 
-Before Numba looks into its cache it readies everything a compilation could need: 75 more modules and their registries,
-0.25 s of processor time and 11 MB, although code that was found needs none of it. A compilation readies the same by
-itself, so that nothing is lost where the cache holds nothing.
+Before Numba looks into its cache it initialises everything a compilation could need: 75 more modules and their
+registries, 0.25 s of CPU time and 11 MB, of which cached code needs nothing. A compilation initialises the same by
+itself, so skipping it is safe where the cache is empty.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _log = logging.getLogger(__name__)
 
 
 class _FoundCode(FunctionCache):
-    """Numba's cache of a function, looked into without more ado."""
+    """Numba's cache of a function, read without initialising the compiler."""
 
     number = ""
-    """Of all kernels, which one it is: ``1 of 3``."""
+    """Which kernel of how many it is, for the log: ``1 of 3``."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code for these argument types; None when the cache has none."""
-        rtsys.initialize(target_context)  # the code calls its functions
+        rtsys.initialize(target_context)  # the code calls functions of Numba's run-time system
         with self._guard_against_spurious_io_errors():
             found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]  # Numba has few types
         if found is None:
@@ -33,9 +33,9 @@ class _FoundCode(FunctionCache):
 
 
 def only_load(*kernels: Any) -> None:
-    """Have kernels, each compiled with ``cache=True``, look into their caches in this way from now on."""
+    """Have kernels, each declared with ``cache=True``, read their caches by `_FoundCode` from now on."""
     if not all(hasattr(FunctionCache, name) for name in ("_load_overload", "_guard_against_spurious_io_errors")):
-        return  # a release of Numba that looks into its cache otherwise
+        return  # another release of Numba, whose cache has no such methods
     for number, kernel in enumerate(kernels, start=1):
         if type(getattr(kernel, "_cache", None)) is FunctionCache:  # without NUMBA_DISABLE_JIT, and not done before
             found = _FoundCode(kernel.py_func)  # type: ignore[no-untyped-call]  # the same

@@ -29,14 +29,14 @@ PLACES, OFFSET, SEEN, BUILT = 0, 1, 2, 3
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OUTER: dict[str, Any] = {"cache": True, "nogil": True}
 _INNER: dict[str, Any] = {**_OUTER, "_nrt": False, "forceinline": True}
-"""For what runs per row: references to arrays that the caller holds are not counted, which took two thirds of it."""
+"""Options of functions that run per row: without counting references to arrays, which took two thirds of their time."""
 _outer = cast(Callable[[_Function], _Function], njit(**_OUTER))
 _inner = cast(Callable[[_Function], _Function], njit(**_INNER))
 
 
 @_outer
 def _asked(request: Int64s) -> Int64s:
-    """Return the columns a request is held against: cpu, memory, and whatever else it names."""
+    """Return the columns that nodes are checked for: cpu, memory, and whatever else is requested."""
     columns = np.empty(request.size, np.int64)
     n = 0
     for d in range(request.size):
@@ -53,7 +53,7 @@ def _fits(row: int, want: Want, asked: Int64s, nodes: Columns, flags: int) -> bo
         for j in range(asked.size):
             if request[asked[j]] > idle[row, asked[j]]:
                 return False
-    if flags & FUTURE or pipelined[row, 2] != 0:  # a promise takes a pod slot: without one, idle alone decides
+    if flags & FUTURE or pipelined[row, 2] != 0:  # a pipelined pod takes a pod slot: without one, idle alone decides
         for j in range(asked.size):
             d = asked[j]
             if request[d] > idle[row, d] + nodes.releasing[row, d] - pipelined[row, d]:
@@ -80,7 +80,7 @@ def _charge(row: int, want: Want, asked: Int64s, nodes: Columns, by: Int64s) -> 
 
 @_inner
 def _balance(parts: Floats, n: int) -> int:
-    """Return how equal the first ``n`` fractions are, in points: 100 when they are."""
+    """Return how equal the first ``n`` fractions are, in points: 100 when equal."""
     if n < 2:
         return 100
     if n == 2:
@@ -195,7 +195,7 @@ def score_rows(rows: Int64s, want: Want, nodes: Columns, terms: Terms, points: F
 
 @_outer
 def mark_fitting(allowed: npt.NDArray[np.bool_], want: Want, nodes: Columns, flags: int) -> None:
-    """Clear ``allowed``, bool[n], at the rows that cannot take a task: now, or under FUTURE later. O(n · columns)."""
+    """Clear ``allowed``, bool[n], at the rows without room for a task now (with FUTURE: later). O(n · columns)."""
     asked = _asked(want.request)
     for row in range(allowed.size):
         if allowed[row]:
@@ -225,10 +225,10 @@ def place_batch(
         count: Tasks to place.
         flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP.
         rows: Rows in use; every array has at least as many.
-        want: What one task asks for.
-        by: int64[4], how a task that is placed moves its row's columns: `ledger.NodeCharge`.
+        want: The request of one task.
+        by: int64[4], how a task that is placed changes its row's columns: `ledger.NodeCharge`.
         nodes: The columns of the `NodeTable`; charged in place, every charged row is appended to the journal.
-        static: What is known of rows.
+        static: Static verdicts and scores by row.
         terms: The resource terms.
         tree: float64[2 * leaves], the class's tree, -inf where a row does not fit.
         head: int64[4], see PLACES.
@@ -348,20 +348,20 @@ def place_near(
     """Place up to ``count`` equal tasks, each on the best of some rows, and charge them; scores follow the domains.
 
     Identical to: for each task, take the row of highest score among those that fit (first one from ``start`` on among
-    equals), and charge it. The part of the score that speaks of network domains changes with every placement: by how
-    close a row is to where the gang lies (``near``), or by how full the domains around a row are (``used``).
+    equals), and charge it. The network domains' part of the score changes with every placement: it depends on how close
+    a row is to the domain the gang lies in (``near``), or on how full the domains around a row are (``used``).
 
     Args:
         count: Tasks to place.
         flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE.
         rows: int64[r], the rows to choose from.
         start: Position in ``rows`` where the search begins.
-        want: What one task asks for.
-        by: int64[4], how a task that is placed moves its row's columns: `ledger.NodeCharge`.
+        want: The request of one task.
+        by: int64[4], how a task that is placed changes its row's columns: `ledger.NodeCharge`.
         nodes: The columns of the `NodeTable`, charged as by `place_batch`.
-        static: What is known of the positions in ``rows``.
+        static: Static verdicts and scores by position in ``rows``.
         terms: The resource terms.
-        domains: The network around; ``members`` and ``used`` are kept current.
+        domains: The network domains; ``members`` and ``used`` are updated.
         out: int32[>= count], receives the rows chosen.
 
     Returns: Number of tasks placed.

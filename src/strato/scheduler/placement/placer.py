@@ -1,7 +1,7 @@
-"""Where equal tasks go: a kernel that places batches on what `candidates` knows of their class.
+"""`Placer`: chooses nodes for tasks; a kernel places batches of equal ones on the arrays of their `Candidates`.
 
-`Placer` lives as long as a configuration does. A class whose fit or score depends on what else runs on a node (host
-ports, inter-pod affinity, topology spread, a third-party plugin) is placed one by one on the same arrays.
+A `Placer` lives as long as its configuration. Tasks whose fit or score depends on what else runs on a node (host ports,
+inter-pod affinity, topology spread, a third-party plugin) are placed one by one on the same arrays.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from strato.scheduler.topology.hypernodes import HyperNodes
 from strato.scheduler.topology.proximity import FILL, Proximity, indifferent
 
 _KERNEL_CHARGES: Final = {by: np.array(by, np.int64) for by in (HELD, PROMISED)}
-"""Charges as kernels take them: to hand over an array costs a call half of what a tuple does."""
+"""Charges as arrays, because passing an array to a kernel costs half of passing a tuple."""
 
 
 class Placer:
-    """Makes the choice of a node.
+    """Chooses rows of nodes for tasks, and charges them.
 
     Args:
         table: The nodes.
-        seed: Decides where among equals the search begins.
-        job_classes: Which jobs are the same to plugins and actions, with their verdicts; made when absent.
+        seed: Decides which of several rows with equal scores is taken.
+        job_classes: The job classes with their verdicts, kept here between sessions; made when absent.
 
     Attributes:
-        known: Which rows classes may use, and their scores.
+        known: For each task class, the rows it may use and their scores.
     """
 
     def __init__(self, table: NodeTable, seed: int = 0, job_classes: JobClasses | None = None) -> None:
@@ -57,14 +57,14 @@ class Placer:
     def place(
         self, ssn: PluginAnswers, tasks: Sequence[Task], *, future: bool, one_by_one: bool, promise: bool = False
     ) -> list[int]:
-        """Choose rows for equal tasks one after the other and charge them; fewer rows than tasks when they run out.
+        """Choose rows for equal tasks one after the other and charge them; fewer rows than tasks when no more fit.
 
         Args:
             ssn: The session.
             tasks: Equal pending tasks.
-            future: Use what will be idle instead of what is.
-            one_by_one: Whether plugins must be asked again after each placement.
-            promise: Charge what is expected, not what is held, wherever the tasks go; within a search only.
+            future: Place by what will be idle instead of what is idle now; the tasks are pipelined.
+            one_by_one: Whether plugins must be called again after each placement.
+            promise: Charge as pipelined though placed by what is idle now; within a search only.
         """
         if self._table.size == 0:
             return []
@@ -78,7 +78,7 @@ class Placer:
         cls = tasks[0].cls
         found = self.known.of(ssn, tasks[0])
         if found.errors is not None and found.errors_at == self._state():
-            return []  # the last of its kind fitted nowhere, and nothing has changed since
+            return []  # an equal task fitted nowhere, and no node has changed since
         flags = (kernels.FUTURE if future else 0) | ssn.kernel_flags
         proximity = ssn.proximity(tasks[0])
         if search is not None or proximity is not None:
@@ -108,7 +108,7 @@ class Placer:
         by: NodeCharge,
         proximity: Proximity | None,
     ) -> list[int]:
-        """Choose among the rows of the search, with what network domains add to the scores."""
+        """Choose among the rows of the session's search, with scores for network domains."""
         search = ssn.search
         rows = search.rows if search is not None else np.arange(found.size)
         domains = proximity or indifferent(ssn.tree)
@@ -126,7 +126,7 @@ class Placer:
         return chosen
 
     def _static_of(self, found: Candidates, cls: TaskClass, rows: Rows, flags: int) -> Static:
-        """Return what is known of some rows, scores normalised over those that can take a task now."""
+        """Return mask and static scores of some rows, normalised over those that can take a task now."""
         mask = found.mask[rows]
         if not found.varies:
             self.known.normalise(found, found.mask[: found.size])
@@ -164,12 +164,12 @@ class Placer:
         return chosen
 
     def _make_room(self, count: int) -> None:
-        """Have the kernels' output hold that many rows."""
+        """Lengthen the kernels' output array to at least that many rows."""
         if count > len(self._out):
             self._out = np.zeros(count * 2, np.int32)
 
     def _renormalise(self, ssn: PluginAnswers, cls: TaskClass, found: Candidates, flags: int) -> None:
-        """Fit ``base`` to the rows that can take a task now."""
+        """Normalise ``base`` over the rows that can take a task now."""
         self._run(ssn, cls, found, 0, flags | kernels.KEEP, HELD)
         self.known.normalise(found, self._leaf_scores(found) > NOWHERE)
 
@@ -239,7 +239,7 @@ class Placer:
         return int(best[np.argmin((best - offset) % found.size)])
 
     def score_rows(self, ssn: PluginAnswers, task: Task, rows: Rows) -> FloatArray:
-        """Return the total score of a task on candidate rows, all of which are the candidates."""
+        """Return the total score of a task on each of some rows, normalised over these rows."""
         return self._scored(ssn, task, self.known.of(ssn, task), rows)
 
     def _scored(self, ssn: PluginAnswers, task: Task, found: Candidates, rows: Rows) -> FloatArray:
@@ -259,16 +259,16 @@ class Placer:
         return total
 
     def rescored(self, ssn: PluginAnswers, task: Task, rows: Sequence[int]) -> list[float]:
-        """Return what `score_rows` says of some of the rows it was last asked about, as these stand now.
+        """Return the current scores of some of the rows of the last `score_rows`, with its normalisation.
 
-        Only of a task whose class and facet are all that counts (see `Session.one_by_one`).
+        Only for tasks whose scores depend on class and facet alone (see `Session.one_by_one`).
         """
         found = self.known.of(ssn, task)
         points = self._resource_points(ssn, task.cls, found)
         return [float(found.base[row] + points[row]) for row in rows]
 
     def _resource_points(self, ssn: PluginAnswers, cls: TaskClass, found: Candidates) -> FloatArray:
-        """Return the resource terms' points on every row, brought up to date for the rows written since."""
+        """Return the resource terms' points on every row; only rows written since the last call are computed."""
         table = self._table
         now = int(table.cursor[0])
         since = found.points_at
@@ -286,7 +286,7 @@ class Placer:
         return found.points
 
     def rows_for(self, ssn: PluginAnswers, task: Task, flags: int) -> Rows:
-        """Return the rows that can take a task now (or, under FUTURE, later)."""
+        """Return the rows that can take a task now (with FUTURE: once leaving pods are gone)."""
         return self._rows_for(ssn, task, self.known.of(ssn, task), flags)
 
     def _rows_for(self, ssn: PluginAnswers, task: Task, found: Candidates, flags: int) -> Rows:
@@ -303,7 +303,7 @@ class Placer:
         return rows
 
     def fits_row(self, ssn: PluginAnswers, task: Task, row: int, flags: int) -> bool:
-        """Whether one row can take a task now (or, under FUTURE, later); as `rows_for` says of it."""
+        """Whether `rows_for` contains a row, computed for that row alone."""
         table, found = self._table, self.known.of(ssn, task)
         if row >= found.size or not found.mask[row]:
             return False
@@ -317,7 +317,7 @@ class Placer:
         if flags & kernels.LIMIT_PODS and table.pods[row] >= table.allocatable[row, PODS]:
             return False
         if not ssn.one_by_one(task):
-            return True  # what runs on a node is nothing to it
+            return True  # no filter of this task depends on the pods there
         rows = np.array([row], np.int64)
         for judge in ssn.answers["filter_task"]:
             verdicts = judge(task, table, rows)
@@ -326,13 +326,13 @@ class Placer:
         return True
 
     def rows_after_evictions(self, ssn: PluginAnswers, task: Task) -> Rows:
-        """Return rows where nothing but what pods hold stands against a task: the static filters allow it."""
+        """Return the rows that static filters allow a task, so that only pods there can be in its way."""
         found = self.known.of(ssn, task)
         rows: Rows = np.nonzero(found.mask[: found.size])[0]
         return rows
 
     def _fits(self, cls: TaskClass, allowed: Mask, flags: int) -> Mask:
-        """Return which of the rows allowed have room for a task."""
+        """Return which of the allowed rows have enough resources for a task."""
         fits = allowed.copy()
         kernels.mark_fitting(fits, Want(cls.request, cls.scored_request), self._table.columns, flags)
         return fits
@@ -347,7 +347,7 @@ class Placer:
     # -- why not -------------------------------------------------------------------------------------------------------
 
     def explain(self, ssn: PluginAnswers, task: Task, *, one_by_one: bool) -> FitErrors:
-        """Say why a task fits nowhere: every node counted once, under its first reason."""
+        """Return why a task fits nowhere: every node is counted once, under its first reason."""
         found = self.known.of(ssn, task)
         if ssn.search is not None:
             return self._explain(ssn, task, found, one_by_one)
@@ -360,7 +360,7 @@ class Placer:
         return errors
 
     def _state(self) -> tuple[int, int]:
-        """Return what changes whenever a node or anything on it does."""
+        """Return a stamp that differs after any change of a node or of the tasks on one."""
         return int(self._table.cursor[0]), self._table.object_clock
 
     def _explain(self, ssn: PluginAnswers, task: Task, found: Candidates, one_by_one: bool) -> FitErrors:
@@ -397,7 +397,7 @@ class Placer:
 
 
 def _domains(found: Proximity) -> Domains:
-    """Return a proximity as the kernel takes it."""
+    """Convert a proximity to the arrays that the kernel takes."""
     near = (found.weight, found.near, found.closeness, found.members, found.total)
     fills = (found.used, found.capacity, found.asked, found.asked_weights, found.shares, found.absent)
     return Domains(found.tree.leaf, found.tree.parent, *near, *fills)
@@ -409,7 +409,7 @@ def _count(counts: dict[Reason, int], reason: Reason, by: int) -> None:
 
 
 def warm_up() -> None:
-    """Load (or, the first time ever on a machine, compile) the kernels, so that the first pod need not wait."""
+    """Load the kernels, so that the first pod need not wait; compile them the first time on a machine."""
     kernelcache.only_load(kernels.score_rows, kernels.mark_fitting, kernels.place_batch, kernels.place_near)
     table = NodeTable(Dimensions())
     columns, out = table.columns, np.zeros(1, np.int32)

@@ -1,4 +1,4 @@
-"""Points of rows in numpy, over many rows at once; equal to the kernels' bit by bit."""
+"""Scores of rows in numpy, over many rows at once; equal to the kernels' scores bit by bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stretched(raw: FloatArray, most: float, score: StaticScore) -> FloatArray:
 
 
 def term_arrays(terms: Sequence[ResourceTerm]) -> Terms:
-    """Return terms as the kernels take them."""
+    """Convert terms to the arrays that the kernels take."""
     longest = max([len(t.weights) for t in terms] + [1])
     dims = np.full((len(terms), longest), -1, np.int64)
     dim_weights = np.zeros((len(terms), longest))
@@ -38,7 +38,7 @@ def term_arrays(terms: Sequence[ResourceTerm]) -> Terms:
 
 
 class Columns(Protocol):
-    """What resource scores read of nodes: a `NodeTable`, or one as it would be."""
+    """What resource scores read of nodes: a `NodeTable`, or columns as they would be after a change."""
 
     @property
     def allocatable(self) -> npt.NDArray[np.int64]:
@@ -70,7 +70,7 @@ class Requests(Protocol):
 
 
 def resource_scores(table: Columns, cls: Requests, rows: Rows, terms: Sequence[ResourceTerm]) -> FloatArray:
-    """Return what the kernel's resource terms give on some rows, in numpy; equal to the kernel bit by bit."""
+    """Return the sum of the resource terms on some rows; equal to the kernel's bit by bit."""
     total = np.zeros(len(rows))
     for term in terms:
         if term.kind in (LEAST, MOST):
@@ -105,7 +105,7 @@ def _least_or_most(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm
 def _balanced(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm) -> FloatArray:
     """Kubernetes' BalancedAllocation: 75 where the pod leaves the balance as it is, up to 25 more or less elsewhere.
 
-    It is 0 for a pod that asks for none of it; GPUs count for those who ask for them.
+    0 for a pod that requests none of the term's resources. Resources such as GPUs count for pods that request them.
     """
     columns = [column for column, _ in term.weights]
     if not any(cls.request[column] > 0 for column in columns):
@@ -119,7 +119,7 @@ def _balanced(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm) -> 
 
 
 def _balance(used: Sequence[Rows], capacity: Sequence[Rows]) -> Rows:
-    """Return how equal the used fractions are, in points: 100 when they are; what a node lacks does not count."""
+    """Return how equal the used fractions are, in points: 100 when equal; resources a node lacks do not count."""
     there = [whole > 0 for whole in capacity]
     parts = [
         np.where(ok, np.minimum(part / np.maximum(whole, 1), 1.0), 0.0)
