@@ -23,6 +23,7 @@ CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("paths", ("--count", "120000")),
     ("rights", ("--count", "100000")),
     ("streams", ("--count", "5000")),
+    ("files", ("--count", "100000")),
 )
 """Module in this package and its nightly arguments."""
 

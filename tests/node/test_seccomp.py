@@ -179,6 +179,14 @@ def test_a_profile_in_ocis_form_means_what_it_says(name: str, arguments: tuple[i
         ({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"action": "SCMP_ACT_ALLOW"}]}, "without names"),
         ({"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 99999}, "no error number"),
         (
+            {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": [{}], "action": "SCMP_ACT_LOG"}]},
+            "names or args are no lists",
+        ),
+        (
+            {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": [], "action": "SCMP_ACT_LOG", "args": 5}]},
+            "names or args are no lists",
+        ),
+        (
             {
                 "defaultAction": "SCMP_ACT_ALLOW",
                 "syscalls": [

@@ -44,6 +44,14 @@ BAD = [
     pytest.param(b"kind: Pod\napiVersion: v1\nspec: {}", "metadata.name and spec have to be there", id="no name"),
     pytest.param(b"kind: Pod\napiVersion: v1\nmetadata: {name: [1]}\nspec: {}", "metadata.name", id="no text"),
     pytest.param(b"kind: Pod\napiVersion: v1\nmetadata: {name: a}", "metadata.name and spec", id="no spec"),
+    pytest.param(
+        b"kind: Pod\napiVersion: v1\nmetadata: {name: a, annotations: [1]}\nspec: {}",
+        "has to be an object",
+        id="a list",
+    ),
+    pytest.param(
+        b"kind: Pod\napiVersion: v1\nmetadata: {name: a}\nspec: {tolerations: 5}", "tolerations a list", id="a number"
+    ),
 ]
 
 

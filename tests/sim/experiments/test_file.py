@@ -108,6 +108,9 @@ def test_all_problems_come_at_once_with_their_places(folder: Path) -> None:
     [
         ({"apiVersion": "v1", "trace": "t.csv"}, "apiVersion: must be sim.strato.dev/v1alpha1"),
         ({"trace": "absent.csv"}, "absent.csv"),
+        ({"trace": "x" * 300}, "there is no"),
+        ({"trace": "a\0b"}, "there is no"),
+        ({"trace": "t.csv", "fidelity": ["objects"]}, "fidelity: must be"),
         ({"trace": ["t.csv", 3]}, "trace: must be a file"),
         ({"trace": "t.csv", "seeds": [1, 1]}, "seeds: one is given twice"),
         ({"trace": "t.csv", "seeds": 10_000, "policies": {"a": None, "b": None}}, "20000 runs are more"),

@@ -7,6 +7,7 @@ import io
 import os
 import tarfile
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,16 @@ def test_bomb_is_refused_before_it_is_read(tmp_path: Path) -> None:
             file.write(b"\n" * (1 << 20))
     with pytest.raises(UsageError, match="expands to more than 500 times its size"):
         read_trace(path)
+
+
+def test_short_document_takes_little_memory(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[]")
+    tracemalloc.start()
+    try:
+        assert InputFile(tmp_path / "a.json").document() == b"[]"
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_line_without_end_is_named_and_passed_over(tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ class SandboxLayout:
                     found = json.load(file)
             except (OSError, ValueError):
                 return None
-            self._roots = found if isinstance(found, dict) else {}
+            is_note = isinstance(found, dict) and all(isinstance(path, str) for path in found.values())
+            self._roots = found if is_note else {}
         if _UNIFIED in self._roots:
             directory = os.path.join(self._roots[_UNIFIED], key)
             return Group(directory, directory, directory, is_unified=True, network=directory)

@@ -23,6 +23,8 @@ MOST_DEPTH = 64
 MOST_ELEMENTS = 200_000
 MOST_SUBSTITUTIONS = 20
 """How often `${name}` is looked up again in what came out, as Hadoop bounds it."""
+MOST_SUBSTITUTED = 1 << 16
+"""Characters of a value with `${name}` in it: thousands of values may each name a long one twenty times."""
 
 _REFERENCE = re.compile(r"\$\{([^{}$]{1,256})\}")
 HEARTBEAT: Final = "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms"
@@ -92,7 +94,7 @@ class Settings:
             if found is None:
                 break
             value = value[: found.start()] + self.by_name[found.group(1)].value + value[found.end() :]
-            if len(value) > MOST_BYTES:
+            if len(value) > MOST_SUBSTITUTED:
                 raise InvalidInput(self.file or "configuration", [Problem("", "${…} in it makes values without end")])
         return value
 
@@ -159,6 +161,8 @@ class _Builder:
         self.expat: object = None
         self.root: Element | None = None
         self._open: list[Element] = []
+        self._texts: list[list[str]] = []
+        """Of each open element, as it comes: in pieces, one for every line and every reference."""
         self._count = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -174,13 +178,15 @@ class _Builder:
         else:
             self.root = element
         self._open.append(element)
+        self._texts.append([])
 
     def end(self, tag: str) -> None:
-        self._open.pop()
+        element, texts = self._open.pop(), self._texts.pop()
+        element.text = "".join(texts) if texts else None
 
     def data(self, text: str) -> None:
         if self._open and not self._open[-1].children:
-            self._open[-1].text = (self._open[-1].text or "") + text
+            self._texts[-1].append(text)
 
     def close(self) -> None:
         """Nothing is left to do at the end."""

@@ -132,7 +132,10 @@ def from_profile(profile: Mapping[str, Any], machine: str = "") -> bytes:
             raise ProfileProblem(f"syscalls has an entry without names: {entry!r:.100}")
         if entry.get("includes") or entry.get("excludes"):
             raise ProfileProblem("includes and excludes are Docker's own and not understood here")
-        rule = Rule(_action(entry, "action", "errnoRet"), tuple(_condition(arg) for arg in entry.get("args") or ()))
+        args = entry.get("args") or []
+        if not isinstance(args, list) or not all(isinstance(name, str) for name in entry["names"]):
+            raise ProfileProblem(f"syscalls has an entry whose names or args are no lists of them: {entry!r:.100}")
+        rule = Rule(_action(entry, "action", "errnoRet"), tuple(map(_condition, args)))
         for name in entry["names"]:
             if name in table:  # profiles name the calls of all architectures
                 rules.setdefault(table[name], []).append(rule)
@@ -155,7 +158,7 @@ def _condition(arg: Mapping[str, Any]) -> Condition:
     try:
         index, value, second = int(arg["index"]), int(arg["value"]), int(arg.get("valueTwo", 0))
         operator = str(arg["op"]).removeprefix("SCMP_CMP_")
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise ProfileProblem(f"args has an entry that is not understood: {arg!r:.100}") from None
     if operator not in _OPERATORS or not 0 <= index <= 5 or not all(0 <= v < 1 << 64 for v in (value, second)):
         raise ProfileProblem(f"args has an entry that is not understood: {arg!r:.100}")

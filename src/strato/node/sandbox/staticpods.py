@@ -68,10 +68,13 @@ def read_static_pod(data: bytes, node: str) -> StaticPod:
     metadata, spec = body.get("metadata"), body.get("spec")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not isinstance(spec, dict):
         raise BadManifest("metadata.name and spec have to be there")
+    given, tolerated = metadata.get("annotations") or {}, spec.get("tolerations") or []
+    if not isinstance(given, dict) or not isinstance(tolerated, list):
+        raise BadManifest("metadata.annotations has to be an object, spec.tolerations a list")
     digest = hashlib.sha256(node.encode() + b"\0" + data).hexdigest()[:32]
     name, namespace = f"{metadata['name']}-{node}", str(metadata.get("namespace") or "default")
-    annotations = {**(metadata.get("annotations") or {}), HASH: digest, MIRROR: digest, SOURCE: "file"}
-    tolerations = [*(spec.get("tolerations") or ()), {"operator": "Exists", "effect": "NoExecute"}]
+    annotations = {**given, HASH: digest, MIRROR: digest, SOURCE: "file"}
+    tolerations = [*tolerated, {"operator": "Exists", "effect": "NoExecute"}]
     made = {
         "apiVersion": "v1",
         "kind": "Pod",

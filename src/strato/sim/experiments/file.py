@@ -6,6 +6,7 @@ A variant is the file with some of its sections replaced; a sweep makes variants
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -99,7 +100,7 @@ class _Reader:
                 self._note(key, f"must be {expected}, not {document.get(key)!r}")
         policies, seeds, variants = self._policies(), self._seeds(), self._variants()
         fidelity = document.get("fidelity", OBJECTS)
-        if fidelity not in FIDELITIES:
+        if not isinstance(fidelity, str) or fidelity not in FIDELITIES:
             self._note("fidelity", f"must be {' or '.join(FIDELITIES)}, not {fidelity!r}")
         if (count := len(policies) * len(seeds) * len(variants)) > MOST_RUNS:
             self._note("", f"{count} runs are more than {MOST_RUNS}; take fewer policies, variants or seeds")
@@ -214,7 +215,7 @@ class _Reader:
             return (self._model(listed[0]),)
         paths = [self._folder / one for one in listed]
         for path in paths:
-            if not path.exists():
+            if not os.path.exists(path):  # unlike Path.exists, of a name that no file can have as well
                 self._note(where, f"there is no {path}")
         return tuple(str(path) for path in paths)
 

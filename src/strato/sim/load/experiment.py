@@ -21,6 +21,7 @@ expectations:
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,7 +143,7 @@ def _test_of(given: object, document: Document, folder: Path) -> LoadTest:
     limit, seed = document.whole("load.limit", load.get("limit", 0)), document.whole("seed", top.get("seed", 0))
     document.raise_any()
     beside = folder / trace
-    return LoadTest(nodes, str(beside) if beside.exists() else trace, limit, options, faults, seed, expectations)
+    return LoadTest(nodes, str(beside) if os.path.exists(beside) else trace, limit, options, faults, seed, expectations)
 
 
 def _options(document: Document, load: Mapping[str, Any], top: Mapping[str, Any]) -> LoadOptions:

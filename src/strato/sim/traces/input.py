@@ -164,11 +164,13 @@ class InputFile:
         Raises:
             UsageError: It cannot be read or is larger than may be read whole.
         """
+        data = bytearray()  # grown: asked for the largest size at once, a file reserves it, however short it is
         with self._reading(), self._open() as stream:
-            data = stream.read(LARGEST_DOCUMENT_BYTES + 1)
+            while len(data) <= LARGEST_DOCUMENT_BYTES and (part := stream.read(_BUFFER_BYTES)):
+                data += part
         if len(data) > LARGEST_DOCUMENT_BYTES:
             raise UsageError(f"the trace {self.label} holds more than {LARGEST_DOCUMENT_BYTES >> 30} GiB; split it")
-        return data.removeprefix(codecs.BOM_UTF8)
+        return bytes(data.removeprefix(codecs.BOM_UTF8))
 
     @contextmanager
     def _open(self) -> Iterator[io.BufferedReader]:
