@@ -6,9 +6,11 @@ from strato.api.meta import Json
 from strato.api.wire import Request, Response
 from strato.interop.mesos.door.negotiation import answer_type, not_acceptable, read, refused
 from strato.interop.mesos.door.serving import Serving
-from strato.interop.mesos.door.streams import EventStream
 from strato.interop.mesos.master.executors import ExecutorRefused
 from strato.interop.mesos.wire import message
+
+_OWNER = "executors"
+"""Whose their streams are: they come without credentials."""
 
 
 async def handle(serving: Serving, request: Request, principal: str) -> Response:
@@ -28,7 +30,7 @@ async def handle(serving: Serving, request: Request, principal: str) -> Response
             content_type = answer_type(request)
             if content_type is None:
                 raise not_acceptable()
-            stream = EventStream(message("executor.Event"), content_type, serving.closed)
+            stream = serving.stream("executor.Event", content_type, _OWNER)
             executors.subscribe(executor, body, stream, now)
             await serving.flush()
             return Response(200, content_type=content_type, stream=stream)

@@ -7,7 +7,6 @@ from strato.api.wire import Request, Response
 from strato.interop.mesos.door import files
 from strato.interop.mesos.door.negotiation import answer_type, not_acceptable, read, refused
 from strato.interop.mesos.door.serving import Serving
-from strato.interop.mesos.door.streams import EventStream
 from strato.interop.mesos.master import views
 from strato.interop.mesos.master.calls import InvalidCall, check_body, kind_of
 from strato.interop.mesos.master.operators import OperatorRefused
@@ -21,7 +20,6 @@ async def handle(serving: Serving, request: Request, principal: str) -> Response
     Raises:
         Refused: With the answer.
     """
-    del principal
     call, _ = read(request, message("master.Call"))
     _check(call)
     content_type = answer_type(request)
@@ -29,7 +27,7 @@ async def handle(serving: Serving, request: Request, principal: str) -> Response
         raise not_acceptable()
     master = serving.master
     if call["type"] == "SUBSCRIBE":
-        return _subscribe(serving, content_type)
+        return _subscribe(serving, content_type, principal)
     shown = views.answer(master.state, call, serving.now()) or await files.answer(serving.files, master.state, call)
     if shown is not None:
         return Response(200, message("master.Response").encode(shown, content_type), content_type)
@@ -51,9 +49,9 @@ def _check(call: Json) -> None:
         raise refused(400, f"Failed to validate master::Call: {error}") from error
 
 
-def _subscribe(serving: Serving, content_type: str) -> Response:
+def _subscribe(serving: Serving, content_type: str, principal: str) -> Response:
     state = serving.master.state
-    stream = EventStream(message("master.Event"), content_type, serving.closed)
+    stream = serving.stream("master.Event", content_type, principal)
     subscribed = {"get_state": views.state_view(state), "heartbeat_interval_seconds": HEARTBEAT_SECONDS}
     stream.send({"type": "SUBSCRIBED", "subscribed": subscribed})
     stream.send({"type": "HEARTBEAT"})

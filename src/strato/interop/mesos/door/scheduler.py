@@ -6,7 +6,6 @@ from strato.api.meta import Json
 from strato.api.wire import Request, Response
 from strato.interop.mesos.door.negotiation import answer_type, not_acceptable, read, refused
 from strato.interop.mesos.door.serving import Serving
-from strato.interop.mesos.door.streams import EventStream
 from strato.interop.mesos.master.calls import InvalidCall, check_call
 from strato.interop.mesos.master.frameworks import UpdateRefused
 from strato.interop.mesos.master.model import Framework, value_of
@@ -56,7 +55,7 @@ async def _subscribe(serving: Serving, request: Request, call: Json, content_typ
     given = info.get("principal", principal)
     if principal and given != principal:
         raise refused(400, _other_principal(principal, given))
-    stream = EventStream(message("scheduler.Event"), content_type, serving.closed)
+    stream = serving.stream("scheduler.Event", content_type, principal)
     stream_id = str(serving.master.state.new_uuid())
     serving.master.frameworks.subscribe(call, stream, stream_id, principal, serving.now())
     await serving.flush()

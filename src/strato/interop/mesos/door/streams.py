@@ -8,26 +8,63 @@ from collections import deque
 from collections.abc import Callable
 
 from strato.api.meta import Json
+from strato.http.limits import PIECE_BYTES
 from strato.interop.mesos.wire import Message, frame
 
 MOST_UNREAD_BYTES = 64 << 20
 """A reader that has so much before it is given up: it does not read."""
+MOST_UNREAD_OF_ALL_BYTES = 256 << 20
+"""What all streams have unread at most; then the user who has most of it loses the stream that has most of that."""
+_CHUNK_BYTES = 256 << 10
+"""What a connection is given at once: the rest stays here, where it is counted."""
 DELAY_SECONDS = 1.0
 """How long a refused client is kept waiting: some come back at once, without a pause."""
 _log = logging.getLogger(__name__)
 
 
-class EventStream:
-    """One client's stream of events: what the master sends to, and what the connection reads from."""
+class Unread:
+    """What the streams of a master hold that their readers have not taken."""
 
-    def __init__(self, kind: Message, content_type: str, on_close: Callable[[EventStream], None]) -> None:
+    def __init__(self, most_bytes: int = MOST_UNREAD_OF_ALL_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self.total_bytes = 0
+        self._held: dict[str, dict[EventStream, int]] = {}
+        """By the user whose they are."""
+
+    def note(self, stream: EventStream, size: int) -> None:
+        """Take notice of what a stream holds now; where all hold too much, give one up."""
+        held = self._held.setdefault(stream.owner, {})
+        self.total_bytes += size - held.pop(stream, 0)
+        if size:
+            held[stream] = size
+        elif not held:
+            del self._held[stream.owner]
+        if self.total_bytes > self._most_bytes:
+            most = max(self._held.values(), key=lambda held: sum(held.values()))
+            max(most, key=most.__getitem__).give_up()
+
+
+class EventStream:
+    """One client's stream of events: what the master sends to, and what the connection reads from.
+
+    Args:
+        kind: Of its events.
+        content_type: How they are written.
+        on_close: Called once the connection is over.
+        unread: Counts what is not read yet.
+        owner: The user whose it is.
+    """
+
+    def __init__(
+        self, kind: Message, content_type: str, on_close: Callable[[EventStream], None], unread: Unread, owner: str
+    ) -> None:
         self._kind, self._content_type, self._on_close = kind, content_type, on_close
+        self._counted, self.owner = unread, owner
         self._records: deque[bytes] = deque()
         self._unread = 0
         self._ready: Callable[[], None] | None = None
         self._is_finishing = False
-        self.ended = False
-        """Whether nothing more will come."""
+        self._is_over = False
         self._is_closed = False
 
     # -- the master's side ---------------------------------------------------------------------------------------------
@@ -38,14 +75,22 @@ class EventStream:
             return
         record = frame(self._kind.encode(event, self._content_type))
         self._records.append(record)
-        self._unread += len(record)
+        self._hold(self._unread + len(record) + PIECE_BYTES)
         if self._unread > MOST_UNREAD_BYTES:
-            _log.warning("an event stream is given up: %d bytes are unread", self._unread)
-            self._records.clear()
-            self._unread = 0
-            self.finish()
+            self.give_up()
         elif self._ready is not None:
             self._ready()
+
+    def give_up(self) -> None:
+        """End without what was not read: the client does not keep up."""
+        _log.warning("an event stream is given up: %d bytes are unread", self._unread)
+        self._records.clear()
+        self._hold(0)
+        self.finish()
+
+    def _hold(self, size: int) -> None:
+        self._unread = size
+        self._counted.note(self, size)
 
     def finish(self, *, delayed: bool = False) -> None:
         """End after what was sent; a second later where the client would come back at once."""
@@ -56,9 +101,14 @@ class EventStream:
             self._end()
 
     def _end(self) -> None:
-        self.ended = True
+        self._is_over = True
         if self._ready is not None and not self._is_closed:
             self._ready()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come, and all that came was taken."""
+        return self._is_over and not self._records
 
     # -- the connection's side -----------------------------------------------------------------------------------------
 
@@ -67,16 +117,23 @@ class EventStream:
         self._ready = ready
 
     def take(self) -> bytes:
-        """Return what there is."""
-        chunk = b"".join(self._records)
-        self._records.clear()
-        self._unread = 0
-        return chunk
+        """Return what there is, of much the first part."""
+        taken: list[bytes] = []
+        size = left = 0
+        while self._records and size < _CHUNK_BYTES:
+            taken.append(self._records.popleft())
+            size += len(taken[-1])
+        if self._records:
+            left = self._unread - size - PIECE_BYTES * len(taken)
+        self._hold(left)
+        return b"".join(taken)
 
     def close(self) -> None:
         """Take notice that the connection is over."""
         if not self._is_closed:
             self._is_closed = True
+            self._records.clear()
+            self._hold(0)
             self._on_close(self)
 
     def __aiter__(self) -> EventStream:
