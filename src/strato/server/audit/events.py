@@ -1,4 +1,4 @@
-"""What is recorded of one request. Headers are not, but for the agent's name; tokens in the query are masked."""
+"""The audit events of one request. Of its headers only User-Agent is recorded; tokens in the query are masked."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _MASKED = re.compile("token|secret|password|authorization|bearer", re.IGNORECASE
 
 
 class Body(NamedTuple):
-    """A request's body, still to be put into its event."""
+    """A request's body, which the log's thread decodes for the event."""
 
     data: bytes
     content_type: str
     is_accepted: bool = False
-    """Whether the server has decoded it."""
+    """Whether the server has decoded it without an error."""
 
 
 class AuditRecord:
-    """One request while it is answered.
+    """The events of one request, while it is being answered.
 
     Args:
-        clock: Dates its events.
-        audit_id: Tells them from those of other requests.
+        clock: Gives the events' times.
+        audit_id: The request's id in its events.
         level: How much is recorded.
-        asked: What the request is about.
-        annotations: Of those who decide about it; more may come until the answer.
+        asked: The request's attributes.
+        annotations: Added by authorization and admission, until the answer.
     """
 
     __slots__ = ("_base", "_clock", "_received", "annotations", "asked", "audit_id", "body", "level", "omitted")
@@ -59,7 +59,7 @@ class AuditRecord:
         self.body: Body | None = None
 
     def event(self, stage: str, status: int = 0, answer: bytes = b"") -> Json | None:
-        """Return the event of a stage; None when that is omitted.
+        """Return the event of a stage; None if the policy omits that stage.
 
         Args:
             stage: Its name.
@@ -89,12 +89,12 @@ class AuditRecord:
         return event
 
     def _add_answer(self, event: Json, status: int, answer: bytes) -> None:
-        """Add why the request was refused, or what the object that it made is called."""
+        """Add the reason of a refusal, or the name of the created object."""
         try:
             if status >= 400:
                 refused = _read_status(answer)
                 event["responseStatus"] |= {"status": "Failure", "reason": refused.reason}
-                # what is wrong with a secret may quote it
+                # an error's message may quote the secret
                 if self.asked.resource not in ("secrets", "configmaps", "tokenreviews"):
                     event["responseStatus"]["message"] = refused.message
             elif self.asked.verb == "create" and "objectRef" in event:
@@ -132,17 +132,17 @@ def base_of(
     asked: Attributes,
     version: str,
 ) -> Json:
-    """Return what all events of a request have in common.
+    """Return the members that all events of a request have in common.
 
     Args:
-        path: Of the request.
+        path: The request's path.
         query: Its parameters.
-        headers: Names in lower case.
-        address: Where it came from; empty when from a part of the cluster itself.
-        user: Who asked, authenticated; None: nobody could be.
-        acts_as: Whom the request is made as, where that is somebody else.
-        asked: What it is about.
-        version: Of the API, empty for a path that is no resource.
+        headers: By name in lower case.
+        address: The client's address; empty for a part of the cluster itself.
+        user: The authenticated user; None if authentication failed.
+        acts_as: The impersonated user, if there is one.
+        asked: The request's attributes.
+        version: The API version in the path; empty for a non-resource path.
     """
     agent = headers.get("user-agent", "")
     base: Json = {
@@ -181,7 +181,7 @@ def _user(user: User) -> Json:
 
 
 def _addresses(headers: Mapping[str, str], address: str) -> list[str]:
-    """Return where a request came from: what proxies say, then the connection's other end."""
+    """Return a request's source addresses: those in headers of proxies, then that of the connection."""
     forwarded = [*headers.get("x-forwarded-for", "").split(","), headers.get("x-real-ip", "")]
     found = []
     for text in (*forwarded, address or "127.0.0.1"):

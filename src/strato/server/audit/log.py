@@ -26,9 +26,9 @@ from strato.server.audit.events import Body
 
 _MAX_EVENTS = 10_000
 _MAX_BYTES = 64 << 20
-"""Of bodies that wait in the queue."""
+"""Most bytes of bodies in the queue."""
 _EVENT_BYTES = 1024
-"""What an event counts for beside its body."""
+"""Size that an event counts for in addition to its body."""
 _DEFAULT_MEGABYTES = 100
 _STOP_SECONDS = 5.0
 
@@ -40,10 +40,10 @@ class AuditLog:
 
     Args:
         path: The file; ``-`` is standard output.
-        decode: Returns the object that a request's body is, or None: what cannot be decoded is not recorded.
-        max_age_days: After how many days backups are deleted; 0 keeps them.
-        max_backups: How many backups are kept; 0 keeps all.
-        max_megabytes: After how many the file is rotated; 0 is 100.
+        decode: Returns a request's body as an object, or None if it is not to be recorded.
+        max_age_days: Age at which backups are deleted; 0 keeps them.
+        max_backups: Most backups kept; 0 keeps all.
+        max_megabytes: Size at which the file is rotated; 0 is 100.
 
     Raises:
         UsageError: The file cannot be written.
@@ -68,7 +68,7 @@ class AuditLog:
         self._wake, self._lock = threading.Event(), threading.Lock()
         self._is_stopping = False
         self.events = self.dropped = 0
-        """Events taken; and those of them that are in no file."""
+        """Numbers of events, and of those that were dropped."""
         self._file = -1
         self._size = 0
         try:
@@ -79,7 +79,7 @@ class AuditLog:
         self._thread.start()
 
     def put(self, event: Json) -> None:
-        """Take an event; drop it where too many wait already."""
+        """Queue an event; drop it if too many wait already."""
         body = event.get("requestObject")
         size = _EVENT_BYTES + (len(body.data) if isinstance(body, Body) else 0)
         self.events += 1
@@ -93,13 +93,13 @@ class AuditLog:
         self._wake.set()
 
     def close(self) -> None:
-        """Write what waits and end."""
+        """Write all queued events and end the thread."""
         self._is_stopping = True
         self._wake.set()
         self._thread.join(_STOP_SECONDS)
 
     def samples(self) -> Iterable[Sample]:
-        """Return how many events there were, and how many were lost."""
+        """Yield the numbers of events and of dropped ones."""
         yield Sample("apiserver_audit_event_total", {}, self.events)
         yield Sample("apiserver_audit_error_total", {"plugin": "log"}, self.dropped)
 
@@ -121,7 +121,7 @@ class AuditLog:
                 self._waiting_bytes -= weight
             try:
                 line = self._line(event)
-            except Exception:  # what one request sent must not end the log of all others
+            except Exception:  # the event of one request must not end the thread
                 _log.exception("an event of the audit log cannot be written: id=%s", event.get("auditID"))
                 with self._lock:
                     self.dropped += 1
@@ -161,7 +161,7 @@ class AuditLog:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError:
-            os.ftruncate(self._file, self._size)  # no half lines
+            os.ftruncate(self._file, self._size)  # removes an incomplete line
             raise
         self._size += len(data)
 
@@ -173,7 +173,7 @@ class AuditLog:
         self._size = os.fstat(self._file).st_size
 
     def _rotate(self) -> None:
-        """Put the file aside under the time of now, begin a new one, and delete what is too old or too much."""
+        """Rename the file with the current time, begin a new one, and delete backups that are too old or too many."""
         assert self._path is not None
         moment = datetime.fromtimestamp(self._clock.now(), UTC)
         while True:
@@ -199,12 +199,12 @@ class AuditLog:
         return [
             one
             for one in path.parent.glob(f"{path.stem}-*{path.suffix}")
-            if _time_of(one, path) > 0  # others' files with such names stay
+            if _time_of(one, path) > 0  # keeps files with similar names that are not backups
         ]
 
 
 def _time_of(backup: Path, path: Path) -> float:
-    """Return when a backup was put aside; 0 when it is none."""
+    """Return the time in a backup's name; 0 if the file is not a backup."""
     stamp = backup.name[len(path.stem) + 1 : len(backup.name) - len(path.suffix)]
     try:
         return datetime.strptime(f"{stamp}000+0000", "%Y-%m-%dT%H-%M-%S.%f%z").timestamp()

@@ -1,4 +1,4 @@
-"""The audit policy (audit.k8s.io/v1 ``Policy``): the first rule that matches says how much of a request is recorded."""
+"""The audit policy (audit.k8s.io/v1 ``Policy``): the first matching rule decides how much of a request is recorded."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Level(IntEnum):
 
     NONE = 0
     METADATA = 1
-    """Who, what, when and the outcome."""
+    """User, action, time and outcome."""
     REQUEST = 2
-    """The body of the request as well."""
+    """The request's body as well."""
 
 
 LEVELS = {"None": Level.NONE, "Metadata": Level.METADATA, "Request": Level.REQUEST, "RequestResponse": Level.REQUEST}
-"""Bodies of answers are never recorded: ``RequestResponse`` is taken as ``Request``."""
+"""The levels. Bodies of answers are never recorded: ``RequestResponse`` counts as ``Request``."""
 
 
 class _Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -59,25 +59,25 @@ class _Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
 
 
 class Decision(NamedTuple):
-    """What is recorded of a request."""
+    """How much of a request is recorded."""
 
     level: Level
     omitted: frozenset[str]
-    """Stages that are not."""
+    """Stages without an event."""
 
 
 _NOTHING = Decision(Level.NONE, frozenset())
 
 
 class Policy:
-    """Decides what is recorded."""
+    """Decides how much of each request is recorded."""
 
     def __init__(self, policy: _Policy) -> None:
         common = frozenset(policy.omit_stages)
         self._rules = [(rule, Decision(LEVELS[rule.level], common | {*rule.omit_stages})) for rule in policy.rules]
 
     def decide(self, user: User | None, asked: Attributes) -> Decision:
-        """Return what is recorded of a request; nothing where no rule matches."""
+        """Return how much of a request is recorded; nothing if no rule matches."""
         for rule, decision in self._rules:
             if _matches(rule, user, asked):
                 return decision if decision.level == Level.NONE else _cut(rule, decision, asked)
@@ -85,13 +85,13 @@ class Policy:
 
 
 _SECRET = frozenset((("", "secrets"), ("authentication.k8s.io", "tokenreviews")))
-"""Whose bodies are never recorded."""
+"""Resources whose bodies are never recorded."""
 
 
 def _cut(rule: _Rule, decision: Decision, asked: Attributes) -> Decision:
-    """Return the decision without the body where that is or may be a secret.
+    """Return the decision, without the body if that is or may be a secret.
 
-    ConfigMaps count as such unless the rule names them: people keep passwords in them all the same.
+    ConfigMaps count as secrets unless the rule names them, as people keep passwords in them too.
     """
     is_secret = (asked.group, asked.resource) in _SECRET or asked.subresource == "token"
     if asked.resource == "configmaps" and not any("configmaps" in one.resources for one in rule.resources):
@@ -141,7 +141,7 @@ def load(path: Path) -> Policy:
     """Read a policy.
 
     Raises:
-        UsageError: It cannot be read, or is none; every problem is listed.
+        UsageError: It cannot be read, or is not a valid policy; every problem is listed.
     """
     try:
         policy = msgspec.convert(yamltext.load(path.read_bytes()), type=_Policy)

@@ -1,4 +1,4 @@
-"""Where requests are recorded: around the service behind HTTP, and around the core for the cluster's own parts."""
+"""Record requests: `AuditedService` wraps the HTTP service, `AuditedHandler` the core for the cluster's own parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from strato.server.rest.rights import Authorizer, attributes_of
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _SMALL_BYTES = 64 << 10
-"""Bodies up to this size are decoded once more; that holds the interpreter for less than a millisecond."""
+"""Bodies up to this size are decoded again for the event, which holds the interpreter lock for less than 1 ms."""
 _WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 
@@ -42,14 +42,14 @@ class Auditor:
         authenticated: bool = True,
         decided: bool = True,
     ) -> AuditRecord | None:
-        """Record that a request came; None when nothing is recorded of it.
+        """Record that a request was received; None if the policy records nothing of it.
 
         Args:
-            request: The request, with the user it is made as.
-            address: Where it came from.
-            impersonator: Who acts as that user.
-            authenticated: Whether it is known who asks.
-            decided: Whether the user's rights decide over it, or it was refused before.
+            request: The request, with the impersonated user if there is one.
+            address: The client's address.
+            impersonator: The authenticated user who impersonates that user.
+            authenticated: Whether authentication succeeded.
+            decided: Whether the request reaches authorization; otherwise it was refused before.
         """
         asked, version = _asked(request)
         user = (impersonator or request.user) if authenticated else None
@@ -74,7 +74,7 @@ class Auditor:
         return record
 
     def finish(self, record: AuditRecord, response: Response) -> Response:
-        """Record how a request was answered; return the answer with the id of its events."""
+        """Record a request's outcome; return the answer with the Audit-Id header."""
         response.headers = {**response.headers, "Audit-Id": record.audit_id}
         if response.session is not None:
             self._put(record.event("ResponseStarted", response.status))
@@ -99,7 +99,7 @@ class Auditor:
 
 
 def _asked(request: Request) -> tuple[Attributes, str]:
-    """Return what a request wants and the version of the API that it names."""
+    """Return a request's attributes, and the API version in its path."""
     target = parse_path(request.path)
     if target is None:
         return Attributes(request.method.lower(), path=request.path), ""
@@ -108,13 +108,13 @@ def _asked(request: Request) -> tuple[Attributes, str]:
 
 
 class AuditedService(Service):
-    """Records what comes over HTTP, what is refused at the door among it."""
+    """Records HTTP requests, also those that are refused before they reach the core."""
 
     def __init__(self, service: Service, auditor: Auditor) -> None:
         self._service, self._auditor = service, auditor
 
     def admit(self, head: Head) -> User:
-        """Return who asks."""
+        """Return the user, and record the request if that fails."""
         try:
             return self._service.admit(head)
         except ApiError as error:
@@ -128,7 +128,7 @@ class AuditedService(Service):
     def answer(
         self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
     ) -> Awaitable[Response] | None:
-        """Answer, and record that."""
+        """Answer a request, and record it."""
         auditor = self._auditor
         request = Request(head.method, head.path, head.query, head.headers, body, user)
         record = auditor.begin(request, address=head.address, impersonator=head.impersonator)
@@ -139,30 +139,30 @@ class AuditedService(Service):
         return None if later is None else _finished(auditor, record, later)
 
     def refusal(self, error: ApiError) -> Response:
-        """Return the answer that carries an error."""
+        """Return an answer with the error as a ``Status``."""
         return self._service.refusal(error)
 
     def refused(self, head: Head, user: User, response: Response) -> Response:
-        """Record a request that never reaches `answer`."""
+        """Record a request that does not reach `answer`."""
         request = Request(head.method, head.path, head.query, head.headers, b"", user)
         record = self._auditor.begin(request, address=head.address, impersonator=head.impersonator)
         return response if record is None else self._auditor.finish(record, response)
 
 
 class AuditedHandler(Handler):
-    """Records what the cluster's own parts ask, which do not speak HTTP."""
+    """Records requests of the cluster's own parts, which do not use HTTP."""
 
     def __init__(self, handler: Handler, auditor: Auditor) -> None:
         self._handler, self._auditor = handler, auditor
 
     async def handle(self, request: Request) -> Response:
-        """Answer one request, and record that."""
+        """Answer one request, and record it."""
         record = self._begin(request)
         later = self._handler.handle(request)
         return await later if record is None else await _finished(self._auditor, record, later)
 
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
-        """Answer writes, begun in order, and record each."""
+        """Answer writes, which are begun in order, and record each."""
         records = [self._begin(request) for request in requests]
         responses = await self._handler.handle_all(requests)
         for record, response in zip(records, responses, strict=True):
@@ -182,7 +182,7 @@ async def _finished(auditor: Auditor, record: AuditRecord, later: Awaitable[Resp
 
 
 class _Stream:
-    """A stream that says when it has ended."""
+    """Wraps a stream, and records its end."""
 
     def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
         self._stream, self._ended = stream, ended
@@ -200,7 +200,7 @@ class _Stream:
         return chunk
 
     async def aclose(self) -> None:
-        """Free what is behind the stream."""
+        """Close the stream, and record its end."""
         self._notify()
         close = getattr(self._stream, "aclose", None)
         if close is not None:
@@ -213,15 +213,15 @@ class _Stream:
 
 
 class _PushedStream(_Stream):
-    """One that also says when there is something; a `Pushed`."""
+    """The same for a `Pushed` stream."""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the stream has ended."""
         return bool(self._stream.ended)
 
     def listen(self, ready: Callable[[], None]) -> None:
-        """Call ``ready`` when there is something."""
+        """Call ``ready`` when there is a chunk to take."""
         self._stream.listen(ready)
 
     def take(self) -> bytes:
@@ -229,15 +229,15 @@ class _PushedStream(_Stream):
         return bytes(self._stream.take())
 
     def close(self) -> None:
-        """Free what is behind the stream."""
+        """Close the stream, and record its end."""
         self._notify()
         self._stream.close()
 
 
 def decode(body: Body) -> Any:
-    """Return the object that a request's body is; None when that is not known, or too much work.
+    """Return a request's body as an object; None if it cannot be decoded, or that would take too long.
 
-    Large JSON that the server has decoded already is put into the event as it stands.
+    The text of large JSON that the server has decoded without an error goes into the event unchanged.
     """
     if len(body.data) > _SMALL_BYTES:
         if not (body.is_accepted and is_json(body.content_type)):

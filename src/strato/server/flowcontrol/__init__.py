@@ -1,1 +1,1 @@
-"""API priority and fairness: which request is served next, and which is answered 429."""
+"""API priority and fairness: which request is served next, and which is refused with 429."""

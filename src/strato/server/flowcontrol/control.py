@@ -20,14 +20,14 @@ from strato.server.snapshot import Change
 from strato.server.store import Store
 
 _USERS_BYTES = 4 << 20
-"""What users take whose schemas are remembered, a few kilobytes each."""
+"""Size of the cache of users' candidate schemas, a few kilobytes each."""
 _ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 _UNLIMITED = 1 << 30
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
 class Assigned:
-    """What a request's flow is, and the headers of its answer that say so."""
+    """A request's flow, and the headers of its answer that name the flow's schema and level."""
 
     __slots__ = ("flow", "lines")
 
@@ -36,7 +36,7 @@ class Assigned:
 
 
 class FlowControl:
-    """Finds the flow of each request, and shares the loop among them."""
+    """Finds the flow of each request; its dispatcher shares the loop among the flows."""
 
     def __init__(self, store: Store, timer: Callable[[], float]) -> None:
         self._store = store
@@ -48,12 +48,12 @@ class FlowControl:
         self._is_read = False
         own = Level("own", _UNLIMITED, _UNLIMITED, _UNLIMITED)
         self.own = Flow(own, "", _UNLIMITED)
-        """Of the cluster's own parts."""
+        """The flow of the cluster's own parts."""
         for kind in (catalog.FLOWSCHEMA, catalog.PRIORITYLEVELCONFIGURATION):
             store.on_publish(kind.resource, self._observe)
 
     def assigned(self, user: User | None, method: str, path: str, is_watch: bool = False) -> Assigned:
-        """Return what a request belongs to."""
+        """Return the flow of a request."""
         known = self._by_user.get(user or _ANONYMOUS)
         if known is None or not self._is_read:
             known = self._fill_cache(user or _ANONYMOUS)
@@ -67,7 +67,7 @@ class FlowControl:
         return self.assigned(request.user, request.method, request.path, request.flag("watch")).flow
 
     def collect(self) -> Iterable[Sample]:
-        """Tell the metrics how many requests wait, were let through after waiting, and were refused."""
+        """Yield the metrics of requests that wait, were served after waiting, and were refused."""
         for name, level in list(self.levels.items()):
             labels = {"priority_level": name}
             yield Sample("apiserver_flowcontrol_current_inqueue_requests", labels, level.waiting)
@@ -76,7 +76,7 @@ class FlowControl:
 
     def _found(self, known: _UserSchemas, method: str, path: str, is_watch: bool) -> Assigned:
         match = known.candidates.find(method, path, is_watch)
-        if match is None:  # of somebody who is in no group
+        if match is None:  # the user is in no group, not even that of all users
             match = Match(
                 next(one for one in self._schemas if one.name == defaults.CATCH_ALL), known.candidates.user.name
             )
@@ -109,7 +109,7 @@ class FlowControl:
         self._is_read = False
 
     def _read(self) -> None:
-        """Read the configuration; what is missing of the mandatory objects is as it must be."""
+        """Read the configuration from the store; mandatory objects always count with their prescribed content."""
         self._is_read = True
         self._by_user.clear()
         self._schemas = read_schemas(self._objects(catalog.FLOWSCHEMA, defaults.SCHEMAS))
@@ -119,7 +119,7 @@ class FlowControl:
         }
         total = sum(_shares(obj) for obj in found.values())
         for name, obj in found.items():
-            # no level is without any limit on one loop: what is exempt has as much of it as all others together
+            # with one loop no level can be unlimited: exempt requests get as much of it as all others together
             shares = total if name == defaults.EXEMPT else max(1, _shares(obj))
             length, total_length = (_UNLIMITED, _UNLIMITED) if name == defaults.EXEMPT else _lengths(obj)
             level = before.get(name) or Level(name, shares, length, total_length)
@@ -140,7 +140,7 @@ class FlowControl:
 
 
 class _UserSchemas:
-    """What is known of a user."""
+    """The candidate schemas of a user, cached."""
 
     __slots__ = ("candidates", "other", "resource")
 
@@ -162,9 +162,10 @@ def _shares(obj: Mapping[str, Any]) -> int:
 
 
 def _lengths(obj: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how many requests of one flow, and of all, may wait: what its hand of queues holds, and what all hold.
+    """Return how many requests of one flow, and of all flows of a level, may wait.
 
-    A level that rejects has no queues; what one turn of the loop cannot serve still waits for the next.
+    One flow may fill the queues of its hand (shuffle sharding), all flows the level's queues. A level of type Reject
+    has no queues, but requests that one turn of the loop cannot serve still wait for the next turn.
     """
     response = _limited(obj).get("limitResponse") or {}
     if response.get("type") != "Queue":

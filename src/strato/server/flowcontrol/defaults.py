@@ -1,4 +1,4 @@
-"""The FlowSchemas and PriorityLevelConfigurations a cluster starts with: Kubernetes' own, and one of our components."""
+"""The FlowSchemas and PriorityLevelConfigurations that a cluster starts with: Kubernetes', and one for our parts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from strato.api.meta import Json
 from strato.server import bootstrap
 
 AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
-"""Annotation: "true" where the server may bring the object up to date."""
+"""Annotation that is "true" if the server may update the object to a new version's default."""
 EXEMPT, CATCH_ALL = "exempt", "catch-all"
 MANDATORY = (EXEMPT, CATCH_ALL)
-"""Names of the objects, of both kinds, that cannot be changed or done without."""
+"""Names of the mandatory objects, of both kinds, whose spec users cannot change."""
 _API = "flowcontrol.apiserver.k8s.io/v1"
 _ANY = ["*"]
 _EVERYTHING = [{"verbs": _ANY, "apiGroups": _ANY, "resources": _ANY, "clusterScope": True, "namespaces": _ANY}]

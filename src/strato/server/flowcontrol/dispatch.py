@@ -1,13 +1,14 @@
-"""Share one event loop fairly: requests wait in the queue of their flow, work on whole collections is cut in slices.
+"""Share one event loop fairly: requests wait in the queue of their flow, and long work runs in slices.
 
-All requests are served on one thread, so its time is what has to be shared. Weighted fair queueing does it with
-measured time: among priority levels by their shares, within a level equally among its flows (the requests of a user or
-a namespace). A round serves requests for `ROUND_SECONDS` and slices for `SLICE_SECONDS`; then the loop reads its
-sockets. A request is served at once if no other waits and the round has time left.
+All requests are served on one thread, so the resource to share is that thread's time. `Dispatcher` does it by weighted
+fair queueing of measured time: among priority levels by their shares, and within a level equally among its flows (a
+flow is the requests of one user or namespace). A round serves requests for `ROUND_SECONDS` and slices for
+`SLICE_SECONDS`; then the loop reads its sockets. A request is served at once if no other waits and the round has time
+left.
 
-A flow's virtual time is the time it was given, divided by its share; the flow with the least is served next. A flow
-that becomes active again starts at the virtual time of the active ones, and virtual times are reset when no request
-waits: a flow cannot save up time, and is not charged for time that no other flow wanted.
+The virtual time of a flow or level is the time it was served, divided by its share; the one with the least is served
+next. A flow that becomes active again starts at the virtual time of the active ones, and virtual times are reset when
+no request waits. So a flow cannot save up time, and is not charged for time that no other flow wanted.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ from strato.server.flowcontrol.waiting import Elsewhere
 
 T = TypeVar("T")
 Steps = Generator[Callable[[], Any] | None, Any, T]
-"""Work that yields wherever others may be served, and returns its result.
+"""A generator that does work, yields wherever the loop may serve other requests, and returns the result.
 
-What it yields is None, or a long computation whose result it is sent, and which does not read the server's state.
+It yields None, or a long computation whose result it is then sent. The computation must not read the server's state.
 """
 
 ROUND_SECONDS = 0.005
-"""How long requests are served before the loop looks at what else has arrived."""
+"""How long a round serves requests before the loop reads its sockets."""
 SLICE_SECONDS = 0.003
-"""How long a slice of work on a collection shall take; as many are served in a turn as fit."""
+"""How long a slice of work should take; a round serves as many slices as fit into this time."""
 WAIT_SECONDS = 15.0
-"""A request that has waited longer is refused: a quarter of what clients wait for an answer, as in Kubernetes."""
+"""A request that has waited longer is refused: a quarter of the time that clients wait, as in Kubernetes."""
 SEATS = 16
-"""Collections that one flow reads or deletes at the same time; its others wait. Bounds what unread answers hold."""
+"""Most collections that one flow reads or deletes at the same time, which bounds the memory of unread answers."""
 _MOST_FLOWS = 4096
-"""Flows remembered while nothing of theirs waits."""
+"""Number of flows from which on idle ones are dropped."""
 
 
 class Level:
     """A priority level.
 
     Args:
-        name: Of its PriorityLevelConfiguration.
-        shares: Its part of the loop's time while others want it too.
-        queue_length: Requests of one flow that may wait.
-        total_length: Requests of all its flows that may wait.
+        name: The PriorityLevelConfiguration's.
+        shares: Its share of the loop's time, relative to other active levels.
+        queue_length: Most requests of one flow that may wait.
+        total_length: Most requests of all its flows that may wait.
     """
 
     def __init__(self, name: str, shares: float, queue_length: int, total_length: int) -> None:
@@ -58,15 +59,15 @@ class Level:
         self.queue_length, self.total_length = queue_length, total_length
         self.virtual = 0.0
         self.now = 0.0
-        """Where those of its flows stand that are being served."""
+        """Virtual time of the flow of this level that was served last."""
         self.epoch = 0
         self.waiting = 0
-        """Requests of its flows that wait."""
+        """Number of waiting requests of its flows."""
         self.served = self.refused = 0
 
 
 class Flow:
-    """Requests that compete with others as one: of one user, say."""
+    """Requests that share one queue, those of one user, say; flows of a level compete with each other."""
 
     def __init__(self, level: Level, name: str, seats: int = SEATS) -> None:
         self.level, self.name = level, name
@@ -75,19 +76,19 @@ class Flow:
         self.requests: deque[_Waiting] = deque()
         self.slices: deque[Callable[[], None]] = deque()
         self.requests_queued = self.slices_queued = False
-        """Whether it is among those who are served next."""
+        """Whether the flow is in the dispatcher's queue of requests, and in that of slices."""
         self.free_seats = seats
         self.waiting_for_seat: deque[asyncio.Future[None]] = deque()
-        """Who waits for a seat."""
+        """Futures of work that waits for a seat."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of it waits or holds a seat."""
+        """Whether no request or slice waits, and no seat is taken."""
         return not (self.requests or self.slices or self.waiting_for_seat) and self.free_seats >= SEATS
 
 
 class _Waiting:
-    """A request that waits."""
+    """A waiting request."""
 
     __slots__ = ("refuse", "since", "start")
 
@@ -96,7 +97,7 @@ class _Waiting:
 
 
 class _Queue:
-    """The flows of all levels of which something of one sort waits, the one that has been given least first."""
+    """The flows with waiting requests (or, in another queue, slices), ordered by virtual time of level and flow."""
 
     def __init__(self) -> None:
         self._heaps: dict[Level, list[tuple[float, int, Flow]]] = {}
@@ -106,12 +107,12 @@ class _Queue:
         return bool(self._heaps)
 
     def push(self, flow: Flow) -> None:
-        """Add a flow that is not in it."""
+        """Add a flow, which must not be in the queue."""
         self._pushed += 1
         heappush(self._heaps.setdefault(flow.level, []), (flow.virtual, self._pushed, flow))
 
     def pop(self) -> Flow:
-        """Remove and return the flow that is next."""
+        """Remove and return the flow to serve next."""
         level = min(self._heaps, key=_virtual)
         heap = self._heaps[level]
         flow = heappop(heap)[2]
@@ -125,23 +126,23 @@ def _virtual(level: Level) -> float:
 
 
 class Divisible(Generic[T]):
-    """A computation that is made in steps where others wait, and otherwise in one go, which is faster.
+    """A computation that can run in steps, so that others can be served, or in one call, which is faster.
 
     Args:
-        whole: Makes it in one go.
-        steps: Makes it in steps.
+        whole: Runs it in one call.
+        steps: Runs it in steps.
     """
 
     def __init__(self, whole: Callable[[], T], steps: Callable[[], Steps[T]]) -> None:
         self._whole, self.steps = whole, steps
 
     def __call__(self) -> T:
-        """Return the result, made in one go."""
+        """Run the computation in one call."""
         return self._whole()
 
 
 def divided(steps: Steps[T]) -> Steps[T]:
-    """Divide what is divisible and make all other computations at once: for who only goes from step to step."""
+    """Run `Divisible` computations in steps and all others at once, for a caller that handles only yields of None."""
     given = None
     while True:
         try:
@@ -156,7 +157,7 @@ def divided(steps: Steps[T]) -> Steps[T]:
 
 
 def continued(first: Callable[[], Any] | None, steps: Steps[T]) -> Steps[T]:
-    """Go on with work of which the first step was taken already; ``first`` is what that yielded."""
+    """Continue work whose first step has been run already; ``first`` is the value it yielded."""
     work = first
     while True:
         given = yield work
@@ -168,7 +169,7 @@ def continued(first: Callable[[], Any] | None, steps: Steps[T]) -> Steps[T]:
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Return the result of work that is short, without serving others unless it is part of a `Computation`."""
+    """Run short work without yielding to the loop; inside a `Computation` its yields may pause that."""
     given = None
     while True:
         try:
@@ -187,15 +188,15 @@ def at_once(steps: Steps[T]) -> T:
 
 
 def counting_timer() -> Callable[[], float]:
-    """Return a timer that goes on with each look at it: work is counted, not measured, and simulations repeat."""
+    """Return a timer that advances with each call: it counts work instead of measuring it, so simulations repeat."""
     return itertools.count().__next__
 
 
 class Dispatcher:
-    """Decides what is done next on the loop.
+    """Decides which request or slice runs next on the loop.
 
     Args:
-        timer: Measures work, in seconds; a simulation counts instead, so that it repeats.
+        timer: Measures work, in seconds; a simulation counts work instead, so that it is repeatable.
     """
 
     def __init__(self, timer: Callable[[], float]) -> None:
@@ -203,14 +204,14 @@ class Dispatcher:
         self.flows: dict[tuple[str, str], Flow] = {}
         """By level and name."""
         self.rounds = self.slices = 0
-        """How many there were."""
+        """Numbers of rounds and of slices so far."""
         self._requests, self._slices = _Queue(), _Queue()
         self._is_due = False
         self._used_seconds = 0.0
-        """Seconds of this turn that went into requests."""
+        """Seconds of this round spent on requests."""
         self._epoch = 1
         self._now = 0.0
-        """Where those levels stand that are being served."""
+        """Virtual time of the level that was served last."""
 
     def flow(self, level: Level, name: str) -> Flow:
         """Return the flow of a level with that name."""
@@ -225,11 +226,11 @@ class Dispatcher:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def has_room(self) -> bool:
-        """Return whether a request may be served at once; then call `served` with the time it took."""
+        """Return whether a request may be served at once; the caller then reports the time it took to `served`."""
         return not self._requests and self._used_seconds < ROUND_SECONDS
 
     def served(self, flow: Flow, seconds: float) -> None:
-        """Note what a request took that was served at once."""
+        """Count the time of a request that was served at once."""
         self._used_seconds += seconds
         if not self._is_due:
             self._schedule()
@@ -237,12 +238,12 @@ class Dispatcher:
             self._charge(flow, seconds)
 
     def enqueue(self, flow: Flow, start: Callable[[], None], refuse: Callable[[], None]) -> bool:
-        """Have a request wait; return False where too many wait already.
+        """Queue a request; return False if too many wait already.
 
         Args:
-            flow: What it belongs to.
-            start: Serves it, and raises nothing.
-            refuse: Tells who asked to come back later.
+            flow: The request's flow.
+            start: Serves it; must not raise.
+            refuse: Answers it with 429, after too long a wait.
         """
         level = flow.level
         if len(flow.requests) >= level.queue_length or level.waiting >= level.total_length:
@@ -261,10 +262,10 @@ class Dispatcher:
             self._arrive(flow)
             self._requests.push(flow)
 
-    # -- work on collections ------------------------------------------------------------------------------------------
+    # -- slices -------------------------------------------------------------------------------------------------------
 
     def submit(self, flow: Flow, work: Callable[[], None]) -> None:
-        """Do a slice of work, which raises nothing, when its turn has come; never at once."""
+        """Queue a slice of work, which must not raise; it never runs in this call."""
         if not self._is_due:
             self._schedule()
         flow.slices.append(work)
@@ -277,7 +278,7 @@ class Dispatcher:
             self._slices.push(flow)
 
     async def run(self, flow: Flow, work: Callable[[], T]) -> T:
-        """Return what a slice of work returns, which is done when its turn has come."""
+        """Queue a slice of work, and return its result."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def do() -> None:
@@ -292,7 +293,7 @@ class Dispatcher:
         return await result
 
     async def finish(self, flow: Flow, steps: Steps[T]) -> T:
-        """Return the result of work, each step of which is done when its turn has come."""
+        """Run work with each step as a slice, and return its result."""
         given: Any = None
         ended: list[T] = []
 
@@ -309,16 +310,16 @@ class Dispatcher:
         return ended[0]
 
     async def awaited(self, flow: Flow, work: Callable[[], T]) -> T:
-        """Return the result of a long computation, or what is computed elsewhere."""
+        """Run a long computation in slices, or await one that runs elsewhere, and return its result."""
         return await work.ask() if isinstance(work, Elsewhere) else await self._computed(flow, work)
 
     async def finish_seated(self, flow: Flow, steps: Steps[T]) -> T:
-        """Do what `finish` does, holding one of the flow's seats."""
+        """Run work as `finish` does, holding one of the flow's seats."""
         async with self.seat(flow):
             return await self.finish(flow, steps)
 
     async def _computed(self, flow: Flow, work: Callable[[], T]) -> T:
-        """Return the result of a long computation, made in slices; a simulation, which repeats, makes it in one go."""
+        """Run a long computation in slices; in a simulation in one call, because slices depend on measured time."""
         if self.timer is not work_timer:
             return await self.run(flow, work)
         if isinstance(work, Divisible):
@@ -333,7 +334,7 @@ class Dispatcher:
 
     @asynccontextmanager
     async def seat(self, flow: Flow) -> AsyncIterator[None]:
-        """Hold one of the flow's seats, which work on collections needs."""
+        """Take one of the flow's seats, and wait for one if none is free."""
         if flow.free_seats > 0:
             flow.free_seats -= 1
         else:
@@ -351,7 +352,7 @@ class Dispatcher:
             self._release_seat(flow)
 
     def _release_seat(self, flow: Flow) -> None:
-        """Give a seat to who waits for it."""
+        """Pass a seat on to the work that waits longest, or free it."""
         while flow.waiting_for_seat:
             given = flow.waiting_for_seat.popleft()
             if not given.done():
@@ -369,7 +370,7 @@ class Dispatcher:
         self._is_due = False
         self._used_seconds = 0.0
         if not (self._requests or self._slices):
-            self._epoch += 1  # no flow waits: virtual times start anew
+            self._epoch += 1  # no flow waits: resets all virtual times
             return
         self.rounds += 1
         try:
@@ -420,7 +421,7 @@ class Dispatcher:
         flow.level.virtual += seconds / flow.level.shares
 
     def _arrive(self, flow: Flow) -> None:
-        """Let a flow and its level begin no earlier than where those stand that are being served."""
+        """Advance the virtual time of a flow that becomes active, and of its level, to that of the active ones."""
         level = flow.level
         if level.epoch != self._epoch:
             level.epoch = self._epoch

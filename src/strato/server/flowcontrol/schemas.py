@@ -1,4 +1,4 @@
-"""Which flow a request belongs to: FlowSchemas, matched as Kubernetes does."""
+"""Find the flow of a request by FlowSchemas, matched as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 
 class _Base(msgspec.Struct, rename="camel", frozen=True):
-    """A part of an object, with the names it has there."""
+    """A part of a FlowSchema, with its camel-case names."""
 
 
 class _Named(_Base, frozen=True):
@@ -29,7 +29,7 @@ class _Subject(_Base, frozen=True):
     service_account: _Named | None = None
 
     def is_user(self, user: User) -> bool:
-        """Tell whether it means the user."""
+        """Tell whether the subject includes the user."""
         if self.user is not None:
             return self.user.name in ("*", user.name)
         if self.group is not None:
@@ -48,7 +48,7 @@ class _ResourceRule(_Base, frozen=True):
     cluster_scope: bool = False
 
     def is_everything(self) -> bool:
-        """Tell whether every request for a resource matches."""
+        """Tell whether the rule matches every resource request."""
         return (
             self.cluster_scope
             and all("*" in some for some in (self.verbs, self.api_groups, self.resources))
@@ -56,7 +56,7 @@ class _ResourceRule(_Base, frozen=True):
         )
 
     def matches(self, asked: _Asked) -> bool:
-        """Tell whether a request for a resource matches."""
+        """Tell whether the rule matches a resource request."""
         return (
             _has(self.verbs, asked.verb)
             and _has(self.api_groups, asked.group)
@@ -70,11 +70,11 @@ class _NonResourceRule(_Base, frozen=True):
     non_resource_urls: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
 
     def is_everything(self) -> bool:
-        """Tell whether every request for something else matches."""
+        """Tell whether the rule matches every non-resource request."""
         return "*" in self.verbs and "*" in self.non_resource_urls
 
     def matches(self, asked: _Asked) -> bool:
-        """Tell whether a request for something else matches."""
+        """Tell whether the rule matches a non-resource request."""
         return _has(self.verbs, asked.verb) and any(
             url in ("*", asked.path) or (url.endswith("*") and asked.path.startswith(url[:-1]))
             for url in self.non_resource_urls
@@ -109,7 +109,7 @@ class _FlowSchema(_Base, frozen=True):
 
 
 class _Asked(NamedTuple):
-    """What a request asks for."""
+    """The attributes of a request that rules match."""
 
     verb: str
     path: str
@@ -130,11 +130,11 @@ class Schema(NamedTuple):
 
 
 class Match(NamedTuple):
-    """The flow of a request."""
+    """The schema of a request, and its flow within that."""
 
     schema: Schema
     distinguisher: str
-    """What tells it from other flows of the schema: a user's name, a namespace, or nothing."""
+    """The flow distinguisher: a user's name, a namespace, or empty."""
 
 
 _Rule = _ResourceRule | _NonResourceRule
@@ -142,7 +142,7 @@ _Candidate = tuple[Schema, tuple[_Rule, ...]]
 
 
 def read_schemas(objects: Iterable[Any]) -> list[Schema]:
-    """Return FlowSchemas in the order in which they are tried; what cannot be read is left out."""
+    """Return FlowSchemas in order of precedence, without those that cannot be decoded."""
     found = []
     for obj in objects:
         try:
@@ -157,7 +157,7 @@ def read_schemas(objects: Iterable[Any]) -> list[Schema]:
 
 
 class Candidates:
-    """The FlowSchemas that may be those of a user's requests, up to one that takes all."""
+    """The FlowSchemas that can match a user's requests, in order, up to the first that matches all of them."""
 
     def __init__(self, schemas: Iterable[Schema], user: User) -> None:
         self.user = user
@@ -168,7 +168,7 @@ class Candidates:
             self._add(self._resource, schema, tuple(rule for one in rules for rule in one.resource_rules))
             self._add(self._other, schema, tuple(rule for one in rules for rule in one.non_resource_rules))
         self.sole_resource, self.sole_other = self._sole(self._resource), self._sole(self._other)
-        """Of all requests of the user for resources, and of all others, where that is one flow."""
+        """The one match of all resource requests of the user, and of all others; None if it depends on the request."""
 
     @staticmethod
     def _add(candidates: list[_Candidate], schema: Schema, rules: tuple[_Rule, ...]) -> None:
@@ -189,7 +189,7 @@ class Candidates:
         return Match(schema, by.get(schema.distinguisher, ""))
 
     def find(self, method: str, path: str, is_watch: bool) -> Match | None:
-        """Return the flow of a request; None when no schema matches."""
+        """Return the match of a request; None if no schema matches."""
         target = parse_path(path) if path.startswith("/api") else None
         if target is None:
             asked, candidates = _Asked(method.lower(), path), self._other

@@ -1,8 +1,8 @@
-"""Long computations in slices, between which the loop serves others.
+"""Run long computations in slices, between which the loop serves requests.
 
-A computation has a thread of its own but never runs at the same time as the loop: the loop waits while it runs, and
-after a few milliseconds it stops between two function calls and waits for its next slice. A thread that competed for
-the interpreter lock would take it from the loop at each system call.
+A computation has its own thread but never runs at the same time as the loop: the loop waits during a slice. After a few
+milliseconds the thread stops between two function calls and waits for its next slice. A thread that ran in parallel
+would take the interpreter lock from the loop at each of the loop's system calls.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 _CALLS_BETWEEN_LOOKS = 32
-"""Calls and returns of functions between two looks at the clock: some microseconds."""
+"""Function calls and returns between two checks of the clock: some microseconds."""
 
 
 class _Abandoned(BaseException):
-    """Nobody waits for the result any more."""
+    """Ends the computation's thread, because its caller no longer waits for the result."""
 
 
 class Computation(Generic[T]):
@@ -39,25 +39,25 @@ class Computation(Generic[T]):
         self._error: BaseException | None = None
         self._is_abandoned = False
         self.calls = 0
-        """Calls and returns of functions so far."""
+        """Function calls and returns so far."""
         self._until = 0.0
         self._go, self._stopped = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="timeslice", daemon=True)
         self._thread.start()
 
     def step(self) -> None:
-        """Run a slice."""
+        """Let the thread run a slice, and wait for its end."""
         self._go.release()
         self._stopped.acquire()
 
     def result(self) -> T:
-        """Return what the function returned, or raise what it raised."""
+        """Return the function's result, or raise its exception."""
         if self._error is not None:
             raise self._error
         return self._result[0]
 
     def abandon(self) -> None:
-        """End the thread, wherever the function is."""
+        """End the thread at its next pause."""
         if not self.has_ended:
             self._is_abandoned = True
             self._go.release()
@@ -78,7 +78,10 @@ class Computation(Generic[T]):
 
     @contextmanager
     def pausing_itself(self) -> Iterator[None]:
-        """Let what is inside call `pause`, and it alone; being looked at would make it many times slower."""
+        """Turn off the check at each function call within the block, which has to call `pause` itself.
+
+        The check would make code with many calls several times slower.
+        """
         look = sys.getprofile()
         sys.setprofile(None)
         try:
@@ -87,7 +90,7 @@ class Computation(Generic[T]):
             sys.setprofile(look)
 
     def pause(self) -> None:
-        """Stop when the slice is over."""
+        """Wait for the next slice if the current one is over."""
         if perf_counter() > self._until:
             self._stopped.release()
             self._await_slice()
@@ -95,7 +98,7 @@ class Computation(Generic[T]):
                 raise _Abandoned
 
     def _look(self, frame: Any, event: str, arg: Any) -> None:
-        """Stop when the slice is over; called by the interpreter at each call and return of a function."""
+        """Check now and then whether the slice is over; the interpreter calls this at each function call and return."""
         del frame, event, arg
         self.calls += 1
         if self.calls % _CALLS_BETWEEN_LOOKS == 0:
@@ -110,5 +113,5 @@ _current: ContextVar[Computation[Any] | None] = ContextVar("computation", defaul
 
 
 def current() -> Computation[Any] | None:
-    """Return the computation that this is part of."""
+    """Return the computation on whose thread this code runs, if any."""
     return _current.get()

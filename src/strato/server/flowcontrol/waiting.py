@@ -1,4 +1,4 @@
-"""What work in steps waits for: answers from elsewhere, and computations that are too long for one turn."""
+"""Values that `Steps` yield to wait for: answers from elsewhere, and computations that are too long for one turn."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ T = TypeVar("T")
 
 
 class Elsewhere(Generic[T]):
-    """What others compute, a webhook say: awaited between two steps, while nothing else of the loop waits for it.
+    """A result that comes from elsewhere, a webhook say; awaited between two steps, while the loop serves others.
 
     Args:
-        ask: Begins to wait; what it may raise ends the work.
+        ask: Starts the request and returns its result; an exception of it ends the work.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
         self.ask = ask
 
     def __call__(self) -> T:
-        """Refuse: who is asked elsewhere cannot be waited for at once."""
+        """Raise: such a result cannot be had without waiting."""
         raise AssertionError("an answer from elsewhere is waited for between steps")
 
 
 class Costly(Generic[T]):
-    """A computation that is made in slices even where all else is short."""
+    """A computation that runs in slices even in work that is otherwise short."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
 
     def __call__(self) -> T:
-        """Return the result, made in one go."""
+        """Run the computation in one call."""
         return self._work()
 
 
@@ -44,7 +44,7 @@ class Done(Generic[T]):
 def promptly(
     steps: Generator[Callable[[], Any] | None, Any, T], given: Any = None
 ) -> Elsewhere[Any] | Costly[Any] | Done[T]:
-    """Do short work until it ends, or up to what has to be waited for; go on with the result of that."""
+    """Run short work until it has ended, or yields something to wait for; then continue with that result."""
     while True:
         try:
             work = steps.send(given)

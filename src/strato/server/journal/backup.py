@@ -1,8 +1,8 @@
-"""Backups: one tar file with a copy of the journal and the files that a cluster needs to come back.
+"""Backups: one tar file with a copy of the journal and the other files that are needed to restore a cluster.
 
-``journal.sqlite``, the files it was given (keys and tokens, under ``files/``) and at last ``manifest.json``, which has
-the length and the checksum of each, and the journal's mark. Bodies that are encrypted stay so: their keys are named and
-not in it.
+Its members are ``journal.sqlite``, files that the caller gives (keys and tokens, under ``files/``) and last
+``manifest.json``, with the length and checksum of each member, and the journal's mark. Encrypted bodies stay encrypted:
+the manifest has the names of their keys, and the backup does not have the keys.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class BackupError(StratoError):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup says of itself."""
+    """The description of a backup, in the backup."""
 
     format: int
     version: str
-    """Of the program that wrote it."""
+    """Version of Strato that wrote it."""
     created: str
-    """When, as an RFC 3339 time."""
+    """When it was written, as an RFC 3339 time."""
     identity: str
     revision: int
     chain: str
@@ -63,7 +63,7 @@ def write_backup(
     created: str,
     encryption_keys: Sequence[str] = (),
 ) -> Manifest:
-    """Write a backup of a copy of a journal and of files by name; ``target`` appears as a whole or not at all.
+    """Write a backup of a copy of a journal and of files by name; ``target`` appears complete or not at all.
 
     Raises:
         BackupError: It cannot be written.
@@ -100,14 +100,14 @@ def write_backup(
 
 
 class _Summed(io.RawIOBase):
-    """A file that is summed up while it is read."""
+    """A file whose checksum is computed while it is read."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         self._file = file
         self.digest = blake2b(digest_size=32)
 
     def read(self, size: int = -1, /) -> bytes:
-        """Read and add up."""
+        """Read and update the checksum."""
         chunk = self._file.read(size)
         self.digest.update(chunk)
         return chunk
@@ -128,10 +128,10 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 @contextmanager
 def opened_backup(path: Path, scratch: Path) -> Iterator[Opened]:
-    """Unpack a backup into an empty directory, check all of it, and give it.
+    """Unpack a backup into an empty directory, check all of it, and yield it.
 
     Raises:
-        BackupError: It is none, is damaged, or of a newer version.
+        BackupError: The file is not a backup, is damaged, or of a newer version.
     """
     try:
         manifest = _unpack(path, scratch)
@@ -156,16 +156,17 @@ def opened_backup(path: Path, scratch: Path) -> Iterator[Opened]:
 
 
 class Opened:
-    """A backup that is unpacked."""
+    """An unpacked backup."""
 
     def __init__(self, manifest: Manifest, objects: Iterator[Stored], scratch: Path) -> None:
         self.manifest = manifest
         self.objects = objects
-        """Every stored object; they are checked as they are read, and good when the last one was."""
+        """Every stored object. They are checked while they are read, so none may be used before the last one was
+        read."""
         self._scratch = scratch
 
     def files(self) -> dict[str, bytes]:
-        """Return the files beside the journal by name."""
+        """Return the other files by name."""
         names = [name.removeprefix(_FILES) for name in self.manifest.files if name.startswith(_FILES)]
         return {name: (self._scratch / _FILES / name).read_bytes() for name in names}
 
@@ -198,7 +199,7 @@ def _unpack(path: Path, scratch: Path) -> Manifest:
 
 
 def _is_plain(name: str) -> bool:
-    """Tell whether a member's name stays in its directory."""
+    """Tell whether a member's name cannot lead out of its directory."""
     parts = name.split("/")
     return name in (_MANIFEST, JOURNAL_NAME) or (parts[0] == "files" and not {"", ".", ".."} & set(parts))
 

@@ -1,4 +1,4 @@
-"""Errors of a journal that cannot be used: what is wrong, and what to do."""
+"""Errors of a journal that cannot be used, with the remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class JournalError(StratoError):
 
 
 class JournalDamaged(JournalError):
-    """What was acknowledged may be missing or wrong in the files of a journal.
+    """Acknowledged writes may be missing from a journal's files, or changed there.
 
     Attributes:
         path: The damaged file.
@@ -37,7 +37,7 @@ def ends_early(path: Path, last: int, acknowledged: int) -> JournalDamaged:
 
 
 def from_sqlite(path: Path, error: sqlite3.Error) -> JournalError:
-    """Return what an error of SQLite means for the journal at ``path``."""
+    """Return the journal's error for an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return in_use(path, _locker(path))
@@ -51,13 +51,13 @@ def from_sqlite(path: Path, error: sqlite3.Error) -> JournalError:
 
 
 def in_use(path: Path, pid: str) -> JournalError:
-    """Return the error of a journal that process ``pid`` has open (empty: nobody knows which)."""
+    """Return the error of a journal that process ``pid`` has open; empty if the process is not known."""
     holder = f"process {pid}{_command(pid)}" if pid else "another process"
     return JournalError(f"{path} is in use by {holder}; stop that cluster, or give this one another --data-dir")
 
 
 def _locker(path: Path) -> str:
-    """Return the process that the kernel says has locked a database; empty when it does not."""
+    """Return the id of the process that has locked a database, from /proc/locks; empty if it is not there."""
     inodes = set()
     for name in (path.name, path.name + "-shm"):
         with suppress(OSError):
@@ -65,7 +65,7 @@ def _locker(path: Path) -> str:
     with suppress(OSError):
         for line in Path("/proc/locks").read_text().splitlines():
             fields = line.split()
-            # 1: POSIX ADVISORY WRITE 1234 08:01:5678 first last; one that waits has "->" in second place
+            # "1: POSIX ADVISORY WRITE 1234 08:01:5678 first last"; of a waiting process the second field is "->"
             if len(fields) == 8 and fields[1] == "POSIX" and fields[5].rpartition(":")[2] in inodes:
                 return fields[4]
     return ""

@@ -1,9 +1,9 @@
-"""The journal's database: opened with every check, read, committed to and folded. No threads here.
+"""The journal's database: open it with every check, read it, commit to it and fold it. No threads here.
 
-A commit is one row of table ``log``, a MessagePack list of changes: one call into SQLite instead of one per change,
-each of which would give the interpreter lock up and fight for it again. Folding moves the oldest rows into table
-``objects``, which holds one row per object. A restart reads both back, and finds with their checksums, the sum in
-`Folded` and the mark whether anything that was acknowledged is missing or changed.
+A commit is one row of table ``log``, a MessagePack list of changes. That is one call into SQLite instead of one per
+change, each of which would release the interpreter lock and compete for it again. Folding moves the oldest rows of
+``log`` into table ``objects``, which has one row per object. A restart reads both tables; the rows' checksums, the sum
+in `Folded` and the mark tell whether an acknowledged write is missing or changed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ JOIN objects ON resource = json_extract(wanted.value, '$[0]') AND objects.key = 
 
 
 class JournalFile:
-    """An open journal. `read` checks it and must end before the first commit.
+    """An open journal. `read` checks it, and must have ended before the first commit.
 
     Args:
-        wait_seconds: How long to wait for a process that is just letting go of it.
+        wait_seconds: How long to wait for another process that is closing it.
 
     Raises:
         JournalError: The file is not a journal of ours, is damaged, or in use.
@@ -81,7 +81,7 @@ class JournalFile:
         return folded, Mark(mark_path(self.path), marked)
 
     def _create(self, marked: Marked | None) -> Marked:
-        """Make an empty journal; the mark is there first, so that a journal is never without one."""
+        """Create an empty journal; its mark is created first, so that a journal without a mark is always an error."""
         if marked is not None and marked.revision > 1:
             raise ends_early(self.path, 1, marked.revision)
         if marked is None:
@@ -91,7 +91,7 @@ class JournalFile:
         return marked
 
     def _check_pages(self, marked: Marked) -> Folded:
-        """Let SQLite check its own structure, and read what the tables should hold."""
+        """Have SQLite check the database's structure, and return the row that says what ``objects`` must hold."""
         found = self.db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise JournalDamaged(self.path, " ".join(str(found).split()))
@@ -104,10 +104,10 @@ class JournalFile:
         return folded
 
     def read(self) -> Iterator[Stored]:
-        """Return every stored object, and check all there is; nothing may be believed before the last one.
+        """Yield every stored object and check all rows; the caller must not use an object before the last one was read.
 
         Raises:
-            JournalDamaged: Something that was acknowledged is missing or changed.
+            JournalDamaged: An acknowledged write is missing or changed.
         """
         with self._refusing():
             newest = self._read_log()
@@ -121,12 +121,12 @@ class JournalFile:
                 yield resource, key, revision, body
         drop_kept_wal(self.path)
         if self._mark.marked.revision < self.last_revision:
-            # killed between a commit and its mark: what is read from now on was as good as acknowledged
+            # the process was killed between a commit and its mark; readers will see that commit, so mark it now
             self._mark.write(self.last_revision, self._chain)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Close the journal and leave its files as they were found when they cannot be read."""
+        """If the journal cannot be read, close it and restore its files as they were found."""
         try:
             yield
         except sqlite3.Error as error:
@@ -167,7 +167,7 @@ class JournalFile:
         return newest
 
     def _read_objects(self, newest: dict[tuple[str, str], Row]) -> Iterator[Stored]:
-        """Yield the objects that the log does not change; check all."""
+        """Yield the objects of table ``objects`` that the log does not change; check all of them."""
         count = total = 0
         rows = self.db.execute("SELECT resource, key, revision, body, checksum FROM objects")
         for resource, key, revision, body, checksum in rows:
@@ -183,21 +183,21 @@ class JournalFile:
             )
 
     def commit(self, revision: int, changes: list[Row]) -> None:
-        """Make changes durable as one row, and note that they may be acknowledged."""
+        """Make changes durable as one row of the log, and then write their revision to the mark."""
         encoded = records.encode(changes)
         checksum = records.log_checksum(self._chain, revision, encoded)
-        # one that failed may yet be there: the same row is written again
+        # REPLACE, because a commit that failed may have stored the row all the same
         self.db.execute("INSERT OR REPLACE INTO log VALUES (?, ?, ?, ?)", (revision, encoded, self._chain, checksum))
         self._mark.write(revision, checksum)
         self._chain, self.last_revision = checksum, revision
         self.log_bytes += len(encoded)
 
     def sync_mark(self) -> None:
-        """Make the mark survive a power failure."""
+        """Flush the mark to the disk, so that it survives a power failure."""
         self._mark.sync()
 
     def fold(self, at_most_bytes: int) -> None:
-        """Move the oldest rows of the log into the table of objects."""
+        """Move the oldest rows of ``log``, up to a number of bytes, into ``objects``."""
         newest: dict[tuple[str, str], Row] = {}
         moved = last = 0
         chain = b""
@@ -211,12 +211,12 @@ class JournalFile:
         if not moved:
             self.log_bytes = 0
             return
-        self._mark.sync()  # never behind what is folded
+        self._mark.sync()  # the mark must never be older than the folded rows
         self._store(newest, last, chain)
         self.log_bytes = max(0, self.log_bytes - moved)
 
     def _store(self, newest: dict[tuple[str, str], Row], last: int, chain: bytes) -> None:
-        """Put records into ``objects`` and take what led to them from ``log``, in one transaction."""
+        """Write records into ``objects`` and delete the rows up to ``last`` from ``log``, in one transaction."""
         rows = [
             (resource, key, revision, body, records.row_checksum(resource, key, revision, body))
             for resource, key, revision, body in newest.values()
@@ -236,7 +236,7 @@ class JournalFile:
         self._folded = folded
 
     def rewrite(self, rows: list[Stored]) -> None:
-        """Put other bodies into the place of stored ones, and leave nothing of those behind in the files."""
+        """Replace stored bodies, and erase the old ones from the files."""
         while self.log_bytes:
             self.fold(_REWRITE_BYTES)
         newest: dict[tuple[str, str], Row] = {row[:2]: row for row in rows}
@@ -245,9 +245,9 @@ class JournalFile:
         self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def begin_copy(self) -> Marked:
-        """Bring all that is committed into the database and leave it as it is until `end_copy`; return its mark.
+        """Checkpoint the WAL into the database file, and stop checkpoints until `end_copy`; return the mark.
 
-        Commits go into the WAL meanwhile, so that `copy_to` gets what the mark says.
+        Further commits go into the WAL, so the database file does not change and `copy_to` gets the mark's state.
         """
         self.db.execute("PRAGMA wal_autocheckpoint=0")
         blocked = self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -261,7 +261,7 @@ class JournalFile:
     def copy_to(self, target: Path) -> None:
         """Copy the database, on any thread; between `begin_copy` and `end_copy`."""
         if self._copy_fd is None:
-            # it stays open: closing it would take the locks that SQLite has on the file
+            # kept open: closing any descriptor of the file would release SQLite's POSIX locks on it
             self._copy_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         size = os.fstat(self._copy_fd).st_size
         target.unlink(missing_ok=True)
@@ -275,19 +275,19 @@ class JournalFile:
             os.close(copy)
 
     def end_copy(self) -> None:
-        """Let the database change again."""
+        """Allow checkpoints again."""
         self.db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
 
     def roll_back(self) -> None:
-        """Leave the transaction that failed, unless SQLite has done so itself."""
+        """Roll back a failed transaction, unless SQLite has done so itself."""
         with suppress(sqlite3.Error):
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Close the files; those of a journal that was not read to the end, as it may be damaged, are as before."""
+        """Close the files; if the journal was not read to its end, it may be damaged, so restore the files as found."""
         if self._lock < 0:
-            return  # it was, when it could not be read
+            return  # closed already by `_refusing`
         self.db.close()
         if self._copy_fd is not None:
             os.close(self._copy_fd)

@@ -1,4 +1,4 @@
-"""The journal's files: the lock, a copy of the WAL while it is checked, and which files are missing."""
+"""The journal's files: its lock, the copy of the WAL that is kept during checks, and checks for missing files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LOCK_POLL_SECONDS = 0.05
 
 
 def take_lock(path: Path, wait_seconds: float) -> int:
-    """Return the descriptor of the lock file of a journal, locked until it is closed.
+    """Lock a journal, and return the descriptor of its lock file; closing that releases the lock.
 
     Raises:
-        JournalError: Another process has it.
+        JournalError: Another process has the lock.
     """
     fd = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     tries = max(1, round(wait_seconds / _LOCK_POLL_SECONDS))
@@ -39,10 +39,10 @@ def take_lock(path: Path, wait_seconds: float) -> int:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep everybody else from opening a journal.
+    """Hold the lock of a journal, so that no other process can open it.
 
     Raises:
-        JournalError: Another process has it.
+        JournalError: Another process has the lock.
     """
     lock = take_lock(path, 0)
     try:
@@ -52,17 +52,17 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def wal_path(path: Path) -> Path:
-    """Return where SQLite has the write-ahead log of a database."""
+    """Return the path of a database's write-ahead log."""
     return path.with_name(path.name + "-wal")
 
 
 def look_at_files(path: Path) -> Marked | None:
-    """Return what the mark says; make the file where there is none.
+    """Return the mark's content; create the database file if it is missing and nothing was acknowledged.
 
-    SQLite deletes the WAL of a database that is missing or empty: that must be seen before it looks.
+    To be called before SQLite opens the database, because SQLite deletes the WAL of a missing or empty one.
 
     Raises:
-        JournalError: There was a journal, and it is gone.
+        JournalError: There was a journal, and its database is gone.
     """
     restore_kept_wal(path)
     marked = read_mark(mark_path(path))
@@ -82,10 +82,10 @@ def _kept_wal_path(path: Path) -> Path:
 
 
 def keep_wal(path: Path) -> None:
-    """Give the WAL a second name until all of it is checked.
+    """Hard-link the WAL under a second name until all of it is checked.
 
-    Closing a database moves what SQLite can read of its WAL into it and removes the WAL, whatever lies behind the first
-    damaged frame.
+    When a database is closed, SQLite checkpoints the WAL up to the first damaged frame and deletes it, with all frames
+    behind that one. The link keeps them for `salvage`.
     """
     wal = wal_path(path)
     if wal.exists() and wal.stat().st_size:
@@ -93,12 +93,12 @@ def keep_wal(path: Path) -> None:
 
 
 def drop_kept_wal(path: Path) -> None:
-    """Forget the WAL as it was found: what it held has been read, and more may be written."""
+    """Delete the link to the WAL, after all of it has been read."""
     _kept_wal_path(path).unlink(missing_ok=True)
 
 
 def restore_kept_wal(path: Path) -> None:
-    """Leave the WAL as it was found, by this attempt to open the journal or by one that was killed."""
+    """Restore the WAL as it was found by this attempt to open the journal, or by an earlier one that was killed."""
     wal, kept = wal_path(path), _kept_wal_path(path)
     if kept.exists() and not wal.exists():
         kept.rename(wal)

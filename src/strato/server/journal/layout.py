@@ -1,4 +1,4 @@
-"""The tables of the journal's database, and which version wrote them."""
+"""The tables of the journal's database, and the version of their layout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strato.server.journal.records import Folded
 
 LAYOUT = 2
 APPLICATION_ID = 0x5354524F
-"""``STRO`` in the file's header: `file` and other programs see whose it is."""
+"""``STRO``, in the database's header, by which programs such as `file` recognise it."""
 _SCHEMA = """
 CREATE TABLE objects (
     resource TEXT NOT NULL,
@@ -32,12 +32,12 @@ CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 
 def new_folded(identity: str) -> Folded:
-    """Return what an empty journal holds."""
+    """Return the description of an empty journal."""
     return Folded(identity=identity, revision=1, chain=records.START.hex(), count=0, sum=0)
 
 
 def create_tables(db: sqlite3.Connection, folded: Folded) -> None:
-    """Make the tables of a new journal, in one transaction."""
+    """Create the tables of a new journal, in one transaction."""
     db.execute("BEGIN")
     add_tables(db)
     db.execute("INSERT INTO state VALUES ('folded', ?)", (folded.to_text(),))
@@ -45,20 +45,20 @@ def create_tables(db: sqlite3.Connection, folded: Folded) -> None:
 
 
 def add_tables(db: sqlite3.Connection) -> None:
-    """Make the tables, all but the row ``folded``; in the caller's transaction."""
+    """Create the tables without the row ``folded``, in the caller's transaction."""
     for statement in _SCHEMA.split(";"):
         db.execute(statement)
     db.execute(f"PRAGMA application_id={APPLICATION_ID}")
     db.execute(f"PRAGMA user_version={LAYOUT}")
-    # earlier versions look here, and refuse with a sentence
+    # earlier versions of Strato read this row, and refuse newer layouts with a message
     db.execute("INSERT INTO state VALUES ('layout', ?)", (str(LAYOUT),))
 
 
 def layout_of(db: sqlite3.Connection, path: Path) -> int:
-    """Return the layout of an open database; 0 when it is new.
+    """Return the layout of an open database; 0 if it is empty.
 
     Raises:
-        JournalError: It is none of ours, or of a later version.
+        JournalError: It is not a journal of ours, or of a later version.
     """
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")}
     if not tables:

@@ -1,11 +1,13 @@
 """The mark: the newest acknowledged revision, in a small file beside the journal and outside its WAL.
 
-A damaged or shortened WAL reads as one that ended earlier: SQLite cannot know that more was committed. The mark does.
-It is written after each commit and before anybody is answered, so that a killed process leaves a journal that is never
-behind its mark. Two slots are written by turns, each with a checksum: a write that was cut short spoils one at most.
+SQLite reads a damaged or truncated WAL as one that ended earlier, and cannot know that more was committed. The mark
+tells. It is written after each commit and before the commit's writes are answered, so a killed process never leaves a
+journal that is older than its mark. The mark's two slots are written alternately, each with a checksum, so that an
+interrupted write damages at most one.
 
-Writing reaches the kernel, which survives the process; `Mark.sync` makes it survive the machine. It is called at most
-every 100 ms and before a fold: after a power failure the mark may be that much behind, never ahead.
+A write to the mark reaches the kernel and so survives the process; `Mark.sync` flushes it to the disk. The journal
+calls that at most every 100 ms, and before a fold: after a power failure the mark may be older than the journal by as
+much, and never newer.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ _MAGIC = b"strato-mark-1\0\0\0"
 _SLOT = struct.Struct(f">16s16sQQ{CHECKSUM_BYTES}s")
 """Magic, identity, sequence number, revision, checksum of the log's row of that revision."""
 _SLOT_OFFSETS = (0, 4096)
-"""In sectors of their own."""
+"""The slots are in different sectors, so that an interrupted write damages only one."""
 _SIZE = 8192
 _DIGEST_BYTES = 16
 
 
 class Marked(NamedTuple):
-    """What a mark says."""
+    """The content of a mark."""
 
     identity: str
     sequence: int
@@ -39,7 +41,7 @@ class Marked(NamedTuple):
 
 
 class Mark:
-    """A mark that is there (`make_mark`), open for writing."""
+    """An existing mark (see `make_mark`), open for writing."""
 
     def __init__(self, path: Path, marked: Marked) -> None:
         self.marked = marked
@@ -50,7 +52,7 @@ class Mark:
             os.ftruncate(self._fd, _SIZE)
 
     def write(self, revision: int, chain: bytes) -> None:
-        """Note the newest acknowledged revision and its row's checksum."""
+        """Write the newest acknowledged revision and its row's checksum into the other slot."""
         sequence = self.marked.sequence + 1
         marked = self.marked._replace(sequence=sequence, revision=revision, chain=chain)
         os.pwrite(self._fd, _slot(marked), _SLOT_OFFSETS[sequence % 2])
@@ -58,7 +60,7 @@ class Mark:
         self._is_synced = False
 
     def sync(self) -> None:
-        """Make what was written survive a power failure."""
+        """Flush the file to the disk."""
         if not self._is_synced:
             os.fdatasync(self._fd)
             self._is_synced = True
@@ -71,13 +73,13 @@ class Mark:
 
 
 def make_mark(path: Path, marked: Marked) -> None:
-    """Write a new mark in place of any there is, as a whole or not at all."""
+    """Create a mark, or replace one, atomically."""
     new = path.with_name(path.name + ".new")
     with suppress(FileNotFoundError):
         new.unlink()
     fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(fd, 0, _SIZE)  # later writes need no room
+        os.posix_fallocate(fd, 0, _SIZE)  # so that later writes cannot fail on a full disk
         for offset in _SLOT_OFFSETS:
             os.pwrite(fd, _slot(marked), offset)
         os.fsync(fd)
@@ -88,15 +90,15 @@ def make_mark(path: Path, marked: Marked) -> None:
 
 
 def mark_path(journal: Path) -> Path:
-    """Return where the mark of a journal is."""
+    """Return the path of a journal's mark."""
     return journal.with_name(journal.name + ".mark")
 
 
 def read_mark(path: Path) -> Marked | None:
-    """Return what a mark says; None without one.
+    """Return a mark's content; None if there is no mark.
 
     Raises:
-        JournalDamaged: Neither slot can be read.
+        JournalDamaged: Neither slot has a valid checksum.
     """
     try:
         content = path.read_bytes()
@@ -126,7 +128,7 @@ def _digest(slot: bytes) -> bytes:
 
 
 def sync_directory(path: Path) -> None:
-    """Make names made, changed or removed in a directory survive a power failure."""
+    """Flush a directory to the disk, so that created, renamed and deleted files survive a power failure."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

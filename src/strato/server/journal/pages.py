@@ -1,8 +1,8 @@
-"""Pages of an SQLite database and of its write-ahead log, read without SQLite, which gives up at the first damaged one.
+"""Read pages of an SQLite database and its WAL without SQLite, which stops at the first damaged page.
 
-Only what the journal's tables need: leaf pages of ``log`` (a table with row ids), leaf and inner pages of ``objects``
-and ``state`` (tables without), their overflow pages, the list of free pages, and the frames of the WAL. Whatever cannot
-be decoded is skipped: the rows' own checksums say what is good.
+This decodes only what the journal's tables need: leaf pages of ``log`` (a table with row ids), leaf and inner pages of
+``objects`` and ``state`` (tables without), their overflow pages, the list of free pages, and the frames of the WAL.
+Content that cannot be decoded is skipped; the caller checks the checksums of the rows that can be.
 
 Source: https://www.sqlite.org/fileformat2.html, sections 1.3 to 1.6, 2.1 and 4.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 Value = int | str | bytes | float | None
 PAGE_BYTES = 4096
-"""SQLite's default, which the journal keeps."""
+"""SQLite's default, which the journal uses."""
 _MAGIC = b"SQLite format 3\0"
 _TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x0A, 0x02
 _HEADER_BYTES = {_TABLE_LEAF: 8, _INDEX_LEAF: 8, _INDEX_INNER: 12}
@@ -23,14 +23,14 @@ _DATABASE_HEADER_BYTES = 100
 _WAL_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 _FRAME_BYTES = _FRAME_HEADER_BYTES + PAGE_BYTES
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
-"""By serial type."""
+"""Length of an integer by its serial type."""
 
 
 class Row(NamedTuple):
     """One row of a leaf or inner page."""
 
     rowid: int | None
-    """None in tables without row ids."""
+    """The row id; None in tables without row ids."""
     values: tuple[Value, ...]
 
 
@@ -39,14 +39,14 @@ class Frame(NamedTuple):
 
     page: int
     commits: bool
-    """Whether it ends a transaction."""
+    """Whether the frame ends a transaction."""
     is_valid: bool
-    """Whether it and all before it match their checksums."""
+    """Whether this frame and all before it match their checksums."""
     content: bytes
 
 
 def database_pages(content: bytes) -> dict[int, bytes]:
-    """Return the whole pages of a database by number; the first one is 1."""
+    """Return the complete pages of a database by number, from 1."""
     return {
         number + 1: content[number * PAGE_BYTES : (number + 1) * PAGE_BYTES]
         for number in range(len(content) // PAGE_BYTES)
@@ -54,7 +54,7 @@ def database_pages(content: bytes) -> dict[int, bytes]:
 
 
 def free_pages(pages: Mapping[int, bytes]) -> tuple[set[int], bool]:
-    """Return the pages that hold nothing, though their old content may still be there, and whether those are all."""
+    """Return the free pages, which may have old content, and whether the list of them could be read to its end."""
     header = pages.get(1, bytes(PAGE_BYTES))
     trunk, total = struct.unpack_from(">II", header, 32)
     free: set[int] = set()
@@ -69,7 +69,7 @@ def free_pages(pages: Mapping[int, bytes]) -> tuple[set[int], bool]:
 
 
 def rows_of(pages: Mapping[int, bytes], number: int) -> Iterator[Row]:
-    """Yield the rows of a page that can be decoded; none when it is no page with rows."""
+    """Yield the rows of a page that can be decoded; none if the page is not one with rows."""
     content = pages[number]
     start = _DATABASE_HEADER_BYTES if number == 1 else 0
     kind = content[start]
@@ -87,7 +87,7 @@ def rows_of(pages: Mapping[int, bytes], number: int) -> Iterator[Row]:
 
 def _cell(pages: Mapping[int, bytes], content: bytes, kind: int, at: int) -> Row:
     if kind == _INDEX_INNER:
-        at += 4  # the page below it
+        at += 4  # skips the number of the child page
     size, at = _varint(content, at)
     rowid = None
     if kind == _TABLE_LEAF:
@@ -134,7 +134,7 @@ def _values(payload: bytes) -> Iterator[Value]:
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return an integer of one to nine bytes, and where it ends."""
+    """Return an integer of one to nine bytes, and the offset behind it."""
     value = 0
     for index in range(8):
         byte = content[at + index]
@@ -145,7 +145,7 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def wal_frames(content: bytes) -> Iterator[Frame]:
-    """Yield the frames of a WAL's present round; those of earlier rounds, which lie behind them, have other salts."""
+    """Yield the frames written since the WAL was last reset; older frames behind them have another salt."""
     if len(content) < _WAL_HEADER_BYTES + _FRAME_BYTES:
         return
     order = ">" if content[3] & 1 else "<"

@@ -1,4 +1,4 @@
-"""Write a whole journal anew, from objects that were read somewhere else."""
+"""Write a new journal from objects that were read from a backup or a damaged journal."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from strato.server.journal.mark import Marked, make_mark, mark_path, sync_direct
 from strato.server.journal.records import Folded, Stored
 
 REVISION_STEP = 1_000_000_000
-"""How far a journal that was brought back goes beyond the newest revision that is known of it.
+"""How much is added to the newest known revision of a restored journal.
 
-What was handed out after that one must stay below: a watch from there then gets 410 and lists again. A cluster under
-full load needs half a day for so many.
+The lost journal may have given out later revisions. They have to be less than those of the restored one, so that
+watches which resume from them get 410 and list again. A cluster under full load needs half a day for so many writes.
 """
 
 
 def write_journal(path: Path, objects: Iterable[Stored], revision: int) -> int:
-    """Write a journal and its mark in place of any there is; return how many objects it holds.
+    """Write a journal and its mark, and replace existing ones; return the number of objects.
 
     Raises:
         JournalError: It cannot be written.
@@ -35,7 +35,7 @@ def write_journal(path: Path, objects: Iterable[Stored], revision: int) -> int:
     db = sqlite3.connect(new, isolation_level=None)
     try:
         db.execute("PRAGMA journal_mode=OFF")
-        db.execute("PRAGMA synchronous=OFF")  # the file is flushed as a whole, before it gets its name
+        db.execute("PRAGMA synchronous=OFF")  # the complete file is flushed once, before it is renamed
         db.execute("BEGIN")
         add_tables(db)
         db.executemany(

@@ -1,7 +1,7 @@
-"""Keep what is readable of a damaged journal, and list what is not.
+"""Recover the readable rows of a damaged journal, and list what is missing.
 
-Rows are taken from every page that is in use, and rows of the log from every frame of the WAL, also behind a damaged
-one; each is believed when it matches its own checksum. Later writes win over earlier ones, deletions among them.
+Rows are read from every page that is in use, and rows of the log also from every frame of the WAL, even behind a
+damaged one. A row is used if it matches its own checksum. Later changes, deletions included, win over earlier ones.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from strato.server.journal.records import Folded, Stored
 
 @dataclass(slots=True)
 class Salvaged:
-    """What could be read."""
+    """The recovered objects."""
 
     objects: dict[tuple[str, str], Stored] = field(default_factory=dict)
     revision: int = 1
-    """The newest revision that is known of, readable or not."""
+    """The newest revision that the journal mentions, readable or not."""
     lost: list[str] = field(default_factory=list)
-    """What is missing, as sentences."""
+    """Sentences about what is missing."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """Rows as they were found, each good by its checksum."""
+    """The rows found that match their checksums."""
 
     objects: dict[tuple[str, str], Stored] = field(default_factory=dict)
     bad_objects: dict[tuple[str, str], int] = field(default_factory=dict)
     """Revisions of objects whose row does not match its checksum."""
     log: dict[int, tuple[bytes, bytes, bytes]] = field(default_factory=dict)
-    """Changes, checksum of the row before, checksum; by revision."""
+    """Rows of the log by revision: changes, checksum of the row before, checksum."""
     folded: Folded | None = None
     knows_free_pages: bool = True
 
     def take(self, row: Row, *, with_objects: bool) -> None:
-        """Take a row of any table."""
+        """Add a row of any table."""
         match row.values:
             case (None, bytes(changes), bytes(previous), bytes(checksum)) if row.rowid is not None:
                 if records.log_checksum(previous, row.rowid, changes) == checksum:
@@ -62,7 +62,7 @@ class _Found:
 
 
 def read_damaged(path: Path) -> Salvaged:
-    """Return what can be read of the journal at ``path``; changes nothing."""
+    """Return the readable objects of the journal at ``path``, without changing its files."""
     content = path.read_bytes() if path.exists() else b""
     wal = wal_path(path).read_bytes() if wal_path(path).exists() else b""
     found = _find(content, wal)
@@ -83,7 +83,7 @@ def read_damaged(path: Path) -> Salvaged:
 
 
 def _find(content: bytes, wal: bytes) -> _Found:
-    """Return every good row of the database as its readable transactions leave it, and of the log whatever there is."""
+    """Return all valid rows of the database after its readable transactions, and all valid rows of the log."""
     found = _Found()
     pages = database_pages(content)
     frames = list(wal_frames(wal))
@@ -124,13 +124,13 @@ def _list_lost_rows(found: _Found, result: Salvaged) -> None:
 
 
 def _apply_log(found: _Found, result: Salvaged) -> int:
-    """Bring the objects up to date by the log; return its newest revision. Lists what is missing between its rows."""
+    """Apply the log to the objects, list gaps between its rows, and return its newest revision."""
     folded = found.folded
     last = folded.revision if folded is not None else max((one[2] for one in result.objects.values()), default=1)
     chain = bytes.fromhex(folded.chain) if folded is not None else None
     for revision in sorted(found.log):
         if folded is not None and revision <= folded.revision:
-            continue  # it is in the objects, and what it says may have been overtaken
+            continue  # folded already; ``objects`` may have later states
         changes, previous, checksum = found.log[revision]
         if chain is not None and previous != chain:
             result.lost.append(f"the writes after revision {last}, before those of {revision}")
@@ -149,9 +149,9 @@ def _apply_log(found: _Found, result: Salvaged) -> int:
 
 
 def salvage(path: Path) -> tuple[Salvaged, Path | None]:
-    """Write a new journal of what is readable; return that, and the folder where the damaged files are kept.
+    """Write a new journal of the readable objects; return these, and the folder with the damaged files.
 
-    The caller has locked the journal (`take_lock`).
+    The caller must have locked the journal (`take_lock`).
     """
     result = read_damaged(path)
     aside = move_aside(path, "damaged")
@@ -160,7 +160,7 @@ def salvage(path: Path) -> tuple[Salvaged, Path | None]:
 
 
 def move_aside(path: Path, name: str) -> Path | None:
-    """Move the files of a journal into a new folder beside it; return that, None without files."""
+    """Move the files of a journal into a new folder beside it and return the folder; None without files."""
     files = journal_files(path)
     if not files:
         return None
@@ -174,6 +174,6 @@ def move_aside(path: Path, name: str) -> Path | None:
 
 
 def journal_files(path: Path) -> list[Path]:
-    """Return the files of a journal that are there: database, WAL, mark and leftovers, not the lock."""
+    """Return a journal's existing files: database, WAL, mark and leftovers, but not the lock."""
     ends = ("", "-wal", "-shm", "-journal", ".mark", "-wal.found", ".new", ".mark.new")
     return [file for end in ends if (file := path.with_name(path.name + end)).exists()]

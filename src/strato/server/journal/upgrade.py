@@ -1,7 +1,7 @@
-"""Journals of earlier layouts become one of this layout, in one transaction, when they are opened.
+"""Convert a journal of an earlier layout when it is opened, in one transaction.
 
-Layout 1 had no checksums and no mark; its first version had no table ``log`` either. SQLite's own check is all that can
-be asked of it.
+Layout 1 had no checksums and no mark, and its first version had no table ``log``. So SQLite's own check is the only one
+possible.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 def upgrade(path: Path, db: sqlite3.Connection, layout: int, marked: Marked | None) -> Marked:
-    """Bring an open database of an earlier layout to this one; return its mark.
+    """Convert an open database of an earlier layout to the current one; return its mark.
 
     Raises:
-        JournalDamaged: It cannot be read, or is an older copy of one that was upgraded before.
+        JournalDamaged: It cannot be read, or is an older copy of a journal that was upgraded before.
     """
     found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
@@ -38,7 +38,7 @@ def upgrade(path: Path, db: sqlite3.Connection, layout: int, marked: Marked | No
         raise ends_early(path, last, marked.revision)
     _log.info("upgrading the journal %s from layout %d", path, layout)
     identity = marked.identity if marked is not None else uuid.uuid4().hex
-    # the mark first: a journal of this layout is never without one
+    # the mark first, because a journal of this layout without a mark is an error
     made = Marked(identity, 0, last, records.START)
     make_mark(mark_path(path), made)
     _rewrite(db, identity, last, newest, has_log=has_log)

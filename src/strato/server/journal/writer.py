@@ -1,9 +1,9 @@
-"""The journal's thread: group commits.
+"""`SqliteJournal`: group commits on a thread.
 
-One commit is under way at a time (WAL, ``synchronous=FULL``). What was written meanwhile, and in the turn of the loop
-in which the writers hear of it, goes into the next one: a flush costs as much as a dozen changes, and the thread fights
-for the interpreter lock each time it wakes. When the journal is idle (or the log has grown large) the oldest rows are
-folded. `Store` is notified on the loop's thread. What cannot be committed is tried again, in order.
+One commit is under way at a time (WAL, ``synchronous=FULL``). Changes written meanwhile, and in the turn of the loop in
+which their writers are answered, go into the next commit, because a flush costs as much as a dozen changes and the
+thread competes for the interpreter lock each time it wakes. When the journal is idle, or its log large, the thread
+folds the oldest rows. It notifies `Store` on the loop's thread. A batch that cannot be committed is retried, in order.
 """
 
 from __future__ import annotations
@@ -33,43 +33,44 @@ _log = logging.getLogger(__name__)
 
 _BATCH = 20_000
 _BATCH_BYTES = 64 << 20
-"""A commit holds at most so many changes or, roughly, bytes: SQLite refuses rows of a gigabyte."""
+"""Most changes and, roughly, bytes of a commit; SQLite refuses rows of a gigabyte."""
 _PUBLISHED_AT_ONCE = 256
-"""Changes published in a turn of the loop, which takes 4 ms."""
+"""Changes published in one turn of the loop, about 4 ms."""
 _COALESCE_SECONDS_PER_CHANGE = 0.0003
-"""Seconds from one commit to the next per change of the first: many are being written then, and a commit costs both
-threads and every reader as much as a dozen changes. The loop needs longer to write as many again."""
+"""Shortest time from one commit to the next, per change of the first. After a large commit many writers write again at
+once, and one commit for all of them is cheaper: a commit costs both threads and every reader as much as a dozen
+changes. The wait delays no one, as the loop needs longer to write as many changes again."""
 _MAX_COALESCE_SECONDS = 0.005
-"""The longest such time; a lone write never waits."""
+"""Upper limit of that time."""
 _IDLE_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
-"""Between two attempts to write to a disk that is full or fails."""
+"""Pause between attempts to write to a disk that is full or fails."""
 _RETRY_AFTER_SECONDS = 2
-"""``Retry-After`` of writes that are refused meanwhile."""
+"""``Retry-After`` of writes that are refused while the journal cannot be written."""
 _FOLD_BYTES = 4 << 20
-"""How much of the log is folded at a time; bounds the delay of a write that comes meanwhile."""
+"""Bytes of the log that are folded at a time; a write that comes meanwhile waits for that."""
 _LOG_LIMIT_BYTES = 256 << 20
-"""A log larger than this is folded even when the journal is busy, so that restarts stay short."""
+"""A log larger than this is folded even if the journal is busy, so that restarts stay short."""
 
 _SYNC_SECONDS = 0.1
-"""How much the mark may be behind after a power failure; one flush in so long costs a busy journal 1 % or less."""
+"""Pause between flushes of the mark, and so how old it may be after a power failure; the flushes cost 1 % or less."""
 
 
 class Task(NamedTuple):
-    """Something to be done on the journal's thread."""
+    """A function to call on the journal's thread, and the future of its result."""
 
     work: Callable[[], Any]
     done: Future[Any]
 
     def run(self) -> None:
-        """Do it."""
+        """Call the function and set the result."""
         try:
             self.done.set_result(self.work())
         except Exception as error:
             self.done.set_exception(error)
 
     def refuse(self) -> None:
-        """Say that it will never be done; twice is as good as once."""
+        """Fail the future, because the thread has ended; may be called twice."""
         with contextlib.suppress(InvalidStateError):
             self.done.set_exception(JournalError("the journal is not written any more"))
 
@@ -78,8 +79,8 @@ class SqliteJournal:
     """A journal in one file.
 
     Args:
-        wait_seconds: How long to wait for a process that is just letting go of it.
-        encryption: What bodies are encrypted with; None encrypts nothing.
+        wait_seconds: How long to wait for another process that is closing it.
+        encryption: Encrypts bodies; None encrypts nothing.
 
     Raises:
         JournalError: The file is not a journal of ours, is damaged or in use.
@@ -90,26 +91,26 @@ class SqliteJournal:
         self._encryption = encryption
         self._sealed: Container[str] = () if encryption is None else encryption.resources
         self._waiting: list[Change] = []
-        """Changes for the next commit; touched on the loop's thread only."""
+        """Changes for the next commit; accessed only on the loop's thread."""
         self._at_work = False
-        """Whether the thread has changes, or will be given some in this turn of the loop."""
+        """Whether the thread has a batch, or `_hand_over` is scheduled to give it one."""
         self._durable: deque[Change] = deque()
-        """What is committed and not published yet."""
+        """Changes that are committed and not published yet."""
         self._begun_with = 0
-        """Changes of the batch whose last part is among them; 0 until then."""
+        """Size of the batch whose last part is in ``_durable``; 0 until that part is committed."""
         self._begun = 0.0
-        """When the thread was given the last changes, in the loop's time."""
+        """When the thread was given the last batch, in the loop's time."""
         self._batches: queue.SimpleQueue[list[Change] | Task | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = threading.Event()
         self._has_ended = False
-        """Whether the thread will do nothing more."""
+        """Whether the thread has ended, or is about to."""
         self._fold_from = 0
-        """Size of the log from which a busy journal tries again what failed; 0 when the last fold did not fail."""
+        """Size of the log from which a busy journal retries a failed fold; 0 if the last fold did not fail."""
         self.failure: Unavailable | None = None
-        """Why nothing can be written now; None again once the journal has been written."""
+        """Why the journal cannot be written now; None again after the next successful commit."""
         self.failed = asyncio.Event()
         """Set while there is a ``failure``."""
         self._copying = asyncio.Lock()
@@ -118,13 +119,14 @@ class SqliteJournal:
         self.file = JournalFile(path, wait_seconds=wait_seconds)
 
     def read(self) -> Iterator[Stored]:
-        """Yield every stored object; checks the whole journal, which must be done before `start`.
+        """Yield every stored object, and check the whole journal; must be done before `start`.
 
-        What is not encrypted as it would be now is written anew at the end.
+        At the end, bodies that are encrypted with another key than new ones, or wrongly plain or encrypted, are
+        rewritten.
 
         Raises:
-            JournalError: Something that was acknowledged is missing or changed.
-            WrongKey: It is encrypted with a key that is not there.
+            JournalError: An acknowledged write is missing or changed.
+            WrongKey: A body is encrypted with a key that we do not have.
         """
         encryption, stale = self._encryption, []
         for resource, key, revision, stored in self.file.read():
@@ -142,23 +144,23 @@ class SqliteJournal:
 
     @property
     def encryption_keys(self) -> tuple[str, ...]:
-        """Names of the keys that what is stored is encrypted with."""
+        """Names of the keys with which stored bodies are encrypted."""
         return () if self._encryption is None else self._encryption.key_ids
 
     @property
     def last_revision(self) -> int:
-        """The newest durable revision, known once `read` was called; 1 for a new journal."""
+        """The newest durable revision, known once `read` has ended; 1 for a new journal."""
         return self.file.last_revision
 
     def start(self, store: Store) -> None:
-        """Begin to write the changes of ``store``; must be called on its event loop."""
+        """Start the thread that commits the changes of ``store``; must be called on its event loop."""
         self._store, self._loop = store, asyncio.get_running_loop()
         store.use_journal(self)
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
     def append(self, change: Change) -> None:
-        """Queue a change; what is written in the same turn of the loop is committed with it."""
+        """Queue a change; it is committed together with others of the same turn of the loop."""
         assert self._loop is not None
         self._waiting.append(change)
         if not self._at_work:
@@ -166,7 +168,7 @@ class SqliteJournal:
             self._loop.call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
-        """Give the thread what waits."""
+        """Give the waiting changes to the thread as a batch."""
         self._at_work = bool(self._waiting)
         if self._waiting:
             assert self._loop is not None
@@ -175,7 +177,7 @@ class SqliteJournal:
             self._batches.put(batch)
 
     def _committed(self, part: list[Change], is_last: bool, begun_with: int) -> None:
-        """Publish a part of a batch of ``begun_with`` changes; the last one asks for the next batch."""
+        """Publish a part of a batch of ``begun_with`` changes; after the last part the next batch is handed over."""
         assert self._store is not None
         if self.failure is not None:
             _log.info("the journal %s can be written again", self.path)
@@ -190,12 +192,12 @@ class SqliteJournal:
             self._publish_some()
 
     def _publish_some(self) -> None:
-        """Publish the oldest of what is durable; the rest in later turns of the loop, for which others wait too."""
+        """Publish the oldest durable changes, and schedule the rest for later turns of the loop."""
         assert self._store is not None
         assert self._loop is not None
         durable = self._durable
         if not durable:
-            return  # all was, when the journal failed
+            return  # `_fail` has published all
         some = [durable.popleft() for _ in range(min(_PUBLISHED_AT_ONCE, len(durable)))]
         try:
             self._store.committed(some)
@@ -203,13 +205,13 @@ class SqliteJournal:
             if durable:
                 self._loop.call_soon(self._publish_some)
             elif self._begun_with:
-                # after those who were just answered, and write again
+                # in a later turn, so that writers that were just answered can write again into this batch
                 pause = min(_MAX_COALESCE_SECONDS, self._begun_with * _COALESCE_SECONDS_PER_CHANGE)
                 self._begun_with = 0
                 self._loop.call_at(self._begun + pause, self._hand_over)
 
     def close(self) -> None:
-        """Write what is queued and close the file; nothing may be written at the same time."""
+        """Commit all queued changes and close the file; no change may be appended at the same time."""
         if self._thread is not None:
             self._hand_over()
             self._batches.put(None)
@@ -236,7 +238,7 @@ class SqliteJournal:
                     item.refuse()
 
     def _sync_mark(self, *, is_idle: bool) -> None:
-        """Flush the mark when that is due; while it cannot be it is only further behind."""
+        """Flush the mark if that is due; an error is ignored, as the mark is then only older after a power failure."""
         assert self._loop is not None
         now = self._loop.time()
         if is_idle or now >= self._marked_at + _SYNC_SECONDS:
@@ -245,9 +247,9 @@ class SqliteJournal:
                 self.file.sync_mark()
 
     def _write(self, batch: list[Change]) -> bool:
-        """Commit a batch and tell the store; while that fails try again every second.
+        """Commit a batch and notify the store; retry every second while that fails.
 
-        Return whether it was committed; it is given up when the journal is closed, or its file is no database any more.
+        Returns whether it was committed; the thread gives up if the journal is closed, or its file is damaged.
         """
         batches = list(_split(batch))
         for number, part in enumerate(batches, 1):
@@ -269,7 +271,7 @@ class SqliteJournal:
     def _try_to_commit(self, part: list[Change]) -> Exception | None:
         try:
             self._commit(part)
-        except Exception as error:  # of whatever kind: a dead thread would leave every writer waiting for ever
+        except Exception as error:  # any: if the thread died, every writer would wait for ever
             self.file.roll_back()
             return error
         return None
@@ -292,14 +294,14 @@ class SqliteJournal:
 
     def _fail(self, error: Unavailable) -> None:
         assert self._store is not None
-        while self._durable:  # of what failed nothing is
+        while self._durable:  # commits before the failed one; nothing of that is in here
             self._publish_some()
         self.failure = error
         self.failed.set()
         self._store.failed(error)
 
     def _call_on_loop(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Call something on the loop's thread."""
+        """Schedule a callback on the loop's thread."""
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
@@ -307,9 +309,9 @@ class SqliteJournal:
             _log.debug("the loop closed before a commit was reported")
 
     def _next_batch(self) -> tuple[list[Change], bool]:
-        """Wait for changes; none when the journal is idle. The flag says that closing was asked for."""
+        """Wait for a batch, which is empty if the journal is idle; the flag tells that `close` was called."""
         try:
-            # With nothing to fold there is nothing to wake up for.
+            # without rows to fold the thread need not wake when it is idle
             item = self._batches.get(timeout=_IDLE_SECONDS if self.file.log_bytes else None)
         except queue.Empty:
             return [], False
@@ -319,10 +321,10 @@ class SqliteJournal:
         return item or [], item is None
 
     async def copy_to(self, target: Path) -> Marked:
-        """Copy the database as it is now into a file of its own, and return its mark; writes go on meanwhile.
+        """Copy the current database into another file, and return its mark; commits go on meanwhile.
 
         Raises:
-            JournalError, OSError, sqlite3.Error: That cannot be done now.
+            JournalError, OSError, sqlite3.Error: The copy failed.
         """
         async with self._copying:
             marked: Marked = await self._in_thread(self.file.begin_copy)
@@ -333,7 +335,7 @@ class SqliteJournal:
         return marked
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        """Call something on the journal's thread, between two commits."""
+        """Call a function on the journal's thread, between two commits."""
         assert self._thread is not None, "the journal has been started"
         future: Future[Any] = Future()
         task = Task(work, future)
@@ -358,20 +360,20 @@ class SqliteJournal:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Tell whether trying again would write into a file that is no sound database any more."""
+    """Tell whether an error means that the file is damaged, so that a retry would write into a damaged file."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _unavailable(path: Path, error: Exception) -> Unavailable:
-    """Return what writers are answered who may try again; what they wrote may still be committed."""
+    """Return the error for waiting writers; their changes may still be committed later."""
     if _is_damage(error):
         return Unavailable(f"the journal {path} is damaged: {error}; stop the cluster, then {REMEDY}")
     return Unavailable(f"the journal {path} cannot be written: {error}", retry_after_seconds=_RETRY_AFTER_SECONDS)
 
 
 def _split(batch: list[Change]) -> Iterator[list[Change]]:
-    """Cut a batch into what one row may hold."""
+    """Split a batch into parts that fit into one row of the log."""
     start = size = 0
     for end, change in enumerate(batch, 1):
         size += len(change.body or b"")
@@ -381,17 +383,17 @@ def _split(batch: list[Change]) -> Iterator[list[Change]]:
 
 
 OpenedStore = tuple[Store, SqliteJournal | None]
-"""A store and what makes it durable; None where nothing does."""
+"""A store and its journal; None for a store in memory only."""
 
 
 def open_store(
     path: Path | None, encryption: Encryption | None = None, on_read: Callable[[str, bytes], None] | None = None
 ) -> OpenedStore:
-    """Return a store with what the journal holds; without a path an empty one that keeps nothing.
+    """Return a store with the journal's objects; without a path an empty one in memory.
 
     Args:
-        path: Of the journal.
-        encryption: What it is encrypted with.
+        path: The journal's path.
+        encryption: Decrypts and encrypts its bodies.
         on_read: Called with resource and body of each object, before it is known whether the whole journal is sound.
 
     Raises:
