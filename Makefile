@@ -53,14 +53,14 @@ test-long: $(VENV)/.dev ## Run the tests that compare two ways of deciding with 
 	$(BIN)/python -m pytest --hypothesis-profile=long -o timeout=7200 -m 'hypothesis and not e2e and not kube and not attack'
 
 e2e: $(VENV)/.dev ## Drive the embedded cluster with kubectl, real processes and kill -9.
-	$(BIN)/python -m pytest -o timeout=600 -n 2 --dist loadfile -m e2e tests/e2e
+	$(BIN)/python -m pytest -o timeout=600 -n 3 --dist loadfile --no-loadscope-reorder -m e2e tests/e2e
 
 e2e-long: $(VENV)/.dev ## Run those of its tests that start, kill and stop clusters at random moments, four times as often.
 	STRATO_E2E_LONG=1 $(BIN)/python -m pytest -o timeout=5400 -m e2e tests/e2e/test_laptop.py tests/e2e/test_up_down.py
 
 e2e-kube: $(VENV)/.dev ## Run the same end-to-end tests on a real kube-apiserver (needs Go).
 	@command -v go >/dev/null || { echo "make e2e-kube: skipped, Go is not installed (https://go.dev/dl)"; exit 0; }; \
-	tests/e2e/kube/controlplane/build.sh && STRATO_E2E_WORLD=kube $(BIN)/python -m pytest -o timeout=600 -m '(e2e and not embedded) or kube' tests
+	tests/e2e/kube/controlplane/build.sh && STRATO_E2E_WORLD=kube $(BIN)/python -m pytest -o timeout=600 -n 2 --dist loadfile --no-loadscope-reorder -m '(e2e and not embedded) or kube' tests
 
 e2e-clients: $(VENV)/.dev ## Run clients of others, as released, against strato up (installs them below ~/.cache/strato-clients).
 	$(BIN)/python -m pytest -o timeout=1800 -m clients tests/clients

@@ -20,7 +20,19 @@ from tests.e2e.worlds import ClusterWorld, EmbeddedWorld, KubeWorld, World, embe
 PREFIX = "e2e-"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+LONGEST = (
+    *("test_docs", "test_laptop", "test_failover", "test_foresight", "test_advice", "test_bad_hours", "test_image"),
+    *("test_up_down", "test_vcctl", "test_record", "test_examples"),
+)
+"""Files that take minutes: of workers beside each other none is to be left alone with one of them at the end."""
+
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has it ignored, and so would ours
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let long files begin first; needs ``--no-loadscope-reorder``, or xdist begins with those of many tests."""
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
 
 
 @pytest.fixture(scope="session")

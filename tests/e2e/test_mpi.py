@@ -19,7 +19,8 @@ def replica(count: int, seconds: int, image: str = "busybox", **container: Any) 
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
         **container,
     }
-    return {"replicas": count, "template": {"spec": {"containers": [body]}}}
+    spec = {"containers": [body], "terminationGracePeriodSeconds": 1}  # a `sleep` that is process 1 ignores SIGTERM
+    return {"replicas": count, "template": {"spec": spec}}
 
 
 def mpijob(namespace: str, version: str, launcher: dict[str, Any], **spec: Any) -> dict[str, Any]:
