@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from strato.scheduler.cache.repair import repair_job
@@ -9,7 +11,7 @@ from strato.scheduler.cache.world import World
 from tests.scheduler import worlds
 
 
-def two_pods(**of_first: object) -> World:
+def two_pods(**of_first: Any) -> World:
     pods = worlds.pod("a", "g", **of_first), worlds.pod("b", "g")
     return worlds.world(worlds.queue(), worlds.node("n"), worlds.group("g", 0), *pods)
 
