@@ -41,7 +41,7 @@ from mutants import Mutant, mutants_of
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "strato"
 CACHE = ROOT / ".cache" / "mutate"
-ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, the tests that are responsible for it)
+ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, patterns of its tests)
     "actions": (
         ["scheduler/actions", "scheduler/binding", "scheduler/framework", "scheduler/statement.py"],
         ["tests/scheduler", "tests/cases"],
@@ -52,7 +52,14 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, t
         ["tests/scheduler", "tests/cases"],
     ),
     "cache": (["scheduler/cache", "scheduler/model"], ["tests/scheduler", "tests/cases"]),
-    "jobs": (["controllers/job"], ["tests/controllers"]),
+    "jobs": (
+        ["controllers/job"],
+        [
+            "tests/controllers/test_job*.py",
+            "tests/controllers/test_owned_creates.py",
+            "tests/controllers/test_worlds.py",
+        ],
+    ),
     "node": (
         [
             "node/podstatus.py",
@@ -82,9 +89,15 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, t
             *("tests/cli/test_advise.py", "tests/admission/test_recommendations.py"),
         ],
     ),
-    "training": (["controllers/training"], ["tests/controllers", "tests/cases"]),
+    "training": (
+        ["controllers/training"],
+        ["tests/controllers/test_train*.py", "tests/controllers/test_mpi.py", "tests/api/test_t*.py", "tests/cases"],
+    ),
     "agent": (["agent"], ["tests/agent", "tests/cases"]),
-    "overcommit": (["controllers/overcommit", "api/amplification.py"], ["tests/controllers", "tests/api"]),
+    "overcommit": (
+        ["controllers/overcommit", "api/amplification.py"],
+        ["tests/controllers/test_overcommit.py", "tests/api/test_amplification.py", "tests/cases"],
+    ),
     "api": (["api/validation", "api/defaults"], ["tests/api", "tests/server", "tests/admission"]),
 }
 DECISIONS = [f"{SOURCE}/{path}{'' if path.endswith('.py') else '/*'}" for paths, _ in ROOMS.values() for path in paths]
@@ -403,7 +416,8 @@ def main() -> int:
     parser.add_argument("--remap", action="store_true", help="measure again which tests run what")
     options = parser.parse_args()
     os.chdir(ROOT)
-    folders = options.tests or {folder for room in options.room or ROOMS for folder in ROOMS[room][1]}
+    patterns = options.tests or {pattern for room in options.room or ROOMS for pattern in ROOMS[room][1]}
+    folders = {str(path.relative_to(ROOT)) for pattern in patterns for path in ROOT.glob(pattern)}
     runner = Runner(options)
     pytest.main(
         ["-qq", "-s", "--no-header", "--no-summary", "-p", "no:cacheprovider", *sorted(folders)], plugins=[runner]
