@@ -33,11 +33,11 @@ class AllocateArgs(CommonArgs):
     """Arguments of ``allocate``."""
 
     candidate_nodes: int = arg("candidateNodeCount", 3)
-    """Of the agent scheduler's files; accepted without effect: one placer needs no second choice."""
+    """Accepted without effect for the agent scheduler's files: a single placer needs no alternative nodes."""
 
 
 class Allocate(Action):
-    """Place what fits now; promise what will fit."""
+    """Place tasks that fit now; pipeline tasks that will fit once leaving pods are gone."""
 
     name = "allocate"
     args_type: ClassVar[type[Any] | None] = AllocateArgs
@@ -51,7 +51,7 @@ class Allocate(Action):
                 _record_overused(ssn, queue)
                 continue
             moved = False
-            # a visit that moved nothing leaves this queue the first, and no more used
+            # after a visit that moved nothing this queue is still the first and no more overused than before
             while queue and not moved:
                 entry, again, count = queue.pop(), False, 0
                 with ssn.isolated(entry.job):
@@ -67,7 +67,7 @@ class Allocate(Action):
 
     @staticmethod
     def let_in(ssn: Session) -> None:
-        """Without the action enqueue nobody waits for a queue."""
+        """Enqueue all waiting jobs if the configuration lacks the action enqueue."""
         if "enqueue" in ssn.config.actions:
             return
         for job in list(ssn.world.waiting_for_queue.values()):
@@ -75,7 +75,7 @@ class Allocate(Action):
                 ssn.let_in(job)
 
     def _visit(self, ssn: Session, job: Job, queue: Queue, work: dict[str, Work | SubJobQueue]) -> bool:
-        """Place what one visit may of a job; return whether to come back for more."""
+        """Place the tasks of a job that one visit may place; return whether to visit it again."""
         todo = work.get(job.key)
         if todo is None:
             todo = work[job.key] = self.work_of(ssn, job)
@@ -96,7 +96,7 @@ class Allocate(Action):
 
     @staticmethod
     def _place_plain(ssn: Session, job: Job, queue: Queue, todo: Work) -> Statement | None:
-        """Place tasks of a job that is looked at as one and may go anywhere; None when nothing stands."""
+        """Place tasks of a job without sub-jobs on any node; None when too few fit and the statement was discarded."""
         stmt = ssn.statement()
         sub = job.layout.subs.get(job.key) if job.layout is not None else None
         loop = TaskLoop(ssn, stmt, job, queue, todo, ssn.note(job), sub)
@@ -132,7 +132,7 @@ def _record_overused(ssn: Session, queue: JobQueue) -> None:
 
 
 def has_work(ssn: Session, job: Job) -> bool:
-    """Whether a job has tasks to place, and knows where it may look for places."""
+    """Whether a job has tasks to place, and the network topology it asks for can be used."""
     if job.layout is not None and job.layout.topological and ssn.tree.problem:
         ssn.record_verdict(job, Verdict("core", "Topology", f"the network topology cannot be used: {ssn.tree.problem}"))
         return False

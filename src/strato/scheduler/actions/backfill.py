@@ -43,7 +43,7 @@ class Backfill(Action):
 
     @staticmethod
     def _take_promises_back(ssn: Session, job: Job) -> dict[Task, int]:
-        """Make promised tasks pending again, for they may be placed at once; return the rows they were promised."""
+        """Set pipelined tasks to Pending again, as they may be placed now; return the rows they were pipelined to."""
         promised = {t: t.row for t in job.tasks.values() if t.status == PIPELINED and t.cls.best_effort}
         for task in promised:
             ssn.world.move(task, PENDING)
@@ -52,7 +52,7 @@ class Backfill(Action):
 
     @staticmethod
     def _promise_again(ssn: Session, job: Job, promised: Mapping[Task, int]) -> None:
-        """Give tasks that were not bound their promises back: somebody may have been evicted for them."""
+        """Pipeline tasks that were not bound to their rows again, because pods may have been evicted for them there."""
         ready = ssn.job_ready(job)
         for task, row in promised.items():
             if task.status == ALLOCATED and not ready:

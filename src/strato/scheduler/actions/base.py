@@ -1,4 +1,4 @@
-"""What an action is."""
+"""`Action`: base of all actions, and the arguments several of them share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CommonArgs:
     """Arguments several actions share."""
 
     predicate_error_cache: bool = arg("predicateErrorCacheEnable", True)
-    """Whether a task that fits nowhere masks its siblings of the same role. Default true."""
+    """Whether, once a task fits nowhere, tasks of the same role and job are not tried. Default true."""
 
 
 class Action:
@@ -29,5 +29,5 @@ class Action:
         self.args = args if args is not None or self.args_type is None else self.args_type()
 
     def execute(self, ssn: Session) -> None:
-        """Do it."""
+        """Run the action on a session."""
         raise NotImplementedError

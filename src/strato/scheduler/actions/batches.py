@@ -1,13 +1,13 @@
-"""`Batches`: jobs of one task each and of one class that are visited one after the other get their nodes with one call.
+"""`Batches`: places successive one-task jobs of a job class with one call of the kernel.
 
-In a burst of small jobs nearly all of the time would go into asking for each anew what is the same for all. A batch
-decides what visits one after the other decide:
+In a burst of small jobs, single visits would spend nearly all of their time on questions that have the same answer for
+all of the class. A batch gives the same result as visits one after the other:
 
-- It is placed only while one queue is left with jobs and no refused class waits for something to move, so that no other
-  visit comes between.
-- Equal tasks are placed as one batch wherever they are placed, as those of a gang are.
-- What may end it in between (the queue has enough, a plugin turns a task down, a job is not ready after all) is asked
-  before or after each job as ever. The jobs after that one give their rows back and are visited by themselves.
+- It is used only while a single queue has jobs left and no refused class waits for something to move, so that no other
+  visit would come between those of the batch.
+- The kernel places equal tasks as it does those of a gang, which is the same as one by one.
+- Conditions that may end it (the queue has all it deserves, a plugin rejects a task, a job is not ready after all) are
+  checked for each job. The jobs after that one get their rows released and are visited by themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strato.scheduler.session import Session
 
 _MOST = 256
-"""Jobs that are placed with one call."""
+"""Most jobs that are placed with one call."""
 
 
 class Batches:
@@ -35,23 +35,23 @@ class Batches:
     def __init__(self, ssn: Session) -> None:
         self._ssn = ssn
         self._exhausted: set[JobClass] = set()
-        """Classes of which one job got no place: the others may fare no better, and are visited by themselves."""
+        """Classes of which a batch could not place every job; the rest of these are visited by themselves."""
 
     def place(self, queue: JobQueue, entry: Entry) -> int:
-        """Place the job that is visited and those of its class that come after it.
+        """Place the job of an entry together with the next jobs of its class.
 
         Args:
-            queue: The only one with jobs; it was asked just now whether it has enough.
-            entry: The job.
+            queue: The only queue with jobs left; the caller has just checked that it is not overused.
+            entry: Entry of the job to visit.
 
         Returns:
-            How many jobs had their visit with that; 0 when nothing was done.
+            How many jobs count as visited; 0 when no batch is possible and nothing was done.
         """
         cls = entry.cls
         if cls is None or len(entry.job.pending) != 1 or cls in self._exhausted or queue.holds_verdicts:
             return 0
         if cls.account is not None and entry.at == 0:
-            return 0  # refused in an earlier cycle: whether it fits by now, one job shows
+            return 0  # refused in an earlier cycle: a visit of one job shows whether the class fits now
         following = queue.following(entry, _MOST)
         if not following or not self._fits_batch(entry.job):
             return 0
@@ -66,20 +66,20 @@ class Batches:
         count = 0
         try:
             count = self._place_all(queue.queue, jobs)
-        finally:  # an error is that of the job that is visited
+        finally:  # after an exception too, for which `Session.isolated` in `allocate` blames the entry's job
             if count < len(jobs):
                 self._exhausted.add(cls)
         return count
 
     def _fits_batch(self, job: Job) -> bool:
-        """Whether a job has one task, and nothing counts for it that is not the same for all of its class."""
+        """Whether a job has one pending task that can be placed by its class alone."""
         ssn = self._ssn
         if len(job.pending) != 1 or job.key in ssn.notes or not ssn.places_as_batch:
             return False
         return not ssn.one_by_one(_only_task(job))
 
     def _place_all(self, queue: Queue, jobs: Sequence[Job]) -> int:
-        """Place jobs; return how many had their visit."""
+        """Place jobs in order; return how many count as visited."""
         ssn = self._ssn
         tasks = [_only_task(job) for job in jobs]
         allowed = ssn.allocatable(queue, tasks[0], len(tasks))
@@ -95,13 +95,13 @@ class Batches:
                 settled = self._place(job, task, row)
                 failed = False
             if not settled:
-                if not failed:  # else the nodes were counted anew
+                if not failed:  # otherwise `Session.recover` has rebuilt the columns from the tasks already
                     self._return_rows(tasks, rows[at + 1 :])
                 return at + 1
         return len(rows)
 
     def _place(self, job: Job, task: Task, row: int) -> bool:
-        """Place the one task of a job; return whether it is bound, as it should be."""
+        """Place the one task of a job; return whether it was bound."""
         ssn = self._ssn
         stmt = ssn.statement()
         stmt.placed((task,), (row,), ALLOCATED)

@@ -1,4 +1,4 @@
-"""Bundles: which of a gang's tasks can go without breaking it, and which only together (spec volcano-actions 8)."""
+"""Bundles: the tasks of a gang that can be evicted without breaking it, and those that break it (volcano-actions 8)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Bundle:
     """Tasks of one job that are evicted together.
 
     Attributes:
-        job: Whose they are.
-        tasks: The tasks, least important first.
-        whole: Taking them breaks the gang; otherwise it runs on.
-        cost: Σ requests of what is lost beyond them: all of the job's tasks when it breaks, nothing otherwise.
+        job: Their job.
+        tasks: The tasks, lowest priority first.
+        whole: Whether evicting them breaks the gang.
+        cost: Σ requests of all the job's tasks if the gang breaks, else 0.
     """
 
     job: Job
@@ -79,7 +79,7 @@ class _Surplus:
                     self._broken.add(sub.key)
 
     def give(self, task: Task) -> bool:
-        """Whether the job can spare one more task; it is gone then."""
+        """Whether the job can spare a task as well; if so, subtract it from the surplus."""
         if self._left <= 0 or self._roles.get(task.role, 1) <= 0:
             return False
         sub = task.sub
@@ -98,12 +98,12 @@ class _Surplus:
 
 
 def choose(ssn: Session, evictor: Evictor, candidates: Iterable[Task], need: Vector, *, whole: bool) -> list[Bundle]:
-    """Return the bundles that may go, the one to take first first.
+    """Return the bundles that may be evicted, in the order in which to evict them.
 
     Args:
-        ssn: The session, whose plugins decide and order.
-        evictor: For whom.
-        candidates: Tasks that stand in the way.
+        ssn: The session, whose plugins exclude and order them.
+        evictor: The job they are evicted for.
+        candidates: Tasks that may be evicted.
         need: What the evictor needs.
         whole: Whether gangs may be broken.
     """
@@ -123,9 +123,9 @@ def choose(ssn: Session, evictor: Evictor, candidates: Iterable[Task], need: Vec
 
 
 def _ordered(ssn: Session, evictor: Evictor, bundles: Sequence[Bundle], need: Vector) -> list[Bundle]:
-    """Sort: what breaks no gang first, then whose turn it is to give, then what frees most for what it costs.
+    """Sort bundles: those that break no gang first, then by the plugins' order of jobs or queues, then by `return_of`.
 
-    Of what breaks no gang, that goes first which elastic jobs give back.
+    Among those that break no gang, bundles of elastic jobs with a surplus come first.
     """
     rest = sorted(bundles, key=lambda b: (-return_of(b, need), b.job.uid, b.job.key, b.tasks[0].uid, len(b.tasks)))
     mine = evictor.job.queue
@@ -143,7 +143,7 @@ def _ordered(ssn: Session, evictor: Evictor, bundles: Sequence[Bundle], need: Ve
 
 
 def return_of(bundle: Bundle, need: Vector) -> float:
-    """Return how much of the need a bundle serves for what is lost by taking it; infinite when nothing is."""
+    """Return the fraction of the need that a bundle frees, divided by its cost; infinite when it costs nothing."""
     gain, loss = _score(bundle.request(), need, 1.0), _score(bundle.cost, need, math.inf)
     return math.inf if loss == 0 else gain / loss
 
@@ -153,7 +153,7 @@ def _score(amount: Vector, need: Vector, most: float) -> float:
 
 
 def gives_way(job: Job) -> bool:
-    """Whether a job may be evicted from as a gang: what its PodGroup says, else yes."""
+    """Whether a job's tasks may be evicted for a gang: as its PodGroup is marked, else yes."""
     if job.group is None:
         return True
     meta = job.group.metadata

@@ -1,4 +1,4 @@
-"""enqueue: let waiting PodGroups into their queues (spec volcano-actions 1)."""
+"""enqueue: admit pending PodGroups to their queues (spec volcano-actions 1)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Enqueue(Action):
     args_type = None
 
     def execute(self, ssn: Session) -> None:
-        """Admit jobs queue by queue, one job per queue and visit."""
+        """Visit queues in order, and enqueue one job of each at a visit."""
         queues = JobQueues(ssn, ssn.job_classes, WAITING, lambda job: job.group is not None)
         while (queue := queues.pop()) is not None:
             entry = queue.pop()

@@ -1,8 +1,8 @@
 """gangpreempt and gangreclaim: make room for a whole gang in one network domain (spec volcano-actions 6 to 8).
 
-Nobody is evicted before the complete plan is proven on the session itself: evict, place every task, and see whether the
-gang then has what it needs. Unlike Volcano, a gang that already fits on what is free or about to be is left to
-allocate, and nobody goes.
+Evictions are committed only when a statement has shown that they suffice: it evicts, places every task, and checks
+whether the gang then has what it needs. Unlike in Volcano, no pod is evicted for a gang that fits on what is idle or
+leaving; allocate places it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class GangEvictArgs:
     """Arguments of both actions."""
 
     max_domains: int = arg("maxDomains", _MAX_DOMAINS)
-    """How many domains are looked at for a job; not positive counts as 8. Default 8."""
+    """How many domains are tried for a job; 0 or less counts as 8. Default 8."""
     allow_whole: bool = arg("allowWholeBundle", True)
-    """Whether a gang may be broken when what it can spare does not suffice. Default true."""
+    """Whether a gang may be broken when the tasks beyond its minimum do not suffice. Default true."""
     predicate_error_cache: bool = arg("predicateErrorCacheEnable", True)
     """Accepted for compatibility; filters are always cached here. Default true."""
 
@@ -52,7 +52,7 @@ Part = tuple[SubJob | None, list[Task]]
 
 
 class GangEvict(Action):
-    """What both actions share: jobs in order, domain by domain, bundle by bundle."""
+    """Base of both actions: serves jobs in order and tries, for each, domain by domain and bundle by bundle."""
 
     kind: ClassVar[str] = ""
     args_type = GangEvictArgs
@@ -68,15 +68,15 @@ class GangEvict(Action):
                     self._serve(ssn, queue.queue, job, surplus)
 
     def may_take(self, ssn: Session, queue: Queue) -> bool:
-        """Whether a queue's jobs are served at all."""
+        """Whether pods may be evicted for a queue's jobs at all."""
         return True
 
     def may_serve(self, ssn: Session, queue: Queue, tasks: Sequence[Task]) -> bool:
-        """Whether the queue may take from others for these tasks."""
+        """Whether pods may be evicted for these tasks of a queue."""
         return True
 
     def stands_in_the_way(self, ssn: Session, job: Job, queue: Queue, task: Task) -> bool:
-        """Whether a task may have to go for a job."""
+        """Whether a task is a candidate for eviction for a job."""
         raise NotImplementedError
 
     def _serve(self, ssn: Session, queue: Queue, job: Job, surplus: Surplus) -> None:
@@ -116,9 +116,9 @@ class GangEvict(Action):
     def _take(
         self, ssn: Session, queue: Queue, job: Job, parts: Sequence[Part], domain: int, need: Vector, *, spares: bool
     ) -> bool:
-        """Evict the fewest bundles that let the job run within a domain; return whether that worked.
+        """Evict bundles in order until the job fits within a domain; return whether it does.
 
-        With ``spares`` only what elastic jobs give back may go.
+        With ``spares`` only tasks that elastic jobs give back may be evicted.
         """
         on_row = ssn.world.nodes.tasks
         rows = ssn.tree.rows[domain].tolist()
@@ -144,12 +144,12 @@ class GangEvict(Action):
 
 
 class GangPreempt(GangEvict):
-    """Whole gangs take places from less important ones of their queue."""
+    """Evict pods of jobs of lower priority in the same queue for whole gangs."""
 
     name = kind = GANG_PREEMPT
 
     def stands_in_the_way(self, ssn: Session, job: Job, queue: Queue, task: Task) -> bool:
-        """Whether a task belongs to a less important job of the queue that gives way."""
+        """Whether a task belongs to a preemptable job of lower priority in the same queue."""
         other = task.job
         if other is None or other is job or other.queue is not queue or not choice.may_go(ssn, task):
             return False
@@ -157,20 +157,20 @@ class GangPreempt(GangEvict):
 
 
 class GangReclaim(GangEvict):
-    """Whole gangs take back places from queues that hold more than their share."""
+    """Evict pods of queues that hold more than their share for whole gangs of other queues."""
 
     name = kind = GANG_RECLAIM
 
     def may_take(self, ssn: Session, queue: Queue) -> bool:
-        """A queue that has all it deserves takes nothing back."""
+        """Whether a queue has less than it deserves."""
         return not ssn.overused(queue)
 
     def may_serve(self, ssn: Session, queue: Queue, tasks: Sequence[Task]) -> bool:
-        """Whether the queue would stay within what it deserves."""
+        """Whether the queue would stay within what it deserves with these tasks."""
         return ssn.preemptive(queue, tasks)
 
     def stands_in_the_way(self, ssn: Session, job: Job, queue: Queue, task: Task) -> bool:
-        """Whether a task runs in another queue that gives back."""
+        """Whether a task runs in another, reclaimable queue and its job may be evicted from."""
         other = task.job
         if other is None or other.queue is None or other.queue is queue or not other.queue.reclaimable:
             return False
@@ -178,7 +178,7 @@ class GangReclaim(GangEvict):
 
 
 class _Plan:
-    """Places a job's parts within a domain in a statement, on what is free and what will be."""
+    """Pipelines a job's sub-jobs within a domain in a statement, on what is idle and what will be."""
 
     def __init__(self, ssn: Session, queue: Queue, job: Job, domain: int, stmt: Statement) -> None:
         self._ssn = ssn
@@ -188,9 +188,9 @@ class _Plan:
         self._stmt = stmt
 
     def place(self, parts: Sequence[Part]) -> bool:
-        """Promise all tasks of part after part their places, until the job has what it needs; say whether it has.
+        """Pipeline all tasks of part after part, until the job has what it needs; return whether it has.
 
-        Allocate finds none of them pending in this session, so that nobody has to tell it the domains.
+        Restores the domains of the sub-jobs: the tasks are no longer pending, so allocate does not need these.
         """
         ssn, job = self._ssn, self._job
         was_ready = ssn.job_ready(job)
@@ -213,7 +213,7 @@ class _Plan:
         return [d for group in self._ssn.gradient(sub, self._domain, EVICT) for d in group]
 
     def _place_part(self, sub: SubJob | None, tasks: list[Task], domain: int) -> bool:
-        """Promise every task of a part a place within a domain; nothing is left behind when one has none."""
+        """Pipeline every task of a part within a domain; undo all of it when one does not fit."""
         ssn = self._ssn
         near = NOWHERE if sub is None else ssn.domains.allocated(sub)
         trial = ssn.statement()
@@ -253,7 +253,7 @@ class _Plan:
 
 
 def parts_of(ssn: Session, job: Job) -> list[Part]:
-    """Return what a job has to place, part by part in order; gated and best-effort tasks are left out."""
+    """Return the tasks a job has to place, part by part in order, without gated and best-effort tasks."""
 
     def wanted(task: Task) -> bool:
         return not task.gated and not task.cls.best_effort
@@ -269,9 +269,9 @@ def parts_of(ssn: Session, job: Job) -> list[Part]:
 
 
 def _spare_needless(ssn: Session, stmt: Statement, victims: Sequence[Task]) -> None:
-    """Let victims go on, the most important first, whose nodes have room enough for all that was promised there.
+    """Undo the evictions, those of the highest priority first, that the placed tasks on the node do not need.
 
-    Those whose ports, claims or rules about other pods may stand in the way have to go.
+    Victims with host ports, claims or rules about other pods stay evicted, as these may exclude the placed tasks.
     """
     nodes = ssn.world.nodes
     if any(task.cls.pairwise for task in stmt.beneficiaries):
@@ -285,7 +285,7 @@ def _spare_needless(ssn: Session, stmt: Statement, victims: Sequence[Task]) -> N
 
 
 def _free(ssn: Session, domain: int) -> Vector:
-    """Return what is idle or leaving on a domain's nodes; what is promised there is not subtracted."""
+    """Return the sum of idle and releasing on a domain's nodes, without subtracting pipelined."""
     nodes, rows = ssn.world.nodes, ssn.tree.rows[domain]
     free: Vector = np.asarray(nodes.idle[rows].sum(axis=0) + nodes.releasing[rows].sum(axis=0))
     return free

@@ -1,8 +1,8 @@
-"""The search of allocate for jobs with parts or a network topology: domain by domain, the best that holds the gang.
+"""The search of allocate for jobs with sub-jobs or a network topology: finds the best domain that holds the gang.
 
-For every group of equal domains that the plugins name, each is tried and undone; the best trial is done again for good
-(spec volcano-actions 2.3, 2.4, 2.6). Within a sub-job the score of a domain does not depend on the trial, so
-domains are tried from the best score down, and the first that works is the one that trying all would have chosen.
+Plugins give groups of domains in order. Each domain of a group is tried in a statement that is discarded; then the best
+trial is replayed (spec volcano-actions 2.3, 2.4, 2.6). For a sub-job the score of a domain does not depend on the
+trial, so domains are tried by falling score, and the first that works is the one that trying all would have chosen.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Trial(NamedTuple):
-    """What placing a job within one domain came to."""
+    """The result of placing a job within one domain."""
 
     saved: list[Saved]
     sub_jobs: SubJobQueue
@@ -39,10 +39,10 @@ class GangSearch:
     """One visit of allocate to one job.
 
     Args:
-        sub_jobs: What of it is to be placed.
+        sub_jobs: The sub-jobs to place.
 
     Attributes:
-        sub_jobs: What is left after `run` found a place; unchanged when it did not.
+        sub_jobs: The sub-jobs still to place after a successful `run`; unchanged after another.
     """
 
     def __init__(self, ssn: Session, job: Job, queue: Queue, sub_jobs: SubJobQueue) -> None:
@@ -71,7 +71,7 @@ class GangSearch:
         return None
 
     def remember(self) -> None:
-        """Keep where the job and its sub-jobs lie, once what was found is committed."""
+        """Record the domains of the job and its sub-jobs, once the statement of `run` is committed."""
         layout, domains = self._job.layout, self._ssn.domains
         assert layout is not None
         if not layout.topological:
@@ -81,9 +81,9 @@ class GangSearch:
             domains.widen(layout.subs[key], domain)
 
     def _large_enough(self) -> Mask | None:
-        """Return bool[domains]: where the least that makes the job run has room in sum; None when anything may do.
+        """Return bool[domains]: those whose total room is at least what the job lacks for its minimum.
 
-        The others would be tried in vain.
+        Trying the others would be in vain. None when any domain may do, as for a job that is ready.
         """
         ssn, job = self._ssn, self._job
         missing = job.min_available - job.ready - job.waiting - job.pending_best_effort
@@ -117,9 +117,9 @@ class GangSearch:
         return stmt
 
     def _single_file(self, group: Sequence[int]) -> list[int] | None:
-        """Return the group from the best score down when scores are known beforehand; None when trials must tell.
+        """Return the group by falling score if scores are known before trials; None if they depend on these.
 
-        They are for a job that is one sub-job and can only go into the domains as they are, not into inner ones.
+        They are known for a job without sub-jobs that plugins do not send into inner domains.
         """
         assert self._job.layout is not None
         if self._job.layout.split:
@@ -159,7 +159,7 @@ class GangSearch:
             for stmt in statements:
                 keep.merge(stmt)
         saved: list[Saved] = []
-        for stmt in reversed(statements):  # those that were merged are empty
+        for stmt in reversed(statements):  # no effect if they were merged into `keep`, which empties them
             saved = stmt.saved() + saved
             stmt.discard()
         return _Trial(saved, sub_jobs, score, self._decided) if works else None
@@ -212,7 +212,7 @@ class GangSearch:
             self._reached[tier] = placed, tree.names[domain]
 
     def _record_why(self) -> None:
-        """Record, tier by tier, how far the job came."""
+        """Record a verdict with the most tasks that fitted into a domain of each tier."""
         ssn, job = self._ssn, self._job
         limit = ssn.domains.limit(job)
         assert limit is not None

@@ -1,7 +1,8 @@
-"""What rows have for those who evict, remembered while nothing moves.
+"""`Offers`: upper bounds of what evictions can free on each row, cached until a task moves.
 
-Who waits in a full cluster asks every node whom it may evict there, and is refused; jobs that differ in size only would
-ask the same again. What a row offered at most to one of them it offers to none of the others more of.
+In a full cluster an evicting task has the plugins choose victims on every node, often in vain. For tasks that differ in
+size only, plugins would choose the same victims, so what is free on a row plus what those hold bounds the room for all
+of them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _EVERYTHING: Final = np.iinfo(np.int64).max
 
 
 class Room:
-    """At most that much is free on rows once all whom an evictor may evict have gone."""
+    """By row, the most that can be free once all tasks are evicted that the evicting task may evict."""
 
     __slots__ = ("amounts", "version")
 
@@ -33,32 +34,32 @@ class Room:
         self.version = version
 
     def note(self, row: int, free: Sequence[int], victims: Sequence[Task]) -> None:
-        """Note what a row offers."""
+        """Record for a row what is free there and what the possible victims hold."""
         self.amounts[row] = free
         for victim in victims:
             self.amounts[row] += victim.cls.request
 
 
 class Offers:
-    """The rooms of an action, by what tells evictors apart.
+    """The rooms of an action, by the attributes of evicting tasks that the choice of victims depends on.
 
     Args:
-        point: The extension point that names victims, ``preemptable`` or ``reclaimable``.
+        point: The extension point that chooses victims, ``preemptable`` or ``reclaimable``.
     """
 
     def __init__(self, ssn: Session, point: str) -> None:
         self._facts = _facts_of(plugin for tier in ssn.tiers[point] for plugin, _ in tier)
         self._world = ssn.world
         self.surplus = Surplus(ssn)
-        """What elastic jobs give back."""
+        """The tasks that elastic jobs give back."""
         self._rooms: LruCache[Hashable, Room] = LruCache(_BYTES, lambda _key, room: room.amounts.nbytes)
 
     def room(self, task: Task) -> Room | None:
-        """Return what is known of the rows for a task; None when a plugin looks at more of it than it says."""
+        """Return the room that a task shares with its equals; None when a plugin does not declare what it reads."""
         job, nodes = task.job, self._world.nodes
         if self._facts is None or job is None:
             return None
-        own = job.key if job.used.any() else ""  # its own pods are no candidates, or others than another job's
+        own = job.key if job.used.any() else ""  # a job's running pods count differently for itself than for others
         key = (self._facts(task), job.queue_name, job.priority, task.cls.best_effort, own)
         room = self._rooms.get(key)
         if room is None or room.version != self._world.version:
@@ -67,7 +68,7 @@ class Offers:
 
 
 def _facts_of(plugins: Iterable[Plugin]) -> Callable[[Task], Hashable] | None:
-    """Return what of an evictor counts for some plugins; None when one of them does not say."""
+    """Return a getter of the attributes that plugins read of an evicting task; None when one declares none."""
     named = [vars(type(plugin)).get("evictor_facts") for plugin in plugins]
     if None in named:
         return None

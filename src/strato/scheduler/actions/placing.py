@@ -1,7 +1,7 @@
-"""The task loop of allocate: tasks of a job or sub-job, run by run, until enough have a place (volcano-actions 2.5).
+"""The task loop of allocate: places tasks of a job or sub-job until it is ready (spec volcano-actions 2.5).
 
-Runs of equal tasks are placed as one batch. That gives what one-by-one placing gives, because until a job is ready no
-other job or queue is looked at, and a ready job takes one task per visit.
+Runs of equal tasks are placed as one batch. The result equals placing them one by one, because no other job is visited
+until a job is ready, and a ready job takes one task per visit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Work:
-    """The tasks of a (sub-)job still to place in this cycle, in order, as runs of equal ones; taken from the front."""
+    """The tasks of a (sub-)job still to place in this cycle, in order; taken from the front, in runs of equal ones."""
 
     __slots__ = ("_end", "at", "tasks")
 
@@ -33,16 +33,16 @@ class Work:
         return self.at < len(self.tasks)
 
     def copy(self) -> Work:
-        """Return the same work, to be taken independently."""
+        """Return a copy that is taken from independently."""
         return Work(self.tasks, self.at)
 
     def run_length(self, ssn: Session, single: bool) -> int:
-        """Return how many tasks from the front are equal; tasks with a nominated node stand alone."""
+        """Return how many tasks from the front are equal; a task with a nominated node is a run of its own."""
         first = self.tasks[self.at]
         if single or first.nominated:
             return 1
         tasks, cls, role = self.tasks, first.cls, first.role
-        if self._end <= self.at:  # a ready job comes back for every single task of a long run
+        if self._end <= self.at:  # kept, because a ready job is visited for every single task of a long run
             let_in = ssn.world.queue_gated
             self._end = len(tasks)
             for end in range(self.at + 1, len(tasks)):
@@ -51,7 +51,7 @@ class Work:
                     self._end = end
                     break
                 if let_in and (task.key in let_in) != (first.key in let_in):
-                    self._end = end  # room is kept for one and not for the other
+                    self._end = end  # queues keep room for tasks behind a queue-admission gate only
                     break
         return ssn.equal_run(tasks, self.at, self._end)
 
@@ -66,10 +66,10 @@ class TaskLoop:
     """Places the tasks of one job, or of one of its sub-jobs.
 
     Args:
-        ssn: The session; its `search` says where to look.
-        stmt: Takes what is placed. Whoever runs the loop discards it when the loop says that it does not stand.
-        work: The tasks; taken as they are placed or given up.
-        notes: Receives why tasks fit nowhere, and says which roles failed already.
+        ssn: The session; its `search` restricts the rows.
+        stmt: Receives the placements. The caller discards it if `run` returns False.
+        work: The tasks; taken from when they are placed or given up.
+        notes: Receives why tasks fit nowhere; its ``failed_roles`` are not tried again.
         sub: The sub-job; None for a job that has none.
     """
 
@@ -85,9 +85,9 @@ class TaskLoop:
         self._sub = sub
 
     def run(self) -> bool:
-        """Place tasks until the (sub-)job is ready or nothing fits; return whether the statement stands.
+        """Place tasks until the (sub-)job is ready or nothing fits; return whether to keep the statement.
 
-        A statement that only made the job pipelined stands too: it is not bound, but keeps its places in this session.
+        It is also kept if the job is only pipelined: its tasks are not bound, but keep their places in this session.
         """
         ssn, work, notes = self._ssn, self._work, self._notes
         while work:
@@ -121,7 +121,7 @@ class TaskLoop:
         return self._ssn.job_ready(self._job) if self._sub is None else self._ssn.sub_job_ready(self._sub)
 
     def _place_run(self, allowed: int, run: int, single: bool) -> bool | None:
-        """Place tasks of one run; True when the (sub-)job is ready, None when it is no use to go on."""
+        """Place tasks of one run; return True if the (sub-)job is ready, None if further tasks cannot make it so."""
         ssn, stmt, work, job, sub = self._ssn, self._stmt, self._work, self._job, self._sub
         first = work.tasks[work.at]
         role = first.role
@@ -160,7 +160,7 @@ class TaskLoop:
         return False if may_go_on(job, self._notes, sub) else None
 
     def _masked(self, task: Task) -> bool:
-        """Whether a sibling of the same role failed already."""
+        """Whether a task of the same role has failed already; records that as the task's error."""
         if task.role and task.role in self._notes.failed_roles:
             self._notes.errors.setdefault(task.fit_key, FitErrors(role=task.role))
             return True
@@ -177,13 +177,13 @@ class TaskLoop:
 
 
 def admit(ssn: Session, queue: Queue, task: Task) -> None:
-    """Have the queue-admission gate of a task taken away when its queue has room; it is placed in a later cycle."""
+    """Have the binder remove a task's queue-admission gate if its queue has room; a later cycle places the task."""
     if ssn.allocatable(queue, task):
         ssn.plan.admitted[task.key] = task
 
 
 def place_nominated(ssn: Session, stmt: Statement, task: Task) -> bool:
-    """Try the node a task was promised in an earlier cycle."""
+    """Try to place a task on its nominated node, to which an earlier cycle pipelined it."""
     row = ssn.world.nodes.row_of.get(task.nominated)
     if row is None or not ssn.world.nodes.present[row]:
         return False
@@ -197,7 +197,7 @@ def place_nominated(ssn: Session, stmt: Statement, task: Task) -> bool:
 
 
 def promise(ssn: Session, queue: Queue, stmt: Statement, task: Task) -> bool:
-    """Promise a task that must not evict (now) what is free or leaving; return whether there is a place for it."""
+    """Pipeline a task to a node with enough idle and releasing, without evictions; return whether there is one."""
     if not ssn.allocatable(queue, task):
         return False
     row = ssn.world.nodes.row_of.get(task.nominated, -1) if task.nominated else -1

@@ -1,8 +1,8 @@
 """Preemption for a pod without a PodGroup, as kube-scheduler does it: the node whose victims cost least.
 
-On each node all pods of lower priority are thought away; where the pod then fits, as many as possible are let stay,
-those first whose going would break a PodDisruptionBudget, then the more important. What guards gangs and critical pods
-(plugins) keeps its say.
+On each node a trial statement evicts all pods of lower priority. If the pod then fits, as many of them as possible are
+spared: first those whose eviction would violate a PodDisruptionBudget, then those of higher priority. Plugins that
+protect gangs and critical pods can still exclude victims.
 
 Source: kube-scheduler's plugin DefaultPreemption.
 """
@@ -25,11 +25,11 @@ from strato.scheduler.statement import Statement
 
 _EVICTABLE = frozenset((BOUND, RUNNING))
 _MIN_CANDIDATES = 100
-"""Nodes with victims that are compared at least; a tenth of all nodes when that is more (kube-scheduler's default)."""
+"""Candidate nodes after which the search stops; a tenth of all nodes if that is more (kube-scheduler's default)."""
 
 
 class _Choice(NamedTuple):
-    """The victims of one node, the most important first."""
+    """A candidate node, its victims (highest priority first) and how many of these violate a budget."""
 
     row: int
     victims: list[Task]
@@ -37,14 +37,14 @@ class _Choice(NamedTuple):
 
 
 def preempt_for_pod(ssn: Session, stmt: Statement, queue: Queue, task: Task, open_rows: AbstractSet[int]) -> bool:
-    """Evict from the node where it costs least and promise the task its place; return whether there is one.
+    """Evict from the node where it costs least and pipeline the task there; return whether there is such a node.
 
     Args:
         ssn: The session.
-        stmt: Receives evictions and the promise.
-        queue: The task's.
+        stmt: Receives the evictions and the pipelined task.
+        queue: The task's queue.
         task: The pod.
-        open_rows: Nodes of what elastic jobs give back, which goes before the pods of others.
+        open_rows: Nodes with tasks that elastic jobs give back; these are evicted before other pods.
     """
     budgets = Budgets(ssn.world)
     groups = [group.tolist() for group in choice.by_shard(ssn, task, choice.candidate_rows(ssn, task))]
@@ -60,15 +60,15 @@ def preempt_for_pod(ssn: Session, stmt: Statement, queue: Queue, task: Task, ope
 
 
 def _best(ssn: Session, queue: Queue, task: Task, rows: list[int], budgets: Budgets, *, spares: bool) -> _Choice | None:
-    """Return the cheapest choice of those rows that are compared, beginning at one of them; None when there is none.
+    """Return the cheapest candidate among rows, which are tried from a random one on; None without a candidate.
 
     Args:
         ssn: The session.
-        queue: The task's.
+        queue: The task's queue.
         task: The pod.
-        rows: Those to look at, in the nodes' order.
-        budgets: What may be disrupted.
-        spares: Whether only what elastic jobs give back may go.
+        rows: The rows to try, in the nodes' order.
+        budgets: The PodDisruptionBudgets.
+        spares: Whether only tasks that elastic jobs give back may be evicted.
     """
     most = max(_MIN_CANDIDATES, ssn.world.nodes.size // 10)
     found: list[_Choice] = []
@@ -83,7 +83,7 @@ def _best(ssn: Session, queue: Queue, task: Task, rows: list[int], budgets: Budg
 
 
 def _on_row(ssn: Session, queue: Queue, task: Task, row: int, budgets: Budgets, *, spares: bool) -> _Choice | None:
-    """Return whose place the task would take on a row; None when nobody's would do."""
+    """Return the victims whose eviction lets the task fit on a row; None when it would not fit."""
     nodes, mine = ssn.world.nodes, task.pod.spec.priority or 0
     here_now = nodes.tasks[row].values()
     lower = [t for t in here_now if _defers_low(ssn, t, queue) and _priority(t) < mine]
@@ -126,7 +126,7 @@ def _defers_low(ssn: Session, task: Task, queue: Queue) -> bool:
 
 
 def _priority(task: Task) -> int:
-    """Return how important a pod is: its own priority, or its group's when that is higher."""
+    """Return the priority of a pod as a victim: its own, or its group's when that is higher."""
     own = task.pod.spec.priority or 0
     return own if task.job is None else max(own, task.job.priority)
 

@@ -1,4 +1,4 @@
-"""preempt: starving jobs take places from less important ones of the same queue (spec volcano-actions 4)."""
+"""preempt: evict tasks of jobs of lower priority for starving jobs of the same queue (spec volcano-actions 4)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class PreemptArgs:
     predicate_error_cache: bool = arg("predicateErrorCacheEnable", True)
     """Accepted for compatibility; filters are always cached here. Default true."""
     topology_aware: bool = arg("enableTopologyAwarePreemption", False)
-    """Choose the node by what its victims cost, as kube-scheduler does, instead of by score. Default false."""
+    """Choose the node by the cost of its victims, as kube-scheduler does, instead of by score. Default false."""
     workers: int = arg("topologyAwarePreemptWorkerNum", 16)
-    """Accepted for compatibility; candidates are looked at by one thread."""
+    """Accepted for compatibility; one thread evaluates the candidates."""
     min_candidates_percent: int = arg("minCandidateNodesPercentage", 10)
     min_candidates: int = arg("minCandidateNodesAbsolute", 1)
     max_candidates: int = arg("maxCandidateNodesAbsolute", 100)
@@ -90,7 +90,7 @@ class Preempt(Action):
         attempts: choice.Attempts,
         offers: Offers | None = None,
     ) -> bool:
-        """Find one task a place, with evictions if need be; return whether it has one."""
+        """Pipeline one task, with evictions if needed; return whether it has a place."""
         if task.preemption_policy == "Never" or ssn.pre_filter(task) is not None:
             return False
         waits = task.nominated or ssn.world.evictions.serve(task.key)
@@ -113,7 +113,7 @@ class Preempt(Action):
                 return True
             return preempt_for_pod(ssn, stmt, queue, task, open_rows)
         if self.args.topology_aware:
-            job = task.job  # a member of a gang may have room without evictions while others have none
+            job = task.job  # a task of a gang may fit without evictions while other tasks of it do not
             if job is not None and 1 < job.min_available <= job.valid and promise(ssn, queue, stmt, task):
                 return True
             rows = choice.candidate_rows(ssn, task)
@@ -153,7 +153,7 @@ class Preempt(Action):
 
     @staticmethod
     def _on_row(ssn: Session, stmt: Statement, queue: Queue, task: Task, row: int, victims: Sequence[Task]) -> bool:
-        """Evict from one node until the task fits; nothing is left behind when it does not."""
+        """Evict victims on a row until the task fits; undo all evictions when it does not."""
         trial = ssn.statement()
         order = ssn.victims_in_order(victims, task)
         evicted = False
@@ -198,7 +198,7 @@ class Preempt(Action):
 
     @staticmethod
     def _fewest_victims(ssn: Session, queue: Queue, task: Task, row: int, wanted: Eligible) -> list[Task]:
-        """Return victims that must go for the task to fit on a row: evict until it fits, then spare whom one can."""
+        """Return the victims needed for the task to fit on a row: evict until it fits, then undo needless evictions."""
         nodes = ssn.world.nodes
         candidates = [t for t in nodes.tasks[row].values() if wanted(t)]
         victims = ssn.preemptable(task, candidates) if candidates else []
@@ -227,7 +227,7 @@ class Preempt(Action):
 
 
 def cost_of(victims: list[Task], now: float) -> tuple[int, int, int, str]:
-    """Return what evicting a node's victims costs; smaller is better."""
+    """Return the cost of evicting a node's victims, as a sort key; smaller is better."""
     priorities = [victim.pod.spec.priority or 0 for victim in victims]
     highest = max(priorities)
     starts = [
@@ -241,17 +241,17 @@ def cost_of(victims: list[Task], now: float) -> tuple[int, int, int, str]:
 
 
 def _later_first(text: str) -> str:
-    """Turn a time text around so that a later one sorts first."""
+    """Complement each character of a time's text, so that a later time sorts first."""
     return "".join(chr(0x7E - (ord(c) - 0x20)) if 0x20 <= ord(c) <= 0x7E else c for c in text)
 
 
 def may_preempt(ssn: Session, task: Task) -> bool:
-    """Whether a task may evict others now: its policy allows it, it waits for no victim and has no place to go to."""
+    """Whether a task may evict: its policy allows it, no victim for it is leaving, its nominated node does not fit."""
     return not waits_for_victims(ssn, task) and not _fits_nominated(ssn, task)
 
 
 def waits_for_victims(ssn: Session, task: Task) -> bool:
-    """Whether a task must not evict: its policy forbids it, or an earlier eviction for it is under way."""
+    """Whether a task must not evict: its policy forbids it, or victims of an earlier eviction for it are leaving."""
     if task.preemption_policy == "Never":
         return True
     if ssn.world.evictions.serve(task.key):

@@ -1,4 +1,4 @@
-"""reclaim: queues take back from others what these hold beyond their share (spec volcano-actions 5)."""
+"""reclaim: evict tasks of queues that hold more than their share, for other queues (spec volcano-actions 5)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Reclaim(Action):
     name = "reclaim"
 
     def execute(self, ssn: Session) -> None:
-        """Serve queues in order, each with all its starving jobs."""
+        """Visit queues in order, each with all its starving jobs."""
         queues, offers = starving_jobs(ssn, ssn.job_classes), Offers(ssn, "reclaimable")
         while (queue := queues.pop()) is not None:
             if ssn.overused(queue.queue):
@@ -58,9 +58,9 @@ class Reclaim(Action):
     def _reclaim(
         ssn: Session, stmt: Statement, queue: Queue, task: Task, attempts: choice.Attempts, offers: Offers
     ) -> None:
-        """Make room for a task on the first node that can; rows that offer too little are noted as exhausted.
+        """Evict for a task on the first node where that suffices; record the other rows as exhausted.
 
-        A node where what elastic jobs give back is enough goes before all others.
+        Nodes where evicting tasks that elastic jobs give back suffices are preferred.
         """
         nodes, exhausted = ssn.world.nodes, attempts.exhausted
         open_rows = offers.surplus.rows()
@@ -86,7 +86,7 @@ def _candidates(ssn: Session, queue: Queue, row: int) -> list[Task]:
 
 
 def _take(ssn: Session, stmt: Statement, task: Task, row: int, victims: Sequence[Task]) -> bool:
-    """Evict from one node until the task fits; nothing is left behind when it does not."""
+    """Evict victims on a row until the task fits; undo all evictions when it does not."""
     free = ssn.world.nodes.free(row)
     trial = ssn.statement()
     evicted: list[Task] = []
@@ -104,7 +104,7 @@ def _take(ssn: Session, stmt: Statement, task: Task, row: int, victims: Sequence
 
 
 def _is_borrowed(ssn: Session, task: Task, queue: Queue) -> bool:
-    """Whether a task runs in another queue that gives back."""
+    """Whether a task runs in another, reclaimable queue."""
     job = task.job
     if job is None or job.queue is None or job.queue is queue or not job.queue.reclaimable:
         return False

@@ -1,4 +1,4 @@
-"""shuffle: evict what plugins want moved for reasons of their own (spec volcano-actions 9)."""
+"""shuffle: evict running tasks that plugins choose, so that they are placed anew (spec volcano-actions 9)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Shuffle(Action):
     args_type = None
 
     def execute(self, ssn: Session) -> None:
-        """Ask, and evict at once."""
+        """Evict the running tasks that plugins return from ``victim_tasks``."""
         if not ssn.tiers["victim_tasks"]:
             return
         jobs = [job for job in ssn.world.jobs.values() if job.queue is not None and job.queue.view is not None]

@@ -1,4 +1,4 @@
-"""The queue of a job's sub-jobs: what is still to be placed, part by part in order (spec volcano-actions 2.1)."""
+"""The queue of a job's sub-jobs with tasks to place, in order (spec volcano-actions 2.1)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _Entry = tuple[bool, Any, SubJob]
 
 
 class SubJobQueue:
-    """The sub-jobs of a job that have tasks to place, those the job cannot do without first.
+    """The sub-jobs of a job that have tasks to place; those that its policies' minima require come first.
 
     Args:
-        ssn: The session, which orders.
+        ssn: The session, whose plugins order them.
         job: A job with a layout.
         wanted: Which pending tasks count.
     """
@@ -52,7 +52,7 @@ class SubJobQueue:
         heappush(self._heap, self._entry(sub))
 
     def copy(self) -> SubJobQueue:
-        """Return the same worksheet, to be worked off independently."""
+        """Return a copy that is worked off independently."""
         twin = object.__new__(SubJobQueue)
         twin._ssn, twin._required = self._ssn, self._required
         twin._heap = list(self._heap)

@@ -1,7 +1,7 @@
-"""What elastic jobs run with beyond their minimum: every action that evicts takes it before the pods of others.
+"""Tasks of elastic jobs beyond their minimum: every action that evicts takes these before other pods.
 
-One pass over what is given back goes before the pass over everybody, on whichever nodes it is; where no group is
-marked as elastic there is no such pass.
+An action first looks for victims among these tasks alone, on all nodes, and then among all pods. It skips the first
+pass if no PodGroup is marked as elastic.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from strato.scheduler.session import Session
 
 
 class Surplus:
-    """Where it is, at any moment of an action.
+    """The surplus tasks at any time during an action.
 
     Args:
-        ssn: The session; which of its jobs are elastic is found once.
+        ssn: The session; its elastic jobs are looked up once.
     """
 
     def __init__(self, ssn: Session) -> None:
@@ -29,20 +29,20 @@ class Surplus:
 
     @property
     def is_there(self) -> bool:
-        """Whether any job runs with more than its minimum, and gives that back."""
+        """Whether any elastic job has more tasks than its minimum."""
         return any(job.has_surplus for job in self._elastic)
 
     def rows(self) -> set[int]:
-        """Return the nodes that pods of such jobs are on."""
+        """Return the rows of preemptable tasks of such jobs."""
         tasks = (task for job in self._elastic if job.has_surplus for task in job.tasks.values())
         return {task.row for task in tasks if task.row >= 0 and task.preemptable}
 
 
 def is_given_back(task: Task) -> bool:
-    """Whether a pod is of a job that gives back."""
+    """Whether a task is of an elastic job with more tasks than its minimum."""
     return task.job is not None and task.job.has_surplus
 
 
 def given_back(candidates: Iterable[Task]) -> list[Task]:
-    """Return those of elastic jobs that run with more than their minimum."""
+    """Return the candidates of which `is_given_back` holds."""
     return [task for task in candidates if is_given_back(task)]

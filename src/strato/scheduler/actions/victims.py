@@ -1,4 +1,4 @@
-"""Who may be evicted, where, and whether a set of victims suffices; for all actions that evict (core 10.4, 11)."""
+"""Which tasks may be evicted, on which rows, and whether victims suffice; for all evicting actions (core 10.4, 11)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from strato.scheduler.session import Session
 
 
 def may_go(ssn: Session, task: Task) -> bool:
-    """Whether a pod gives way at all, and the API did not refuse to evict it a short while ago."""
+    """Whether a pod is preemptable and not spared because the API refused its eviction recently."""
     evictions = ssn.world.evictions
     return task.preemptable and not (evictions.refusals and evictions.spares(task, ssn.now))
 
 
 def may_be_reclaimed(ssn: Session, task: Task) -> bool:
-    """Whether another queue may take a pod's place back; pods without a PodGroup have to say so."""
+    """Whether a pod may be evicted for another queue; one without a PodGroup only if it is marked preemptable."""
     job = task.job
     if task.status != RUNNING or job is None or not may_go(ssn, task):
         return False
@@ -33,7 +33,7 @@ def may_be_reclaimed(ssn: Session, task: Task) -> bool:
 
 
 def keeps_room(ssn: Session, task: Task) -> bool:
-    """Whether victims that were evicted for a task are still leaving, and nobody was promised their room since."""
+    """Whether victims of a task are still leaving and their row will have room for it, not pipelined to others."""
     victims = ssn.world.evictions.victims_of(task.key)
     if not victims:
         return False
@@ -43,19 +43,18 @@ def keeps_room(ssn: Session, task: Task) -> bool:
 
 
 class Attempts:
-    """What is remembered of rows while the tasks of one job are served, one after the other; good for equal tasks.
+    """Results kept by row while the tasks of one job are served one after the other; valid for equal tasks.
 
-    Rows on which all victims together make too little room for a task need not be asked for its equals: what has been
-    evicted and promised meanwhile only leaves fewer victims, and nothing was done to a row that offered too little.
-    Where a class's filters and scores are all that counts, the rows' order is kept too, and only rows that were written
-    since are ranked anew.
+    A row on which all victims together free too little for a task is not tried again for equal tasks: evictions and
+    pipelined tasks meanwhile can only leave fewer victims there. For tasks whose filters and scores depend on their
+    class alone, the order of rows is kept too, and only rows that were written since are ranked again.
 
     Args:
-        nobody: Whether there is nobody who could be evicted: only rows that have room as it is are worth a look. Else
-            those are that would have it if they were empty.
+        nobody: Whether there are no possible victims: then rows without room as they are now are exhausted from the
+            start, else only rows that would lack room if they were empty.
 
     Attributes:
-        exhausted: The rows to pass over; gains those that turn out to offer too little.
+        exhausted: The rows that are not tried.
     """
 
     __slots__ = ("_equals", "_nobody", "_ranking", "_room", "_rows", "exhausted")
@@ -69,7 +68,7 @@ class Attempts:
         self.exhausted: set[int] = set()
 
     def turn_to(self, ssn: Session, task: Task, offers: Offers | None = None) -> None:
-        """Serve a task: forget all unless it equals the one before; what others were offered is not asked for."""
+        """Begin with a task: if it differs from the last, drop the results and start from those of ``offers``."""
         equals = (task.cls, task.priority, task.role, task.preemptable, ssn.facet(task))
         if task.cls.uses_claims or equals != self._equals:
             self._equals, self._rows, self._ranking = equals, None, None
@@ -80,25 +79,25 @@ class Attempts:
                 self.exhausted |= rows_short(task, self._room.amounts, nodes.size)
 
     def refuse(self, row: int, free: Sequence[int], victims: Sequence[Task]) -> None:
-        """Note that what is free on a row and what all victims there hold is too little."""
+        """Record a row as exhausted: what is free there and what all victims hold is too little."""
         self.exhausted.add(row)
         if self._room is not None:
             self._room.note(row, free, victims)
 
     def rows(self, ssn: Session, task: Task) -> list[int]:
-        """Return rows that evictions may open for the task, in the nodes' order."""
+        """Return the rows where evictions may make room for the task, in the nodes' order."""
         if self._rows is None:
             self._rows = np.concatenate(by_shard(ssn, task, candidate_rows(ssn, task))).tolist()
         return self._rows
 
     def best_first(self, ssn: Session, task: Task, serves: Callable[[int], bool], *, neighbours: bool) -> bool:
-        """Offer the task row after row, the best first, until one serves; return whether one did.
+        """Try rows for the task by falling score until one serves; return whether one did.
 
         Args:
             ssn: The session.
-            task: The task whose turn it is.
-            serves: Tries a row; leaves nothing behind on one that it refuses.
-            neighbours: Whether rules about other pods hold as things stand.
+            task: The task to serve.
+            serves: Tries a row; returns False and leaves the session unchanged when it does not serve.
+            neighbours: Whether to exclude rows by rules about other pods, with the pods that are there now.
         """
         if len(self.exhausted) == ssn.world.nodes.size:
             return False
@@ -113,7 +112,7 @@ class Attempts:
 
 
 class Ranking:
-    """Rows of a class, the best first (of equals, the first); rows that were written are ranked anew, not all."""
+    """Rows of a class by falling score, equal ones by row number; an update only scores rows that were written."""
 
     __slots__ = ("_at", "_heap", "_rows", "_scores")
 
@@ -143,7 +142,7 @@ class Ranking:
         self._at = int(nodes.cursor[0])
 
     def offer(self, ssn: Session, task: Task, exhausted: set[int], serves: Callable[[int], bool]) -> bool:
-        """Offer row after row, but those that are exhausted, until one serves; return whether one did."""
+        """Try rows that are not exhausted by falling score until one serves; return whether one did."""
         self._catch_up(ssn, task)
         heap, scores = self._heap, self._scores
         offered: dict[int, float] = {}
@@ -151,7 +150,7 @@ class Ranking:
             while heap:
                 lost, row = heappop(heap)
                 if row in exhausted or row in offered or -lost != scores[row]:
-                    continue  # never again, twice the same, or from before it was written
+                    continue  # exhausted, a duplicate, or an outdated score
                 offered[row] = lost
                 if serves(row):
                     return True
@@ -162,7 +161,7 @@ class Ranking:
 
 
 def fits(need: Vector, available: Vector) -> bool:
-    """Whether a request fits: cpu, memory and whatever else it asks for."""
+    """Whether a request fits into amounts, by cpu, memory and whatever else it asks for."""
     return all(need[c] <= available[c] for c in range(need.size) if need[c] > 0 or c < 2)
 
 
@@ -175,7 +174,7 @@ def suffices(task: Task, free: Sequence[int], victims: Sequence[Task] = ()) -> b
 
 
 def rows_short(task: Task, amounts: Vector, rows: int) -> set[int]:
-    """Return those of the first rows that have too little for a task, by the amounts they have."""
+    """Return which of the first ``rows`` rows have too small amounts for a task."""
     lacks = np.zeros(rows, np.bool_)
     for column, need in task.cls.asked:
         lacks |= amounts[:rows, column] < need
@@ -183,12 +182,12 @@ def rows_short(task: Task, amounts: Vector, rows: int) -> set[int]:
 
 
 def candidate_rows(ssn: Session, task: Task) -> Rows:
-    """Return rows that evictions may open for a task: what pods hold does not count against them."""
+    """Return the rows where evictions may make room for a task: those that static filters allow."""
     return ssn.placer.rows_after_evictions(ssn, task)
 
 
 def by_shard(ssn: Session, task: Task, rows: Rows) -> list[Rows]:
-    """Return rows in the groups to try in turn: where nodes are preferred by shard, those of the task's shard first."""
+    """Return rows in groups to try in order: with soft sharding the rows of the task's shard first, else one group."""
     shards = ssn.world.shards
     if shards.mode != SOFT:
         return [rows]
@@ -197,7 +196,7 @@ def by_shard(ssn: Session, task: Task, rows: Rows) -> list[Rows]:
 
 
 def scored_order(ssn: Session, task: Task, rows: Rows) -> list[int]:
-    """Return rows, the best first."""
+    """Return rows by falling score."""
     if len(rows) <= 1:
         return [int(row) for row in rows]
     scores = ssn.placer.score_rows(ssn, task, rows)
@@ -206,8 +205,8 @@ def scored_order(ssn: Session, task: Task, rows: Rows) -> list[int]:
 
 
 def passes_filters(ssn: Session, task: Task, row: int) -> bool:
-    """Whether a task may run on a row once everybody leaving has left."""
-    outer, ssn.promising = ssn.promising, True  # as `Session.promises` does, which costs more than the question
+    """Whether a task may run on a row once all leaving pods are gone."""
+    outer, ssn.promising = ssn.promising, True  # as `Session.promises`, whose context manager costs more than the check
     try:
         return ssn.placer.fits_row(ssn, task, row, kernels.FUTURE | ssn.kernel_flags)
     finally:

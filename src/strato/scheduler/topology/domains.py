@@ -1,4 +1,4 @@
-"""Network domains as one session sees them: who may span how much, and where a search goes on (core 8, at open)."""
+"""Network domains in one session: which tiers jobs may span, and the search within one domain (core 8, at open)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SOFT = "soft"
 
 
 class Search:
-    """Where the tasks at hand may go: one domain's rows, for a sub-job.
+    """A search for places in one domain, for a sub-job.
 
     Args:
         tree: The domains.
-        domain: Number of the domain looked in.
+        domain: Number of the domain to search.
         sub: The sub-job whose tasks are placed; None for a job that has none.
-        near: Lowest domain of what the sub-job has placed so far, `NOWHERE` without any.
+        near: Lowest domain that contains all placed tasks of the sub-job; `NOWHERE` without any.
 
     Attributes:
         rows: Rows of the domain.
@@ -46,13 +46,13 @@ class Search:
         self.name = tree.names[domain] if tree.names[domain] != TOP else ""
 
     def note(self, rows: Sequence[int]) -> None:
-        """Take in that tasks of the sub-job were given these rows."""
+        """Widen ``near`` to these rows, on which tasks of the sub-job were placed."""
         if self.sub is not None and self.sub.network is not None and rows:
             self.near = self.tree.span(rows, self.near)
 
 
 class Domains:
-    """The session's answers about network topology."""
+    """The network topology of a session."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -75,16 +75,16 @@ class Domains:
         return self.tree.tier_names.get(spec.highest_tier_name)
 
     def allocated(self, part: Layout | SubJob) -> int:
-        """Return the number of the domain that holds what a job or sub-job has placed."""
+        """Return the number of the domain that contains the placed tasks of a job or sub-job."""
         return self.tree.find(part.allocated)
 
     def widen(self, part: Layout | SubJob, domain: int) -> None:
-        """Let a job or sub-job lie in one more domain."""
+        """Set the domain of a job or sub-job to the lowest that contains its old one and another."""
         part.allocated = self.tree.name(self.tree.lca(self.allocated(part), domain))
 
 
 def members(tree: Tree, sub: SubJob) -> npt.NDArray[np.int64]:
-    """Return int64[domains]: how many of a sub-job's tasks sit on each domain's nodes."""
+    """Return int64[domains]: how many of a sub-job's tasks are on each domain's nodes."""
     out = np.zeros(len(tree.names), np.int64)
     for task in sub.tasks.values():
         if 0 <= task.row < len(tree.leaf):

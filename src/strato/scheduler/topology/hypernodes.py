@@ -1,8 +1,8 @@
 """HyperNodes as a tree over rows of the `NodeTable` (spec scheduler-core 8).
 
-Domains are numbered; a domain's rows, parent and tier are arrays, so that whoever looks at a domain looks at columns.
-The tree is made when somebody asks for it and kept until HyperNodes or nodes change; which nodes a pattern or a label
-selector means is only asked again about nodes that changed.
+Domains are numbered, so that their parents and tiers are arrays for kernels and numpy. `HyperNodes.tree` builds the
+tree when it is first needed and keeps it until HyperNodes or nodes change. Patterns and label selectors are evaluated
+again for changed nodes only.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from strato.api.volcano.topology import HyperNode, MemberSelector
 from strato.scheduler.model.nodes import Mask, NodeTable, Rows
 
 TOP: Final = "<cluster-top-hypernode>"
-"""Name of the domain that holds every node; one tier above all others."""
+"""Name of the domain that contains every node; one tier above all others."""
 
 NOWHERE: Final = -1
-"""Number of no domain; neutral in `Tree.lca`."""
+"""Number that stands for no domain; neutral in `Tree.lca`."""
 
 _Matches = Callable[[Node], bool]
 
@@ -38,7 +38,7 @@ class Tree:
         parent: int32[domains], `NOWHERE` for the top.
         children: By number.
         rows: By number, the rows of the nodes in it, ascending.
-        leaf: int32[rows of the table], the lowest domain each node is in; the top where it is in no other.
+        leaf: int32[rows of the table], the lowest domain each node is in; the top if it is in no other.
         tier_names: Tier by ``spec.tierName``.
         problem: Why the HyperNodes cannot be used, empty when they can.
     """
@@ -62,7 +62,7 @@ class Tree:
         present: Rows = np.nonzero(nodes.present[: nodes.size])[0]
         self.rows = self._collect([own_rows[i] for i in order], present)
         self.leaf = np.full(nodes.size, self.top, np.int32)
-        for number in reversed(range(self.top)):  # from the highest tier down: the lowest is written last
+        for number in reversed(range(self.top)):  # from the highest tier down, so that the lowest is written last
             self.leaf[self.rows[number]] = number
         self._levels = self._by_depth()
         self._order = np.argsort(self.leaf, kind="stable")
@@ -89,7 +89,7 @@ class Tree:
         return [np.nonzero(depths == depth)[0] for depth in range(int(depths.max()), 1, -1)]
 
     def lift(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Add what each domain has of its own to all domains it lies in; changes and returns ``values``."""
+        """Add each domain's value to all domains it lies in; changes and returns ``values``."""
         for level in self._levels:
             np.add.at(values, self.parent[level], values[level])
         return values
@@ -102,7 +102,7 @@ class Tree:
         return self.lift(out)
 
     def inside(self, number: int) -> Mask:
-        """Return bool[domains]: a domain and all that lies in it."""
+        """Return bool[domains]: a domain and all domains inside it."""
         out: Mask = np.zeros(len(self.names), np.bool_)
         open_ends = [number]
         while open_ends:
@@ -125,7 +125,7 @@ class Tree:
         return self.names[number] if number >= 0 else ""
 
     def chain(self, number: int) -> list[int]:
-        """Return a domain and what it lies in, innermost first."""
+        """Return a domain and the domains it lies in, innermost first."""
         out = []
         while number >= 0:
             out.append(number)
@@ -133,14 +133,14 @@ class Tree:
         return out
 
     def lca(self, left: int, right: int) -> int:
-        """Return the lowest domain that holds both; `NOWHERE` is neutral."""
+        """Return the lowest domain that contains both; `NOWHERE` is neutral."""
         if left < 0 or right < 0:
             return max(left, right)
         inside = set(self.chain(left))
         return next(number for number in self.chain(right) if number in inside)
 
     def span(self, rows: Iterable[int], start: int = NOWHERE) -> int:
-        """Return the lowest domain that holds ``start`` and all these rows."""
+        """Return the lowest domain that contains ``start`` and all these rows."""
         for leaf in {int(self.leaf[row]) for row in rows}:
             start = self.lca(start, leaf)
         return start
@@ -210,7 +210,7 @@ class HyperNodes:
 
 
 def parents_of(views: Sequence[HyperNode]) -> tuple[dict[str, str], str]:
-    """Return who lies in whom, and what makes that no tree (empty when it is one); unknown children are left out."""
+    """Return each HyperNode's parent by name, and why they form no tree (else empty); unknown children are left out."""
     known = {view.metadata.name for view in views}
     parents: dict[str, str] = {}
     for view in views:
@@ -233,7 +233,7 @@ def parents_of(views: Sequence[HyperNode]) -> tuple[dict[str, str], str]:
 
 
 class _Chosen:
-    """The nodes a HyperNode names itself; patterns and labels are asked about changed nodes only."""
+    """The nodes that a HyperNode itself selects; patterns and labels are evaluated for changed nodes only."""
 
     __slots__ = ("_clock", "_exact", "_matched", "_matches")
 
@@ -245,7 +245,7 @@ class _Chosen:
         self._clock = -1
 
     def rows(self, nodes: NodeTable) -> Rows:
-        """Return the rows of present nodes it means."""
+        """Return the rows of the present nodes it selects."""
         exact = [nodes.row_of[name] for name in self._exact if name in nodes.row_of]
         rows: Rows = np.array([row for row in exact if nodes.present[row]], np.int64)
         if not self._matches:
@@ -262,7 +262,7 @@ class _Chosen:
 
 
 def _matcher(selector: MemberSelector) -> _Matches | None:
-    """Return the test of a selector other than by exact name; an unreadable or empty one means nobody."""
+    """Return the test of a selector by pattern or labels; None for an invalid or empty one, which selects nothing."""
     if selector.regex_match is not None:
         try:
             pattern = compile_pattern(selector.regex_match.pattern)

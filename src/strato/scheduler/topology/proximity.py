@@ -1,7 +1,8 @@
-"""The part of a node's score that speaks of network domains, as data the kernel and numpy both compute from.
+"""The part of a node's score that depends on network domains, as data for the kernel and for numpy.
 
-Either tasks should lie close to where their gang lies already, or pods should fill up the fullest domains first (spec
-volcano-plugins 17). Both change with every placement, for many rows at once: that is why the kernel knows them.
+Either tasks should be close to those of their gang that are placed already, or pods should fill up the fullest domains
+first (spec volcano-plugins 17). Both parts change with every placement, for many rows at once, so the kernel itself has
+to compute them.
 """
 
 from __future__ import annotations
@@ -16,26 +17,27 @@ from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.topology.hypernodes import NOWHERE, Tree
 
 FILL = -2
-"""Value of `Proximity.near` that says: by how full the domains are."""
+"""Value of `Proximity.near` for scoring by how full the domains are."""
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proximity:
-    """How to score rows for one task and its equals; what changes with placements belongs to whoever asked.
+    """How to score rows for one task and others equal to it; kernels may write to the arrays that placements change.
 
     Attributes:
         tree: The domains.
-        weight: Factor; the score of a row is 100 times it times a number in [0, 2].
+        weight: Factor; the score of a row is 100 * weight times a number in [0, 2].
         near: Domain the gang lies in, `NOWHERE` when it has no place yet (then all rows are equal), or `FILL`.
-        closeness: float64[domains], how good it is when this is the lowest domain common to a row and the gang.
+        closeness: float64[domains], score if this is the lowest domain that contains both row and gang.
         members: int64[domains], tasks of the gang inside.
-        total: Tasks of the gang.
-        used, capacity: float64[domains, k], what is used of what there is, in the dimensions that count.
-        asked, asked_weights: float64[k], what one task asks of them, and their weights.
+        total: Number of tasks of the gang.
+        used, capacity: float64[domains, k], used and total amounts of the dimensions that count.
+        asked, asked_weights: float64[k], what one task requests of these, and their weights.
         shares: float64[domains], weight of each domain's fill.
-        absent: float64[domains], for each domain as the lowest around a node: what tiers add that have no domain there.
+        absent: float64[domains], for nodes with this as lowest domain: sum of the shares of tiers without a domain
+            there.
     """
 
     tree: Tree
@@ -62,7 +64,7 @@ def indifferent(tree: Tree) -> Proximity:
 
 
 def scores(proximity: Proximity, rows: Rows) -> FloatArray:
-    """Return the part for some rows, all of which are the candidates; equal to the kernel bit by bit."""
+    """Return this part of the score for rows, which are all candidates; equal to the kernel's bit by bit."""
     tree = proximity.tree
     leaves = tree.leaf[rows]
     part = np.zeros(len(tree.names))
