@@ -1,9 +1,10 @@
-"""The one place where decisions become writes: binds, evictions, gates; bounded, retried, recorded in events.
+"""`Binder`: carries out a plan's binds, evictions and gate removals: retries failed writes and records events.
 
-Each kind of write has a queue and workers of its own (`strato.client.writequeue`), and what is to be tried again
-waits outside the workers. A bind that failed is looked up before anything else is done about it, for it may have been
-carried out all the same. One that failed for good is forgotten: its place is free at once, and after a back-off that
-doubles per pod the task is pending again. Nothing here decides where a pod runs.
+Each kind of write has a queue and workers of its own (`strato.client.writequeue`); retries wait outside the workers.
+When a bind fails, the binder first reads the pod, because the API server may have accepted the bind although it
+answered with an error or not at all. If a bind has failed for good, the task is Pending again and its node free at
+once; the task is held out of decisions for a back-off that doubles with each failure of the pod. The binder never
+chooses a node.
 """
 
 from __future__ import annotations
@@ -36,36 +37,36 @@ from strato.scheduler.reporting.pods import PodReports
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
-"""How often a bind is sent before its pod is decided about anew."""
+"""How often a bind is sent before its task is Pending again and the next cycle decides on it."""
 _FIRST_RETRY_SECONDS = 0.05
 _FIRST_BACKOFF_SECONDS = 0.005
 _LONGEST_BACKOFF_SECONDS = 60.0
 _EVICTIONS = 16
 _GATES = 8
 _LOOKUPS = 8
-"""Workers of each kind of write but binds, and of reads."""
+"""Numbers of workers for evictions, gate removals and reads of pods after failed binds."""
 
 
 class _Failed(NamedTuple):
-    """A bind that did not come about as far as we know."""
+    """A bind that failed, or whose outcome is unknown."""
 
     bind: Bind
     error: StratoError
     message: str
-    """For the pod's condition; empty is what the error says."""
+    """For the pod's condition; if empty, the text of the error is used."""
     sent: bool
-    """Whether a Binding was sent, and may have been accepted."""
+    """Whether a Binding was sent, which the API server may have accepted."""
     reads: int = 0
-    """How often the pod could not be read since."""
+    """How many reads of the pod have failed since."""
 
 
 class BindObserver(NamedTuple):
-    """Who is called about what came of a plan; for metrics.
+    """Callbacks for the outcomes of a plan's binds and evictions; for metrics.
 
     Attributes:
-        bound: For every pod that was bound.
-        staged: With how many seconds a stage (``PreBind``, ``Bind``) of a pod took.
-        refused: With an eviction that does not come about.
+        bound: Called for every pod that was bound.
+        staged: Called with the seconds that a stage (``PreBind``, ``Bind``) of a pod took.
+        refused: Called with an eviction that was refused or is no longer needed.
     """
 
     bound: Callable[[Task], None] = lambda _: None
@@ -74,11 +75,11 @@ class BindObserver(NamedTuple):
 
 
 class Binder:
-    """Applies plans.
+    """Writes binds, evictions and gate removals to the API.
 
     Args:
-        observer: Called about what came of it.
-        workers: How many binds are under way at once; a busy API server gives to each client by what it asks.
+        observer: Called with the outcomes.
+        workers: How many binds are in flight at a time; a busy API server serves clients in proportion to these.
     """
 
     def __init__(
@@ -111,9 +112,9 @@ class Binder:
             name="binder gate",
         )
         self._attempts: dict[str, int] = {}
-        """By pod, how often its bind was sent in vain."""
+        """By pod key, how often its current bind was sent without success."""
         self._failures: dict[str, int] = {}
-        """By pod, how often in a row it could not be bound."""
+        """By pod key, how many of its binds in a row have failed for good."""
         self._choices: dict[str, object] = {}
         self._claims = ClaimBinder(cluster, clock, world)
         self._evictor = PodEvictor(cluster, clock, world, recorder, pods, self._on_eviction_refused)
@@ -125,7 +126,7 @@ class Binder:
         return self._binds, self._lookups, self._backoffs, self._evictions, self._gates
 
     def bind(self, binds: list[Bind], choices: Mapping[str, object] | None = None) -> None:
-        """Put pods on nodes, in order; `choices` says by pod key why, for the event."""
+        """Queue binds, in order; ``choices`` has by pod key the reason for the node, for the event."""
         if choices:
             self._choices.update(choices)
         with_claims = [bind for bind in binds if bind.task.reservation is not None]
@@ -136,11 +137,11 @@ class Binder:
         self._binds.extend(binds)
 
     def evict(self, evictions: list[Eviction]) -> None:
-        """Remove pods."""
+        """Queue evictions."""
         self._evictions.extend(evictions)
 
     def decide_again(self, seconds: float) -> None:
-        """Have a cycle decide after so long, unless one is to do so earlier anyway."""
+        """Request a cycle after a time, unless an earlier one is requested already."""
         at = self._clock.monotonic() + seconds
         if self._group is not None and (self._again_at is None or at < self._again_at):
             self._again_at = at
@@ -148,11 +149,11 @@ class Binder:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every bind and eviction that can be written by now is written."""
+        """Whether no bind or eviction is queued or in flight; retries that wait do not count."""
         return self._binds.is_idle and self._evictions.is_idle
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run the workers until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             for queue in self._queues:
@@ -161,12 +162,12 @@ class Binder:
     # -- binds ---------------------------------------------------------------------------------------------------------
 
     def _aside(self, work: Coroutine[Any, Any, None], bind: Bind) -> None:
-        """Go on with a bind beside the workers, who are few: volumes may take minutes."""
+        """Continue a bind in a task of its own, because waiting for volumes may take minutes and workers are few."""
         assert self._group is not None
         self._group.create_task(work, name=f"binder {bind.task.key}")
 
     async def _bind_with_claims(self, bind: Bind) -> None:
-        """Get a pod's claims ready and bind it then."""
+        """Prepare a pod's claims, then queue its bind."""
         given = bind.task.reservation
         if given is None or not stands(self._world.tasks.get(bind.task.key), given):
             return
@@ -181,7 +182,7 @@ class Binder:
         self._binds.add(bind)
 
     async def _bind_all(self, binds: Sequence[Bind]) -> None:
-        """Bind pods with one call; each that failed goes its own way."""
+        """Bind pods with one call, and handle the answer for each."""
         began = self._clock.monotonic()
         try:
             answers = await in_time(self._cluster.bind_all([_binding(bind) for bind in binds]))
@@ -225,7 +226,7 @@ class Binder:
             await self._look_up_one(one)
 
     async def _look_up_one(self, failed: _Failed) -> None:
-        """Read the pod of a bind that failed, and go on by what became of it."""
+        """Read the pod of a failed bind and settle the bind by its state."""
         task = failed.bind.task
         fresh: Pod | None = None
         if self._is_binding(task):
@@ -246,11 +247,11 @@ class Binder:
         return fresh if fresh.metadata.uid == task.uid else None
 
     def _is_binding(self, task: Task) -> bool:
-        """Whether nothing has shown yet what became of a bind."""
+        """Whether the world still has this task as Binding, so that the outcome of its bind is unknown."""
         return self._world.tasks.get(task.key) is task and task.status == BINDING
 
     def _settle(self, failed: _Failed, fresh: Pod | None) -> None:
-        """Go on after a bind failed, knowing the pod as it is; None when it is gone."""
+        """Treat a failed bind as done, retry it or give up, by the pod's state; None: the pod is gone."""
         bind, error = failed.bind, failed.error
         task = bind.task
         if self._is_binding(task) and fresh is not None and fresh.spec.node_name:
@@ -268,7 +269,7 @@ class Binder:
         self._give_up(failed, fresh)
 
     def _give_up(self, failed: _Failed, fresh: Pod | None) -> None:
-        """Free the place of a pod, write why into its condition, and have it decided about again after a while."""
+        """Set the task to Pending, write the error to the pod's condition, and hold the task for a back-off."""
         bind, error = failed.bind, failed.error
         task = bind.task
         given = task.reservation
@@ -296,7 +297,7 @@ class Binder:
         self._world.set_pod(fresh)
 
     def _back_off(self, failed: _Failed) -> None:
-        """Leave a pod that is still unbound out of decisions for a while."""
+        """Report the error of a pod that is still unbound and hold its task for a back-off."""
         bind, error = failed.bind, failed.error
         task = self._world.tasks.get(bind.task.key)
         if task is None or task.status != PENDING:
@@ -325,7 +326,7 @@ class Binder:
     # -- evictions -----------------------------------------------------------------------------------------------------
 
     async def _evict(self, evictions: Sequence[Eviction]) -> None:
-        """Try to evict pods; as long as the outcome is not known, again later."""
+        """Try to evict pods; queue those again whose outcome is unknown."""
         for eviction in evictions:
             try:
                 wait = await in_time(self._evictor.evict(eviction))
@@ -335,7 +336,7 @@ class Binder:
                 self._evictions.add_after(eviction, wait)
 
     def _on_eviction_refused(self, eviction: Eviction) -> None:
-        """Decide again at once; and once more when the victim, who is spared for a while now, may be asked again."""
+        """Request a cycle now, and another when the victim is no longer spared."""
         assert self._group is not None
         self._observer.refused(eviction)
         self._wake()
@@ -357,7 +358,7 @@ class Binder:
     # -- gates ---------------------------------------------------------------------------------------------------------
 
     def admit(self, task: Task) -> None:
-        """Take the queue-admission gate of a pod away, once; again when that failed and the pod is admitted anew."""
+        """Remove the queue-admission gate of a pod, unless that is written or queued already for this pod."""
         if self._gates.stamp(task.key) != task.uid:
             self._gates.put(task.key, task)
 

@@ -1,8 +1,9 @@
-"""What is written before a pod with claims is bound: volumes to claims, devices to claims, the pod to its claims.
+"""`ClaimBinder`: writes the volumes and devices chosen for a pod's claims before the pod is bound.
 
-For volumes the scheduler only says what it chose (the volume's ``claimRef``, or the node a volume is to be made for),
-and waits until the volume controller and the driver's provisioner have done it. Device claims it allocates itself. A
-write that meets a conflict is tried again on the newest state; what was chosen is never changed here.
+For volumes it only writes the choice (the volume's ``claimRef``, or the node a volume is to be provisioned for) and
+waits until the volume controller and the driver's provisioner have bound the claim. It allocates device claims itself
+and adds the pod to their ``reservedFor``. A write that meets a conflict is repeated on the newest state; the choice
+itself never changes here.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 class ClaimsNotReady(StratoError):
-    """What a pod claims could not be got ready on its node; the message says what and why."""
+    """A pod's claims could not be bound or allocated for its node; the message says which and why."""
 
 
 class ClaimBinder:
-    """Gets claims ready for pods that have a place."""
+    """Binds and allocates the claims of pods that have a node."""
 
     def __init__(self, cluster: Cluster, clock: Clock, world: World) -> None:
         self._cluster = cluster
@@ -44,7 +45,7 @@ class ClaimBinder:
         """Write what was chosen for a task and wait until its volumes are bound.
 
         Raises:
-            ClaimsNotReady: It did not work out, or took too long.
+            ClaimsNotReady: A claim cannot be bound as chosen, or that took too long.
             ApiError: The API refused a write.
         """
         for key, volume in given.volumes.items():
@@ -57,7 +58,7 @@ class ClaimBinder:
             await self._reserve(task, key, given.devices.get(key))
 
     async def undo(self, task: Task, given: Reservation) -> None:
-        """Take the pod off its device claims again; volumes stay with their claims, as in Kubernetes."""
+        """Remove the pod from its device claims' ``reservedFor``; volumes stay bound, as in Kubernetes."""
         for key in given.claims:
             namespace, _, name = key.partition("/")
             for _ in range(_ATTEMPTS):
@@ -70,7 +71,7 @@ class ClaimBinder:
                 except Conflict:
                     continue
                 except ApiError:
-                    pass  # the claim's own controller takes pods off that are gone
+                    pass  # the claim controller removes pods that are gone
                 break
 
     # -- volumes -------------------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ class ClaimBinder:
                 "resourceVersion": claim.metadata.resource_version,
             }
             meta: dict[str, Any] = {"resourceVersion": found.metadata.resource_version}
-            if owner is None:  # a volume that its administrator meant for the claim stays after the claim
+            if owner is None:  # not for a volume whose administrator set the claim, as that outlives the claim
                 meta["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
             try:
                 body = {"metadata": meta, "spec": {"claimRef": reference}}
@@ -152,7 +153,7 @@ class ClaimBinder:
             selected = claim.metadata.annotation(SELECTED_NODE)
             if selected == node:
                 seen.add(key)
-            elif selected or key in seen:  # the provisioner gave the node up
+            elif selected or key in seen:  # the provisioner cannot provision for this node and removed it
                 raise ClaimsNotReady(f"the node selected for claim {key} was reset")
         return False
 
@@ -164,7 +165,7 @@ class ClaimBinder:
     # -- devices -------------------------------------------------------------------------------------------------------
 
     async def _reserve(self, task: Task, key: str, allocation: Mapping[str, Any] | None) -> None:
-        """Allocate a claim, unless it is, and name the pod among its users."""
+        """Allocate a claim unless it is allocated, and add the pod to its ``reservedFor``."""
         namespace, _, name = key.partition("/")
         for _ in range(_ATTEMPTS):
             try:
@@ -192,7 +193,7 @@ class ClaimBinder:
         raise ClaimsNotReady(f"resource claim {key} changed under us {_ATTEMPTS} times")
 
     async def _protect(self, claim: ResourceClaim) -> ResourceClaim:
-        """Keep an allocated claim from being deleted before its devices are free."""
+        """Add the finalizer that keeps an allocated claim until its devices are free."""
         finalizers = claim.metadata.finalizers or []
         if FINALIZER in finalizers:
             return claim
@@ -211,7 +212,7 @@ def _consumer(uid: str, name: str, resource: str) -> dict[str, str]:
 
 
 def _same(claim: ResourceClaim, allocation: Mapping[str, Any]) -> bool:
-    """Whether a claim has been given exactly the devices of an allocation (by us, for another of its pods)."""
+    """Whether a claim is allocated exactly these devices, as by this scheduler for another pod of the claim."""
     have = claim.status.allocation.devices.results if claim.status.allocation is not None else ()
     wanted = [(r["driver"], r["pool"], r["device"]) for r in allocation["devices"]["results"]]
     return [(r.driver, r.pool, r.device) for r in have] == wanted

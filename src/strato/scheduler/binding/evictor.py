@@ -1,8 +1,7 @@
-"""Carries out one eviction: patches the victim's conditions, deletes it, and finds out what came of it.
+"""`PodEvictor`: carries out one eviction: patches the victim's conditions, deletes it, and determines the outcome.
 
-Whatever happens in between, the victim counts as leaving (`strato.scheduler.cache.evictions`) until the API confirms or
-refuses. An answer that may be lost on its way is neither: the same is asked again, which is harmless, because the
-victim is named by its uid.
+Meanwhile the victim counts as Releasing (`strato.scheduler.cache.evictions`) until the API confirms or refuses the
+eviction. A lost answer is neither: the request is repeated, which is harmless, because it names the victim by uid.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_WAIT_SECONDS = 10.0
 _CONFLICTS = 5
-"""How often a conflict over a pod that still runs is tried again before it counts as a refusal."""
+"""How many conflicts on a pod that still runs are retried before one counts as a refusal."""
 _TIMEOUT = 408
 
 Refused = Callable[[Eviction], None]
@@ -36,14 +35,14 @@ Refused = Callable[[Eviction], None]
 class _Tried(NamedTuple):
     times: int
     pod: Pod
-    """As it was before the first attempt."""
+    """The pod before the first attempt."""
 
 
 class PodEvictor:
     """Evicts pods, one call per attempt.
 
     Args:
-        refused: Called with an eviction that does not come about.
+        refused: Called with an eviction that was refused or is no longer needed.
     """
 
     def __init__(
@@ -62,18 +61,18 @@ class PodEvictor:
         self._pods = pods
         self._refused = refused
         self._tried: dict[str, _Tried] = {}
-        """By uid, evictions whose outcome is not known."""
+        """By uid of the victim, evictions whose outcome is unknown."""
 
     async def evict(self, eviction: Eviction) -> float | None:
-        """Try once; cancelled, it counts as tried.
+        """Try an eviction once; an attempt that is cancelled counts too.
 
         Returns:
-            Seconds after which to try again; None when it is settled.
+            Seconds after which to try again; None when the outcome is known.
         """
         task, world = eviction.task, self._world
         if not world.evictions.awaits(task.key, task.uid):
             self._tried.pop(task.uid, None)
-            return None  # it has gone, ended, or was deleted by somebody else
+            return None  # the pod is gone, has ended, or another client has deleted it
         tried = self._tried.get(task.uid)
         if tried is None:
             if is_needless(self._world, eviction):
@@ -86,7 +85,7 @@ class PodEvictor:
             await self._patch(eviction, _conditions(eviction, format_time(self._clock.now())))
             await self._cluster.delete(catalog.POD, task.name, task.namespace, uid=task.uid)
         except NotFound:
-            error = None  # the watch will say so
+            error = None  # the watch will deliver the deletion
         except ApiError as problem:
             if await self._may_pass(eviction, problem, tried.times):
                 self._tried[task.uid] = _Tried(tried.times + 1, tried.pod)
@@ -102,7 +101,7 @@ class PodEvictor:
         return None
 
     async def _may_pass(self, eviction: Eviction, error: ApiError, attempts: int) -> bool:
-        """Whether an error leaves open what becomes of the pod, and asking again may tell."""
+        """Whether the outcome is unknown after an error, so that a retry may succeed."""
         if is_server_error(error) or error.code == _TIMEOUT:
             return True
         if not isinstance(error, Conflict):
@@ -111,14 +110,14 @@ class PodEvictor:
         try:
             fresh = await self._cluster.get(Pod, task.name, task.namespace)
         except NotFound:
-            return True  # the next attempt finds that the watch has said so
+            return True  # the next attempt finds that the watch has delivered the deletion
         except ApiError:
             return True
         gone = fresh.metadata.uid != task.uid or fresh.metadata.deletion_timestamp is not None
         return gone or attempts < _CONFLICTS
 
     async def _on_refusal(self, eviction: Eviction, error: ApiError, before: Pod) -> None:
-        """Let the pod go on, as it was ``before``."""
+        """Restore the world's task and the pod's conditions as they were ``before``, and record an event."""
         task = eviction.task
         _log.warning("eviction refused: pod=%s: %s", task.key, error)
         self._give_back(eviction)
@@ -158,7 +157,7 @@ class PodEvictor:
 
 
 def is_needless(world: World, eviction: Eviction) -> bool:
-    """Whether the pod that an eviction is for has gone, or has got a place meanwhile."""
+    """Whether the beneficiary of an eviction is gone, has ended, or has got a place meanwhile."""
     if not eviction.beneficiary:
         return False
     task = world.tasks.get(eviction.beneficiary)

@@ -1,4 +1,4 @@
-"""What a scheduler asks of the API, and makes there, before it begins."""
+"""What a scheduler reads from the API and creates there before its first cycle."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _RETRY_SECONDS = 1.0
 
 
 async def absent_kinds(cluster: Cluster, clock: Clock | None = None, *, among_all: bool = False) -> frozenset[Kind]:
-    """Return the kinds that this API server lacks, of those that one may do without or ``among_all``.
+    """Return the kinds that this API server lacks, among the optional ones or among all that the scheduler reads.
 
-    With a clock, an API server that is away or in trouble is asked again until it answers.
+    With a clock, retry until the API server answers; without one, raise its error.
     """
     absent: set[Kind] = set()
     served: dict[str, frozenset[str]] = {}
