@@ -1,6 +1,7 @@
-"""Admission that users configure while the server runs: webhooks and admission policies.
+"""Dynamic admission: the webhooks and admission policies that users configure while the server runs.
 
-Which of them may concern a kind and an operation is worked out once for each state of the configurations (`sources`),
-so that a write which none concerns pays for a look-up. What is decided about one write is in `conditions`, `policies`,
-`mutations` and `reviews`, pure functions; `webhooks` makes the calls, and `service` puts all in order for the verbs.
+`sources` finds the webhooks and policies that may concern a kind and operation, once for each state of the
+configuration objects, so a write that none concerns costs one look-up. `conditions`, `policies`, `mutations` and
+`reviews` decide about one write, as pure functions; `webhooks` makes the calls; `service` combines them for the writing
+verbs.
 """

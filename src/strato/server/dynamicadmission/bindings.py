@@ -1,4 +1,4 @@
-"""Which bindings of a policy take a write, and with which parameters it is evaluated for each."""
+"""Find the bindings of a policy that match a write, and the parameters with which each evaluates the policy."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from strato.server.dynamicadmission.sources import Binding, Policy, World
 
 
 class Invocation(NamedTuple):
-    """One evaluation of a policy."""
+    """One evaluation of a policy: a binding and a parameter object."""
 
     binding: Binding
     matched: Kind
-    """The kind as which the policy is about the write."""
+    """The kind (perhaps another version of the written one) as which the policy matches the write."""
     params: Json | Failed | None
-    """An object with parameters; None: there are to be none; or why they cannot be found."""
+    """The parameter object, None if the policy has none, or the error of finding it."""
 
 
 def invocations(
     policy: Policy, request: AdmissionRequest, world: World, others: Sequence[Kind], namespace: Json | None
 ) -> Iterator[Invocation]:
-    """Yield the evaluations of a policy that a write asks for: one for each binding and each of its parameters."""
+    """Yield the evaluations of a policy for a write: one for each matching binding and parameter object."""
     operation = str(request.operation)
     matched = policy.scope.covered(request.kind, operation, request.subresource, others, request.name)
     if matched is None or not policy.scope.selects(request, namespace):
@@ -46,10 +46,10 @@ def invocations(
 
 
 def _params(policy: Policy, binding: Binding, request: AdmissionRequest, world: World) -> Iterator[Json | None]:
-    """Yield the parameters to evaluate with: None where there are to be none.
+    """Yield the parameter objects of a binding; None if the policy is evaluated without.
 
     Raises:
-        Failed: They cannot be found, or there have to be some.
+        Failed: They cannot be looked up, or there are none and the binding requires one.
     """
     wanted, ref = policy.spec.get("paramKind"), binding.spec.get("paramRef")
     if not wanted or not ref:
@@ -78,6 +78,6 @@ def _params(policy: Policy, binding: Binding, request: AdmissionRequest, world: 
 
 
 def find_kind(world: World, wanted: Mapping[str, Any]) -> Kind | None:
-    """Return the kind that an ``apiVersion`` and a ``kind`` name, where it is served."""
+    """Return the served kind with an ``apiVersion`` and ``kind``; None if it is not served."""
     named = wanted.get("apiVersion"), wanted.get("kind")
     return next((kind for kind in world.registry.kinds() if (kind.api_version, kind.name) == named), None)

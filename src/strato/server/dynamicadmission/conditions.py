@@ -1,4 +1,4 @@
-"""Expressions in CEL about one write: what they see of it, and what they may cost."""
+"""CEL expressions about one write: their variables, and limits of their cost."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from strato.server.path import Attributes
 
 T = TypeVar("T")
 INLINE_UNITS = 20_000
-"""What expressions may cost in one go, about 2 ms; those that cost more are evaluated in slices."""
+"""Largest cost of expressions that are evaluated without yielding, about 2 ms; costlier ones run in slices."""
 
 
 class Failed(Exception):
-    """An expression cannot be compiled or evaluated; the message says which, and why."""
+    """An expression cannot be compiled or evaluated; the message says which and why."""
 
 
 def _program(text: str, types: Sequence[str] = ()) -> cel.Program | str:
-    """Return an expression as a program, or why it is none."""
+    """Compile an expression; return the error's text if that fails."""
     try:
         return cel.compile_expression(text, types)
     except cel.UnsupportedExpression as error:
@@ -48,10 +48,10 @@ def _compiled_mutation(text: str) -> cel.Program | str:
 
 
 def evaluate(text: str, env: cel.Env, *, mutates: bool = False) -> Any:
-    """Return the value of an expression; one that ``mutates`` makes values of objects and patches.
+    """Return the value of an expression; with ``mutates`` it can construct objects and JSON patches.
 
     Raises:
-        Failed: There is none.
+        Failed: It cannot be compiled or evaluated.
     """
     program = (_compiled_mutation if mutates else _compiled)(text)
     if isinstance(program, str):
@@ -65,7 +65,7 @@ def evaluate(text: str, env: cel.Env, *, mutates: bool = False) -> Any:
 
 
 class Variables(Mapping[str, Any]):
-    """The ``variables`` of a policy: each is evaluated when it is first looked at, and may look at those before it."""
+    """The ``variables`` of a policy; each is evaluated on first use, and may use those before it."""
 
     def __init__(self, written: Sequence[Mapping[str, Any]], env: Mapping[str, Any]) -> None:
         self._expressions = {one["name"]: str(one["expression"]) for one in written}
@@ -75,7 +75,7 @@ class Variables(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
             expression = self._expressions[name]
-            self._values[name] = None  # what looks at itself finds nothing
+            self._values[name] = None  # a variable that refers to itself gets null
             try:
                 self._values[name] = evaluate(expression, self._env)
             except Failed as error:
@@ -93,7 +93,7 @@ class Variables(Mapping[str, Any]):
 def environment(
     request: AdmissionRequest, matched: Kind, world: World, namespace: Json | None, params: Json | None = None
 ) -> dict[str, Any]:
-    """Return what expressions see of a write."""
+    """Return the variables of expressions about a write."""
     new, old = as_matched(world.registry, request, matched)
     return {
         "authorizer": _asking(request, world.authorizer),
@@ -122,7 +122,7 @@ def _asking(request: AdmissionRequest, authorizer: Permissions | None) -> cel.Au
 
 
 def described(request: AdmissionRequest, matched: Kind) -> Json:
-    """Return the attributes of a write, as reviews carry them and expressions see them, without its objects."""
+    """Return the attributes of a write without its objects, for AdmissionReviews and for ``request`` in expressions."""
     kind, user = request.kind, request.user
     subject = request.object or request.old_object or {}
     named = _named(str(subject.get("apiVersion") or kind.api_version), str(subject.get("kind") or kind.name))
@@ -156,10 +156,10 @@ def _named(api_version: str, name: str) -> Json:
 
 
 def matches(conditions: Sequence[Mapping[str, Any]], env: cel.Env, *, fails_open: bool) -> bool:
-    """Whether all ``matchConditions`` hold; one that does not counts more than those that fail.
+    """Whether all ``matchConditions`` are true; one that is false decides, even if others cannot be evaluated.
 
     Raises:
-        Failed: Some fail, and the failure policy is not to ignore that.
+        Failed: Some cannot be evaluated, none is false, and the failure policy is Fail.
     """
     failures = []
     for condition in conditions:
@@ -174,7 +174,7 @@ def matches(conditions: Sequence[Mapping[str, Any]], env: cel.Env, *, fails_open
 
 
 def bounded(work: Callable[[], T]) -> Steps[T]:
-    """Evaluate expressions: at once where that costs little, otherwise in slices and up to the limit of one object."""
+    """Evaluate expressions: at once if that is cheap, otherwise in slices, up to the cost limit of one object."""
     with cel.budget(INLINE_UNITS) as meter:
         try:
             result = work()

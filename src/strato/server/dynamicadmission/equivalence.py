@@ -1,7 +1,7 @@
-"""One resource in several versions: which there are, and an object in another of them.
+"""Equivalent versions of a resource, and the conversion of objects between them.
 
-A rule about one version is about writes in all others, too (``matchPolicy: Equivalent``). Whoever matched so sees the
-object in the version that its rule names, and what it changes is converted back.
+With ``matchPolicy: Equivalent`` a rule about one version matches writes in all versions. The webhook or policy then
+gets the object in the version of its rule, and its changes are converted back.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
 
 
 def equivalents(kind: Kind, kinds: Sequence[Kind]) -> tuple[Kind, ...]:
-    """Return the same resource in its other versions."""
+    """Return the other versions of the same resource."""
     return tuple(one for one in kinds if one is not kind and one.plural == kind.plural and one.group == kind.group)
 
 
 def converted(registry: Registry, obj: Json | None, kind: Kind, to: Kind) -> Any:
-    """Return an object of a kind in another version of it; what is no object of the kind stays as it is.
+    """Return an object in another version of its kind; a value that is not an object of the kind stays as it is.
 
     Raises:
-        Unconverted: A webhook has to make it; the request begins anew then.
+        Unconverted: The conversion webhook has to be called first; the request is then repeated.
     """
     if obj is None or kind is to or obj.get("kind") != kind.name:
         return obj
@@ -44,6 +44,6 @@ def converted(registry: Registry, obj: Json | None, kind: Kind, to: Kind) -> Any
 
 
 def as_matched(registry: Registry, request: AdmissionRequest, matched: Kind) -> tuple[Any, Any]:
-    """Return the new and the old object of a write in the version as which it matched."""
+    """Return the new and the old object of a write in the version in which it matched."""
     kind = request.kind
     return converted(registry, request.object, kind, matched), converted(registry, request.old_object, kind, matched)

@@ -1,4 +1,4 @@
-"""Which writes a webhook or a policy is about: rules, scopes, selectors."""
+"""Match writes against the rules and selectors of a webhook or policy."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from strato.api.shapes import LabelSelector
 
 Json = dict[str, Any]
 _EXEMPT_GROUPS = frozenset(("admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io"))
-"""What configures admission must stay open to who made a mistake in it; reviews are questions, never stored."""
+"""The kinds that configure admission are exempt, so that a user can repair a mistake in them; so are reviews."""
 
 
 def is_exempt(kind: Kind) -> bool:
-    """Whether nothing that users configure is about a kind."""
+    """Whether webhooks and policies never apply to a kind."""
     return kind.group in _EXEMPT_GROUPS
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A ``RuleWithOperations``; ``*`` stands for all."""
+    """A ``RuleWithOperations``; ``*`` matches everything."""
 
     operations: frozenset[str]
     groups: frozenset[str]
@@ -35,11 +35,11 @@ class Rule:
     """Resources and subresources."""
     scope: str
     names: frozenset[str]
-    """Of objects; empty: all."""
+    """Names of objects; empty matches all."""
 
     @classmethod
     def of(cls, written: Mapping[str, Any]) -> Rule:
-        """Return a rule as it is written."""
+        """Return a rule from its JSON."""
         parts = [text.partition("/") for text in written.get("resources") or ()]
         return cls(
             frozenset(written.get("operations") or ()),
@@ -51,7 +51,7 @@ class Rule:
         )
 
     def covers(self, kind: Kind, operation: str, subresource: str) -> bool:
-        """Whether it is about an operation on a kind, wherever the object is and whatever its name."""
+        """Whether the rule matches an operation on a kind, whatever the object's namespace and name."""
         namespaced = kind.namespaced
         return (
             _holds(self.operations, operation)
@@ -70,23 +70,23 @@ def _holds(items: frozenset[str], wanted: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a webhook, a policy or a binding is about: the ``MatchResources`` of all three."""
+    """The rules and selectors of a webhook, policy or binding: its ``MatchResources``."""
 
     rules: tuple[Rule, ...]
     takes_all: bool
-    """Whether there are no rules, and that means all: of a binding, not of a webhook."""
+    """Whether an absence of rules matches everything, as in a binding; in a webhook it matches nothing."""
     excluded: tuple[Rule, ...]
     is_exact: bool
-    """Whether versions of one resource count as different ones."""
+    """Whether a rule matches only the versions it names (``matchPolicy: Exact``)."""
     namespaces: Selector
     objects: Selector
 
     @classmethod
     def of(cls, written: Mapping[str, Any], rules: str = "resourceRules") -> Scope:
-        """Return a scope as it is written.
+        """Return a scope from its JSON.
 
         Raises:
-            InvalidSelector: A selector is none.
+            InvalidSelector: A selector is invalid.
         """
         return cls(
             tuple(map(Rule.of, written.get(rules) or ())),
@@ -100,14 +100,14 @@ class Scope:
     def covered(
         self, kind: Kind, operation: str, subresource: str, others: Iterable[Kind], name: str | None = None
     ) -> Kind | None:
-        """Return as which kind the rules are about an operation, the kind itself before its equivalents.
+        """Return the kind as which the rules match an operation: the kind itself if possible, else an equivalent.
 
         Args:
-            kind: What is written.
-            operation: How.
-            subresource: Of it.
-            others: The same resource in other versions.
-            name: Of the object; None asks about any.
+            kind: The written kind.
+            operation: The operation.
+            subresource: The subresource, empty for the object itself.
+            others: The other versions of the kind.
+            name: The object's name; None is any name.
         """
         kinds = (kind,) if self.is_exact else (kind, *others)
         if name is not None and any(
@@ -122,7 +122,7 @@ class Scope:
         return None
 
     def selects(self, request: AdmissionRequest, namespace: Json | None) -> bool:
-        """Whether the selectors take an object, new or old, and its namespace as it is stored."""
+        """Whether the selectors match the object (new or old) and its stored namespace."""
         return self._selects_namespace(request, namespace) and (
             self.objects.is_empty
             or any(self.objects.matches(_labels(one)) for one in (request.object, request.old_object) if one)

@@ -1,4 +1,4 @@
-"""MutatingAdmissionPolicies: what they make of the object of one write. Pure but for reading parameters.
+"""Apply MutatingAdmissionPolicies to the object of one write. Pure but for reading parameters.
 
 Source: ``k8s.io/apiserver/pkg/admission/plugin/policy/mutating``.
 """
@@ -28,22 +28,22 @@ from strato.server.fieldmanager.types import ABSENT
 from strato.server.patch import PatchTestFailed, apply_json_patch
 
 _MUTATION_UNITS, _BYTES_A_UNIT = 500, 2
-"""What it costs to check an object that was changed: 50 us, and 50 ns a byte."""
+"""Cost units charged for checking a changed object: 50 us, and 50 ns a byte."""
 _PATCH_FIELDS = ("op", "path", "from", "value")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
 class Mutated(NamedTuple):
-    """What all policies make of an object."""
+    """The result of all policies for an object."""
 
     object: Json | None
     denials: tuple[str, ...]
-    """Why the write is refused; empty: it is not."""
+    """Reasons to refuse the write; empty if it is not refused."""
     asked: tuple[tuple[str, str, str], ...]
-    """The policies, bindings and parameters that were evaluated, and want to be again where something changes."""
+    """The evaluated policies, bindings and parameters that ask to be evaluated again after later changes."""
     is_evaluated: bool
-    """Whether any mutation was."""
+    """Whether any mutation was evaluated."""
 
 
 class Mutations:
@@ -64,17 +64,17 @@ class Mutations:
         namespace: Json | None,
         reinvocation: Reinvocation,
     ) -> Mutated:
-        """Return what policies make of the object of a write, each of what those before it left.
+        """Apply policies to the object of a write, each to the result of the one before.
 
         Args:
-            policies: In order.
+            policies: The policies in order.
             request: The write; it is not changed.
-            others: The kind in its other versions.
-            namespace: That of the object, as it is stored.
-            reinvocation: What is known of the first round; it is noted in the result what else there is to know.
+            others: The other versions of the kind.
+            namespace: The object's stored namespace.
+            reinvocation: Which evaluations the second round skips; not changed here, as the result has what to add.
 
         Raises:
-            ApiError: A changed object is none of its kind any more.
+            ApiError: A changed object is no longer a valid object of its kind.
         """
         denials: list[str] = []
         asked: list[tuple[str, str, str]] = []
@@ -105,13 +105,13 @@ class Mutations:
         namespace: Json | None,
         failures: list[str],
     ) -> bool:
-        """Apply the mutations of a policy to the object of ``subject``; return whether there were any."""
+        """Apply the mutations of a policy to the object of ``subject``; return whether any was evaluated."""
         params = None if isinstance(invocation.params, Failed) else invocation.params
         spec, matched, registry = policy.spec, invocation.matched, self._world.registry
         evaluated = False
 
         def visible() -> dict[str, Any]:
-            """Return what expressions see, now that the mutations before are applied."""
+            """Return the variables of expressions after the mutations so far."""
             env = environment(subject, matched, self._world, namespace, params)
             env["variables"] = Variables(spec.get("variables") or (), env)
             return env
@@ -136,10 +136,10 @@ class Mutations:
         return evaluated
 
     def _mutated(self, mutation: Mapping[str, Any], env: cel.Env, obj: Json, matched: Kind) -> Json:
-        """Return an object with one mutation; the object itself stays as it is.
+        """Return a copy of an object after one mutation.
 
         Raises:
-            Failed: It cannot be evaluated or applied.
+            Failed: The mutation cannot be evaluated or applied.
         """
         if mutation.get("patchType") == "JSONPatch":
             operations = evaluate((mutation.get("jsonPatch") or {}).get("expression") or "", env, mutates=True)
@@ -172,7 +172,7 @@ class Mutations:
 
 
 def denial(request: AdmissionRequest, denials: Sequence[str]) -> ApiError:
-    """Return the error of a write that policies refuse: the first reason, and all as causes."""
+    """Return the error of a write that policies refuse: its message is the first reason, its causes are all."""
     kind = request.kind
     return ApiError(
         denials[0],
@@ -194,10 +194,10 @@ def _patched(obj: Json, operations: Any) -> Json:
         raise Failed("type mismatch: JSONPatchType.expression should evaluate to array")
     patch = [_operation(one) for one in operations]
     try:
-        # operations work in place, and what was sent may be shared with what is stored
+        # a copy: JSON patch works in place, and the object may share parts with the stored one
         patched = apply_json_patch(_decode(_encode(obj)), patch)
     except PatchTestFailed:
-        return obj  # a patch whose test fails is not applied, and that is no error
+        return obj  # a JSON patch whose test fails is skipped without an error
     except ApiError as error:
         raise Failed(f"JSON Patch: {error}") from error
     if not isinstance(patched, dict):
@@ -221,10 +221,10 @@ def _operation(value: Any) -> Json:
 
 
 def _check_types(value: Any, path: str = "") -> None:
-    """Make sure that each value is of the type that is called as the fields above it; lists and maps have no names.
+    """Check that each constructed object has the type name of the fields that lead to it (``Object.spec``).
 
     Raises:
-        Failed: One is not.
+        Failed: One has another type name.
     """
     if isinstance(value, cel.Message):
         path = path or value.type_name
@@ -241,13 +241,13 @@ def _check_types(value: Any, path: str = "") -> None:
 
 
 def _json(value: Any) -> Any:
-    """Return a value of an expression as JSON.
+    """Convert a value of an expression to JSON.
 
     Raises:
-        Failed: It cannot be written as that.
+        Failed: The value has no form in JSON.
     """
     if isinstance(value, dict | list | str):
-        cel.charge(len(value) // 4 if isinstance(value, str) else len(value))  # what stands in it many times, too
+        cel.charge(len(value) // 4 if isinstance(value, str) else len(value))  # for each occurrence of a value
     if isinstance(value, dict):
         return {str(name): _json(inner) for name, inner in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicies: what they decide about one write. Pure but for reading parameters."""
+"""Evaluate ValidatingAdmissionPolicies for one write. Pure but for reading parameters."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from strato.server.dynamicadmission.sources import Binding, Policy, World
 
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
 _MESSAGE_BYTES = 5 * 1024
-"""The longest message that an expression may make."""
+"""Longest message that a ``messageExpression`` may return."""
 _ANNOTATION_CHARACTERS = 10 * 1024
 _FAILURE_KEY = "validation.policy.admission.k8s.io/validation_failure"
 _ANNOTATIONS_MAX = 64
 
 
 class Denial(NamedTuple):
-    """Why a validation does not hold."""
+    """A validation that is false or cannot be evaluated, with its message."""
 
     message: str
     reason: str = "Invalid"
     number: int = 0
-    """Of the expression, from 0."""
+    """Index of the validation, from 0."""
 
 
 class Decided(NamedTuple):
-    """What one policy says of a write."""
+    """The decision of one policy about a write."""
 
     denial: ApiError | None
     warnings: list[str]
@@ -44,7 +44,7 @@ class Decided(NamedTuple):
 def decide(
     policy: Policy, request: AdmissionRequest, world: World, others: Sequence[Kind], namespace: Json | None
 ) -> Decided:
-    """Evaluate a policy for each of its bindings that takes the write, and each of their parameters."""
+    """Evaluate a policy for each binding that matches the write, and for each of the binding's parameter objects."""
     decided = Decided(None, [], {})
     published: dict[str, dict[str, None]] = {}
     for binding, matched, params in invocations(policy, request, world, others, namespace):
@@ -67,7 +67,7 @@ def _evaluated(
     env: dict[str, Any],
     published: dict[str, dict[str, None]],
 ) -> Decided:
-    """Return the decision with what a binding says under certain parameters."""
+    """Return the decision extended by the evaluation for one binding and parameter object."""
     spec = policy.spec
     env["variables"] = Variables(spec.get("variables") or (), env)
     try:
@@ -107,7 +107,7 @@ def _message(validation: Mapping[str, Any], env: cel.Env) -> str:
         try:
             made = evaluate(expression, env)
         except (Failed, cel.CostExceeded):
-            made = None  # as in Kubernetes: the plain message is the fallback
+            made = None  # the plain message is used instead, as in Kubernetes
         if isinstance(made, str) and (made := made.strip()) and "\n" not in made and len(made) <= _MESSAGE_BYTES:
             return made
     plain = str(validation.get("message") or "").strip()
@@ -115,7 +115,7 @@ def _message(validation: Mapping[str, Any], env: cel.Env) -> str:
 
 
 def _applied(decided: Decided, policy: Policy, binding: Binding, request: AdmissionRequest, denial: Denial) -> Decided:
-    """Do what a binding says is to be done about a validation that does not hold."""
+    """Return the decision after the binding's ``validationActions`` for a failed validation."""
     actions = binding.spec.get("validationActions") or ()
     if "Deny" in actions:
         decided = _denied(decided, policy, binding, request, denial)
@@ -137,7 +137,7 @@ def _applied(decided: Decided, policy: Policy, binding: Binding, request: Admiss
 
 
 def _denied(decided: Decided, policy: Policy, binding: Binding, request: AdmissionRequest, denial: Denial) -> Decided:
-    """Return the decision with a denial; of several the first counts."""
+    """Return the decision with a denial, unless it has an earlier one."""
     if decided.denial is not None:
         return decided
     text = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}' denied request: {denial.message}"

@@ -1,8 +1,7 @@
-"""Which mutating webhooks and policies are asked a second time about one write.
+"""Decide which mutating webhooks and policies are called a second time for one write.
 
-As in Kubernetes' chain, all that may change an object come once in order: policies, then webhooks. Where any changed
-it, those that ask for it (``reinvocationPolicy: IfNeeded``) come once more, if something was changed after they were
-asked.
+As in Kubernetes, all policies and then all webhooks are called once, in order. If any changed the object, those with
+``reinvocationPolicy: IfNeeded`` are called once more, if the object was changed after their first call.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from strato.server.dynamicadmission.matching import Json
 
 
 class Reinvocation:
-    """What either the webhooks or the policies know of the first round."""
+    """The state of the first round, of either the webhooks or the policies."""
 
     def __init__(self) -> None:
         self.is_second = False
@@ -22,24 +21,24 @@ class Reinvocation:
         self._output: Json | None = None
 
     def skips(self, one: Hashable) -> bool:
-        """Whether it is the second round, and a webhook or policy need not be asked in it."""
+        """Whether this is the second round, and a webhook or policy is not called in it."""
         return self.is_second and one not in self._due
 
     def begin_second(self, obj: Json | None) -> None:
-        """Begin the second round, with an object that others may have changed."""
+        """Begin the second round, with an object that the policies or webhooks of the other kind may have changed."""
         self.is_second = True
         if obj != self._output:
             self.changed()
 
     def changed(self) -> None:
-        """Note that the object is another one now for those that were asked about it."""
+        """Note that the object has changed, so those called so far may be called again."""
         self._due |= self._invoked
         self._invoked = set()
 
     def asked(self, one: Hashable) -> None:
-        """Note that a webhook or policy was asked, which wants to see later changes."""
+        """Note the call of a webhook or policy with ``IfNeeded``."""
         self._invoked.add(one)
 
     def end(self, obj: Json | None) -> None:
-        """End a round."""
+        """End a round, and remember its object."""
         self._output = obj

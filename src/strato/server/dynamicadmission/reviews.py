@@ -1,4 +1,4 @@
-"""``AdmissionReview``: what a webhook is sent, and what its answer says."""
+"""Make the ``AdmissionReview`` for a webhook, and read its answer."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _ANNOTATIONS_MAX, _ANNOTATION_CHARACTERS = 64, 10 * 1024
 
 
 class BadReview(Exception):
-    """An answer is no review, or not that of the question."""
+    """An answer is not an AdmissionReview for the question."""
 
 
 class Verdict(NamedTuple):
-    """What a webhook says of a write."""
+    """A webhook's decision about a write."""
 
     allowed: bool
     patch: bytes = b""
-    """A JSON patch; empty: none."""
+    """A JSON patch; empty if it changes nothing."""
     result: Mapping[str, Any] = {}
-    """The ``Status`` of a refusal, as far as there is one."""
+    """The ``Status`` of a refusal; empty if the webhook gave none."""
     warnings: tuple[str, ...] = ()
     annotations: Mapping[str, str] = {}
 
@@ -45,15 +45,15 @@ def question(
     shown: tuple[Json | None, Json | None],
     options: Json | None,
 ) -> Json:
-    """Return the review that is sent.
+    """Return the AdmissionReview to send.
 
     Args:
-        version: Of reviews: ``admission.k8s.io/v1``, say.
-        uid: To be repeated by the answer.
+        version: Version of the review, such as ``admission.k8s.io/v1``.
+        uid: Id that the answer must repeat.
         request: The write.
         matched: The kind as which it matched.
-        shown: The new and the old object in that version.
-        options: Of the operation.
+        shown: The new and the old object in that kind's version.
+        options: The operation's options.
     """
     asked = {"uid": uid, **described(request, matched)}
     asked["object"], asked["oldObject"] = shown
@@ -62,10 +62,10 @@ def question(
 
 
 def version_for(accepted: Any) -> str:
-    """Return the version of reviews that a webhook is sent, its first that is known.
+    """Return the version of reviews for a webhook: the first in its list that we know.
 
     Raises:
-        BadReview: None is.
+        BadReview: We know none of them.
     """
     for one in accepted or ():
         if one in _VERSIONS:
@@ -74,10 +74,10 @@ def version_for(accepted: Any) -> str:
 
 
 def verdict(version: str, uid: str, answer: Any, *, mutates: bool) -> Verdict:
-    """Return what a decoded answer says.
+    """Return the decision in a decoded answer.
 
     Raises:
-        BadReview: It is none to this question.
+        BadReview: It is not an answer to this question.
     """
     response = answer.get("response") if isinstance(answer, dict) else None
     if not isinstance(response, dict):
@@ -128,7 +128,7 @@ def _patch(version: str, response: Json, *, mutates: bool) -> bytes:
 
 
 def refusal(webhook: str, result: Mapping[str, Any]) -> ApiError:
-    """Return the error that a refused write is answered."""
+    """Return the error for a write that a webhook refuses."""
     denied = f'admission webhook "{webhook}" denied the request'
     message, reason, code = result.get("message"), result.get("reason"), result.get("code")
     if isinstance(message, str) and message:

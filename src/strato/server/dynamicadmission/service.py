@@ -1,4 +1,4 @@
-"""`DynamicAdmission`: what the writing verbs ask of webhooks and policies."""
+"""`DynamicAdmission`: the webhooks and policies, as the writing verbs call them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strato.server.webhookclient import WebhookClient
 
 
 class DynamicAdmission:
-    """Admission by what users configure."""
+    """Admission by the webhooks and policies that users configure."""
 
     def __init__(self, world: World, client: WebhookClient, rng: random.Random) -> None:
         self._world = world
@@ -29,24 +29,24 @@ class DynamicAdmission:
         self._webhooks = Webhooks(world, client, rng)
 
     def concerns(self, kind: Kind, operation: str, subresource: str = "") -> bool:
-        """Whether any webhook or policy may be about an operation; such a write is not done at once."""
+        """Whether any webhook or policy may apply to an operation; such a write cannot be done without waiting."""
         return self._sources.concerned(kind, operation, subresource) is not None
 
     def admit(self, request: AdmissionRequest, options: Json | None) -> Steps[None]:
-        """Let webhooks change, and policies and webhooks judge, what is not stored: a deletion, a connection.
+        """Run mutating and validating admission for a request that stores no object: a deletion, a connection.
 
-        Raises an `ApiError` where one refuses.
+        Raises an `ApiError` if a webhook or policy refuses it.
         """
         yield from self.mutate(request, options, _as_it_is)
         yield from self.validate(request, options)
 
     def mutate(self, request: AdmissionRequest, options: Json | None, check: Callable[[Json], Json]) -> Steps[bool]:
-        """Let policies, then webhooks change a write; return whether any did.
+        """Let policies, then webhooks mutate a write; return whether any changed it.
 
-        As in Kubernetes both come a second time where something changed, for those that ask for it.
+        If something changed, those that ask for it are called a second time, as in Kubernetes.
 
         Raises:
-            ApiError: One refuses it, or what it makes of the object is none of its kind.
+            ApiError: One refuses it, or its result is not a valid object of the kind.
         """
         concerned = self._concerned(request)
         if concerned is None or not concerned.mutates:
@@ -74,7 +74,7 @@ class DynamicAdmission:
         check: Callable[[Json], Json],
         reinvocation: Reinvocation,
     ) -> Steps[bool]:
-        """Let policies change a write; return whether any was evaluated, which counts as a change."""
+        """Let policies mutate a write; return whether any mutation was evaluated, which counts as a change."""
         if not concerned.mutations:
             return False
         mutations = Mutations(self._world, check)
@@ -92,7 +92,7 @@ class DynamicAdmission:
         return mutated.is_evaluated
 
     def validate(self, request: AdmissionRequest, options: Json | None) -> Steps[None]:
-        """Let policies and webhooks judge a write. Raises an `ApiError` where one refuses."""
+        """Run validating policies and webhooks for a write. Raises an `ApiError` if one refuses it."""
         concerned = self._concerned(request)
         if concerned is None:
             return
@@ -116,7 +116,7 @@ class DynamicAdmission:
         return self._sources.concerned(request.kind, str(request.operation), request.subresource)
 
     def _namespace(self, request: AdmissionRequest) -> Json | None:
-        """Return the namespace of an object as it is stored; of a namespace the one itself."""
+        """Return the stored Namespace of an object; for a Namespace, itself."""
         name = request.name if request.kind is catalog.NAMESPACE else request.namespace
         return self._world.get(catalog.NAMESPACE, "", name) if name else None
 

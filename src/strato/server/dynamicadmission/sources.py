@@ -1,4 +1,4 @@
-"""The webhooks and policies that are stored, compiled once for each state of their kinds."""
+"""The stored webhooks and policies, compiled once for each state of the objects that configure them."""
 
 from __future__ import annotations
 
@@ -33,40 +33,40 @@ _log = logging.getLogger(__name__)
 
 
 class Permissions(Protocol):
-    """What users may do."""
+    """Decides what users may do."""
 
     def allows(self, user: User, asked: Attributes) -> bool:
-        """Answer for a resource request, or for a path where there is one."""
+        """Decide on a resource request, or on a non-resource path if ``asked`` has one."""
 
     def reason(self, user: User, asked: Attributes) -> str:
-        """Return why the answer to the same question is as it is; empty when there is nothing to say."""
+        """Return the reason of the same decision; empty if there is none."""
 
 
 class FieldTypes(Protocol):
-    """The types of the fields of what is served."""
+    """The types of the served kinds' fields."""
 
     def type_of(self, kind: Kind, api_version: str) -> Type | None:
-        """Return the type of a version of a kind; None when there is no such version."""
+        """Return the type of a kind's version; None if there is no such version."""
 
 
 class World(AdmissionReader, Protocol):
-    """What is stored and served."""
+    """The parts of the server's state that dynamic admission reads."""
 
     @property
     def field_managers(self) -> FieldTypes:
-        """How objects of the kinds are merged."""
+        """The field types by which objects are merged."""
 
     @property
     def authorizer(self) -> Permissions | None:
-        """Whether users may do what expressions ask about; None: they may."""
+        """Answers the ``authorizer`` of expressions; None allows everything."""
 
     @property
     def registry(self) -> Registry:
-        """What is served."""
+        """The served kinds."""
 
     @property
     def store(self) -> Store:
-        """Where all is."""
+        """The store."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,12 +84,12 @@ class Hook:
 
     @property
     def fails_open(self) -> bool:
-        """Whether writes go on without it where it cannot be called."""
+        """Whether a write goes on if the webhook cannot be called (``failurePolicy: Ignore``)."""
         return self.written.get("failurePolicy") == "Ignore"
 
 
 class Binding(NamedTuple):
-    """Where a policy applies."""
+    """A policy's binding: where the policy applies, and with which parameters."""
 
     name: str
     spec: Mapping[str, Any]
@@ -107,24 +107,24 @@ class Policy:
 
     @property
     def fails_open(self) -> bool:
-        """Whether writes go on where it cannot be evaluated."""
+        """Whether a write goes on if the policy cannot be evaluated (``failurePolicy: Ignore``)."""
         return self.spec.get("failurePolicy") == "Ignore"
 
 
 class Concerned(NamedTuple):
-    """What the rules of configurations say may be about an operation on a kind, in order."""
+    """The webhooks and policies whose rules match an operation on a kind, in order."""
 
     mutating: tuple[Hook, ...]
     validating: tuple[Hook, ...]
     policies: tuple[Policy, ...]
     mutations: tuple[Policy, ...]
-    """The mutating policies, which come before the mutating webhooks."""
+    """The mutating policies, which are evaluated before the mutating webhooks are called."""
     others: tuple[Kind, ...] = ()
-    """The kind in its other versions."""
+    """The other versions of the kind."""
 
     @property
     def mutates(self) -> bool:
-        """Whether any of them may change objects."""
+        """Whether any of them mutates."""
         return bool(self.mutating or self.mutations)
 
     def __bool__(self) -> bool:
@@ -136,7 +136,7 @@ _NONE = Concerned((), (), (), ())
 
 @dataclass(slots=True)
 class Sources:
-    """Finds out who may be concerned."""
+    """Finds the webhooks and policies that may concern a write."""
 
     world: World
     _buckets: tuple[Bucket, ...] = field(init=False)
@@ -148,7 +148,7 @@ class Sources:
         self._buckets = tuple(self.world.store.bucket(kind.resource) for kind in _KINDS)
 
     def concerned(self, kind: Kind, operation: str, subresource: str) -> Concerned | None:
-        """Return who may be concerned by an operation; None: nobody. Each write asks."""
+        """Return the webhooks and policies that may concern an operation, None if none; cached, as every write asks."""
         one, two, three, four, five, six = self._buckets
         if not (one.objects or two.objects or three.objects or five.objects):
             return None
@@ -183,7 +183,7 @@ class Sources:
         return found or None
 
     def _read(self) -> Concerned:
-        """Read all configurations, by name."""
+        """Read all configuration objects, in order of name."""
         mutating, validating, policies, bindings, mutations, mutating_bindings = (
             sorted(self.world.list(kind, ""), key=lambda obj: str(obj["metadata"]["name"])) for kind in _KINDS
         )
@@ -221,6 +221,6 @@ def _policies(policies: Sequence[Json], bindings: Sequence[Json]) -> tuple[Polic
 def _scope(written: Mapping[str, Any], name: str, rules: str = "resourceRules") -> Scope | None:
     try:
         return Scope.of(written, rules)
-    except (InvalidSelector, msgspec.ValidationError) as error:  # stored before it was checked
+    except (InvalidSelector, msgspec.ValidationError) as error:  # stored by a version that did not check it
         _log.warning("an admission configuration is skipped: name=%s error=%s", name, error)
         return None

@@ -1,8 +1,8 @@
-"""Types in the expressions of a policy, as far as a sample of each kind shows them: the policy's status.
+"""Type-check the expressions of a policy, for its status, by evaluating them on a sample object of each kind.
 
-There is no type checker here. Instead an expression is evaluated on an object that has every field of its kind, each
-with a value of its type. What no operator takes, or what is no field, is worth a warning; what a condition skips is not
-looked at, and values whose type is not known are never complained of.
+There is no real type checker. An expression is evaluated on an object that has every field of its kind, each with a
+value of its type. An operator that does not take its operands, or an unknown field, gives a warning. Parts that a
+condition skips are not checked, and values of unknown type give no warnings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strato.server.registry import Registry, Served
 from strato.server.schema import shapes
 
 _UNITS = 40_000
-"""What all expressions of a policy may cost: 4 ms."""
+"""Cost limit for all expressions of a policy: 4 ms."""
 _KINDS_MAX = 10
 _SCALARS: Mapping[str, Any] = {
     "string": "text",
@@ -36,7 +36,7 @@ _FIELD = re.compile(r"no such key: (\S+)")
 
 
 class _Unknown(dict[str, Any]):
-    """A value of any type, with all fields."""
+    """A value of unknown type, which has every field."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -45,12 +45,12 @@ class _Unknown(dict[str, Any]):
         return self
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a field, which is not known either."""
+        """Return a field, of unknown type as well."""
         return self
 
 
 class _Fields(dict[str, Any]):
-    """A structure; its fields are made when they are looked at, since types hold themselves."""
+    """A structure; its fields are made on first use, because types are recursive."""
 
     def __init__(self, names: Iterable[str], make: Callable[[str], Any]) -> None:
         super().__init__(dict.fromkeys(names))
@@ -65,7 +65,7 @@ class _Fields(dict[str, Any]):
 
 
 class _Entries(dict[str, Any]):
-    """A map whose keys are not known beforehand, and whose values are alike."""
+    """A map with arbitrary keys, whose values have one type."""
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str)
@@ -74,12 +74,12 @@ class _Entries(dict[str, Any]):
         return self["key"]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the value."""
+        """Return the value, for any key."""
         return self["key"]
 
 
 def status_of(policy: Json, registry: Registry) -> Json:
-    """Return the status of a policy: its generation, and what is wrong with its types."""
+    """Return the status of a policy: the observed generation, and type warnings."""
     spec = policy.get("spec") or {}
     warnings: dict[str, list[str]] = {}
     with cel.budget(_UNITS):
@@ -132,7 +132,7 @@ def _problem(text: str | None, env: cel.Env) -> str:
         evaluate(text, env)
     except Failed as error:
         overload, field = _OVERLOAD.search(str(error)), _FIELD.search(str(error))
-        if overload is not None and "map" not in overload[2]:  # it may be of any type
+        if overload is not None and "map" not in overload[2]:  # otherwise an operand has an unknown type
             return f"ERROR: found no matching overload for '{overload[1]}' applied to '({overload[2]})'"
         if field is not None:
             return f"ERROR: undefined field '{field[1]}'"

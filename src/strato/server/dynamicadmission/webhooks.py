@@ -1,4 +1,4 @@
-"""Calls of webhooks about one write: the mutating one after another, the validating at the same time."""
+"""Call the webhooks for one write: mutating ones one after another, validating ones at the same time."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _MUTATION, _VALIDATION = "mutation.webhook.admission.k8s.io", "validating.webhoo
 
 
 class Call(NamedTuple):
-    """A webhook that is to be called, and what it will be asked."""
+    """A webhook to call, and the question for it."""
 
     hook: Hook
     matched: Kind
-    """As which it sees the object."""
+    """The kind in whose version it gets the object."""
     version: str
     uid: str
     body: bytes
@@ -48,7 +48,7 @@ class Call(NamedTuple):
 
 @dataclass(slots=True)
 class Webhooks:
-    """Asks webhooks."""
+    """Calls the webhooks for a write."""
 
     world: World
     client: WebhookClient
@@ -63,18 +63,18 @@ class Webhooks:
         check: Callable[[Json], Json],
         reinvocation: Reinvocation,
     ) -> Steps[bool]:
-        """Let webhooks change the object of a write, each what those before it left; return whether one did.
+        """Let webhooks mutate the object of a write, each the result of the one before; return whether any changed it.
 
         Args:
             request: The write; its object is replaced.
             concerned: The webhooks, in order.
-            namespace: That of the object, as it is stored.
-            options: Of the operation.
+            namespace: The object's stored namespace.
+            options: The operation's options.
             check: Returns a changed object with its defaults, or raises an `ApiError`.
-            reinvocation: Which of them are called now.
+            reinvocation: Which of them are called in this round.
 
         Raises:
-            ApiError: A webhook refused it, or could not be asked.
+            ApiError: A webhook refused the write, or could not be called.
         """
         has_changed = False
         for index, hook in enumerate(concerned.mutating):
@@ -102,10 +102,10 @@ class Webhooks:
     def validate(
         self, request: AdmissionRequest, concerned: Concerned, namespace: Json | None, options: Json | None
     ) -> Steps[None]:
-        """Ask all webhooks at the same time.
+        """Call all validating webhooks at the same time.
 
         Raises:
-            ApiError: One refused it, the first in order, or could not be asked.
+            ApiError: One refused the write or could not be called; of several the first in order.
         """
         calls: list[Call] = []
         for hook in concerned.validating:
@@ -130,11 +130,11 @@ class Webhooks:
     def _checked(
         self, request: AdmissionRequest, matched: Kind, check: Callable[[Json], Json]
     ) -> Callable[[Callable[[Json], Any]], Json]:
-        """Return how the object of a write is changed in the version as which a webhook sees it."""
+        """Return the function that applies a webhook's change to the write's object, in the webhook's version."""
         registry, kind = self.world.registry, request.kind
 
         def changed(change: Callable[[Json], Any]) -> Json:
-            # a change works in place, and what was sent may be shared with what is stored
+            # a copy: the change works in place, and the object may share parts with the stored one
             shown = msgspec.json.decode(_encode(converted(registry, request.object, kind, matched)))
             return check(converted(registry, change(shown), matched, kind))
 
@@ -148,11 +148,11 @@ class Webhooks:
         namespace: Json | None,
         options: Json | None,
     ) -> Steps[Call | None]:
-        """Return how a webhook is asked about a write; None: it is not.
+        """Return the call of a webhook for a write; None if its selectors or conditions do not match.
 
         Raises:
-            Forbidden: Its conditions cannot be evaluated.
-            BadRequest: A dry run would have effects.
+            Forbidden: Its match conditions cannot be evaluated.
+            BadRequest: The write is a dry run and the webhook has side effects.
         """
         scope, written = hook.scope, hook.written
         matched = scope.covered(request.kind, str(request.operation), request.subresource, others)
@@ -199,10 +199,10 @@ class Webhooks:
         *,
         mutates: bool,
     ) -> Steps[Verdict | None]:
-        """Return what a webhook answered; None where it could not be asked and that is to be ignored.
+        """Return a webhook's decision; None if the call failed and its failure policy is Ignore.
 
         Raises:
-            ApiError: It could not be asked, or said no.
+            ApiError: The call failed, or the webhook refused the write.
         """
         hook = call.hook
         try:

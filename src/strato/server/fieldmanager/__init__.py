@@ -1,4 +1,4 @@
-"""Who owns which fields of an object: sets of paths, typed merge and comparison, conflicts. Pure: no store, no clock.
+"""Field ownership: sets of field paths, typed merge and comparison, conflicts. Pure: no store, no clock.
 
-Behaviour is that of structured-merge-diff and of apimachinery's managed fields, which every Kubernetes API server uses.
+It behaves as structured-merge-diff and apimachinery's managed fields, which every Kubernetes API server uses.
 """

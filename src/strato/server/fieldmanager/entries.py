@@ -1,4 +1,4 @@
-"""``metadata.managedFields``: entries to owners and back, their order, their cap, and who a manager is."""
+"""``metadata.managedFields``: convert entries to owners and back, order and cap them, and identify managers."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from strato.server.fieldmanager.updater import Managed, Owned
 
 APPLY, UPDATE = "Apply", "Update"
 MAX_UPDATERS = 10
-"""Entries of updates that an object may have; the oldest are united beyond that."""
+"""Most entries of updates in an object; the oldest are merged if there are more."""
 _MAX_ENTRIES = 500
-"""What a client may send: each is compared with every write."""
+"""Most entries that a client may send, as every write compares each of them."""
 ANCIENT = "ancient-changes"
 CONFLICT = "FieldManagerConflict"
 Entry = dict[str, Any]
 
 
 class Identity(NamedTuple):
-    """Who owns fields; one who applies has one entry, whatever version he applied last."""
+    """An owner of fields. A manager that applies has one identity, whatever version it applied last."""
 
     manager: str
     operation: str
     api_version: str = ""
-    """Of an update."""
+    """API version of an update; empty for an apply."""
     subresource: str = ""
 
     def text(self) -> str:
-        """Return the identity as the text that managers are sorted by."""
+        """Return the identity as text, by which owners are sorted."""
         members = (
             ("manager", self.manager),
             ("operation", self.operation),
@@ -43,7 +43,7 @@ class Identity(NamedTuple):
         return msgspec.json.encode({name: value for name, value in members if value}).decode()
 
     def described(self, time: str = "") -> str:
-        """Return who it is, in a conflict."""
+        """Return the owner's description in the message of a conflict."""
         text = json.dumps(self.manager, ensure_ascii=False)
         if self.subresource:
             text += f" with subresource {json.dumps(self.subresource, ensure_ascii=False)}"
@@ -53,16 +53,16 @@ class Identity(NamedTuple):
 
 
 def identity(manager: str, operation: str, api_version: str, subresource: str) -> Identity:
-    """Return the identity of who writes."""
+    """Return the identity of a writer."""
     return Identity(manager or "unknown", operation, api_version if operation == UPDATE else "", subresource)
 
 
 class InvalidEntries(ValueError):
-    """Entries that cannot be read."""
+    """Entries cannot be parsed."""
 
 
 def is_reset(entries: Any) -> bool:
-    """Return whether entries that were sent ask for all to be dropped."""
+    """Return whether the entries that a client has sent ask to drop all entries."""
     return isinstance(entries, list) and (not entries or (len(entries) == 1 and not any(_values(entries[0]))))
 
 
@@ -71,7 +71,7 @@ def _values(entry: Any) -> Sequence[Any]:
 
 
 def conflict_error(conflicts: Sequence[tuple[Identity, str]], times: Mapping[Identity, str] | None = None) -> Conflict:
-    """Return the error for what is applied but owned by others: pairs of an owner and the text of a path."""
+    """Return the error for applied fields that others own, given as pairs of an owner and the text of a path."""
     described = {owner: owner.described((times or {}).get(owner, "")) for owner, _ in conflicts}
     causes = [Cause(CONFLICT, f"conflict with {described[owner]}", path) for owner, path in conflicts]
     if len(conflicts) == 1:
@@ -84,10 +84,10 @@ def conflict_error(conflicts: Sequence[tuple[Identity, str]], times: Mapping[Ide
 
 
 def read_entries(entries: Any) -> Managed:
-    """Return the owners that entries describe; of two of one identity the later counts.
+    """Return the owners in entries; of two entries with one identity the later counts.
 
     Raises:
-        InvalidEntries: One cannot be read.
+        InvalidEntries: An entry cannot be parsed.
     """
     managed: Managed = {}
     if len(entries or ()) > _MAX_ENTRIES:
@@ -117,7 +117,7 @@ def read_entries(entries: Any) -> Managed:
 
 
 def write_entries(managed: Mapping[Identity, Owned]) -> list[Entry]:
-    """Return owners as entries, in the order in which they stand in an object."""
+    """Return owners as entries, in their order in an object."""
     entries = []
     for owner, owned in managed.items():
         entry: Entry = {"manager": owner.manager, "operation": owner.operation, "apiVersion": owned.api_version}
@@ -131,7 +131,7 @@ def write_entries(managed: Mapping[Identity, Owned]) -> list[Entry]:
 
 
 def order(entry: Entry) -> tuple[Any, ...]:
-    """Return what the entries of an object are sorted by."""
+    """Return the sort key of an entry in an object."""
     manager, operation, version, sub, time = (
         entry.get(name, "") for name in ("manager", "operation", "apiVersion", "subresource", "time")
     )
@@ -146,7 +146,7 @@ def _seconds(text: str) -> int:
 
 
 def capped(managed: Managed, most: int = MAX_UPDATERS) -> Managed:
-    """Return the owners with the oldest updates united, by version, until no more than ``most`` are left."""
+    """Return the owners after merging the oldest updates, by version, until at most ``most`` are left."""
     updaters = [owner for owner in managed if owner.operation == UPDATE]
     count = len(updaters)
     if count <= most:

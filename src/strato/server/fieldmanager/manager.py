@@ -1,4 +1,4 @@
-"""The field manager of one kind and endpoint: what a write makes of ``metadata.managedFields``, and what an apply does.
+"""The field manager of one kind and subresource: computes ``metadata.managedFields`` after writes, and applies.
 
 Source: apimachinery, ``pkg/util/managedfields``.
 """
@@ -32,9 +32,9 @@ from strato.server.fieldmanager.typed import Misfit, check, compare, field_set, 
 from strato.server.fieldmanager.updater import Conflicts, Json, Managed, Owned, Updater
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""Annotation in which client-side apply keeps what was applied."""
+"""Annotation in which client-side apply keeps the last applied configuration."""
 KUBECTL = "kubectl"
-"""The manager whose applies take over from client-side apply."""
+"""The manager whose server-side apply takes over fields that client-side apply owned."""
 _BEFORE = "before-first-apply"
 _MAX_ANNOTATIONS_BYTES = 256 << 10
 _UNOWNED: FieldSet = {
@@ -58,16 +58,16 @@ _UNOWNED: FieldSet = {
         },
     },
 }
-"""What nobody owns, though perhaps what is below it."""
+"""Paths that have no owner themselves, though paths below them may."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldManager:
-    """Keeps the owners of the fields of objects of one kind, as one endpoint sees them."""
+    """Computes the owners of fields of one kind's objects, for writes through one subresource (or none)."""
 
     updater: Updater
     api_version: str
-    """Of the requests."""
+    """API version of the requests."""
     kind: str
     subresource: str = ""
     max_updaters: int = MAX_UPDATERS
@@ -76,8 +76,8 @@ class FieldManager:
         """Return the entries after a write; none for an object whose fields are not tracked.
 
         Args:
-            live: What there was, with its entries; None when ``new`` is created.
-            new: What is written, with the entries that were sent.
+            live: The stored object with its entries; None if ``new`` is created.
+            new: The written object with the entries that the client has sent.
             name: The manager's name.
             now: The time, in RFC 3339.
         """
@@ -87,7 +87,7 @@ class FieldManager:
         return write_entries(self._updated(without_entries(live or {}), without_entries(new), managed, name, now))
 
     def _starting(self, live: Json | None, new: Json) -> Managed:
-        """Return the owners before a write; clients may edit them, but not through subresources."""
+        """Return the owners before a write; a client may edit them, but not through a subresource."""
         before = (live or {}).get("metadata", {}).get("managedFields")
         if not self.subresource:
             sent = new.get("metadata", {}).get("managedFields")
@@ -109,12 +109,12 @@ class FieldManager:
         return capped(managed, self.max_updaters)
 
     def apply(self, live: Json | None, config: Json, name: str, now: str, *, force: bool) -> Json:
-        """Return what applying a configuration makes of an object, with its entries. Mutates neither.
+        """Return the object after applying a configuration, with its entries. Changes neither argument.
 
         Raises:
-            BadRequest: The configuration is of another kind, or holds entries.
-            Conflict: It would change what others own, and ``force`` is not set.
-            ApiError: It does not fit its type, or the stored entries cannot be read (500).
+            BadRequest: The configuration is of another kind, or has entries.
+            Conflict: It would change fields that others own, and ``force`` is not set.
+            ApiError: It does not fit its type, or the stored entries cannot be parsed (500).
         """
         metadata = config.get("metadata")
         before = (live or {}).get("metadata", {})
@@ -171,7 +171,7 @@ class FieldManager:
         raise conflict_error([(owner, text_of(path)) for owner, path in conflicts])
 
     def _of_client_side_apply(self, live: Json) -> FieldSet:
-        """Return what client-side apply wrote last and is still as it was."""
+        """Return the fields that client-side apply wrote last and that have not changed since."""
         text = _annotations(live).get(LAST_APPLIED)
         kind = self.updater.versions.type_of(self.api_version)
         try:
@@ -194,7 +194,7 @@ def type_text(obj: Mapping[str, Any]) -> str:
 
 
 def without_entries(obj: Json) -> Json:
-    """Return an object without its entries; shares all the rest."""
+    """Return an object without its entries, sharing the other members."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return obj
@@ -202,7 +202,7 @@ def without_entries(obj: Json) -> Json:
 
 
 def differ_in_times_only(entries: Any, others: Any) -> bool:
-    """Return whether two lists of entries are of the same owners and fields."""
+    """Return whether two lists of entries have the same owners and fields."""
     if not isinstance(entries, list) or not isinstance(others, list) or len(entries) != len(others):
         return False
     mine, theirs = (
@@ -212,13 +212,13 @@ def differ_in_times_only(entries: Any, others: Any) -> bool:
 
 
 def before_time(metadata: Mapping[str, Any], me: Identity) -> str:
-    """Return the time of an entry there was; empty where there was none."""
+    """Return the time of the entry of ``me``; empty if there is none."""
     owned = _read(metadata.get("managedFields")).get(me)
     return owned.time if owned is not None else ""
 
 
 def owners_of(obj: Mapping[str, Any]) -> Managed:
-    """Return who owns the fields of an object; nobody where its entries cannot be read."""
+    """Return the owners of an object's fields; none if its entries cannot be parsed."""
     return _read(obj["metadata"].get("managedFields"))
 
 
@@ -236,7 +236,7 @@ def _annotations(obj: Mapping[str, Any]) -> Json:
 
 
 def _with_last_applied(obj: Json, config: Json) -> Json:
-    """Return an object whose annotation of client-side apply, where it has one, holds what was just applied."""
+    """Return the object with the applied configuration in the annotation of client-side apply, if it has that."""
     annotations = _annotations(obj)
     if not annotations.get(LAST_APPLIED):
         return obj
@@ -254,5 +254,5 @@ def _with_last_applied(obj: Json, config: Json) -> Json:
 
 
 def _failure(text: str) -> ApiError:
-    """Return the error that Kubernetes answers here, of no reason."""
+    """Return Kubernetes' error for a failure here, which has no reason."""
     return ApiError(text, code=500, reason="")

@@ -1,4 +1,4 @@
-"""Merging what is applied into what there is, and taking paths out of a value."""
+"""Merge an applied configuration into a live value, and remove paths from a value."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from strato.server.fieldmanager.types import ABSENT, DEDUCED, ListType, MapType,
 
 
 def merge(kind: Type, live: Any, applied: Any) -> Any:
-    """Return ``live`` with ``applied`` merged in, or `ABSENT` where nothing is left. Mutates neither.
+    """Return ``live`` with ``applied`` merged in, or `ABSENT` if nothing is left. Changes neither.
 
     Raises:
-        Misfit: Items of a list cannot be told apart.
+        Misfit: Items of a list cannot be identified.
     """
     what = (kind.kind_of(live) if applied is ABSENT else kind.kind_of(applied)) or kind.first()
     if what == "map":
@@ -43,7 +43,7 @@ def _merged_members(kind: MapType, live: dict[str, Any], applied: dict[str, Any]
 
 
 def _merged_items(kind: ListType, live: Sequence[Any], applied: Sequence[Any]) -> Any:
-    """Return the union: shared items in the applied order, those of live alone beside their predecessors."""
+    """Return the merged items: those of ``applied`` in their order, other live items after their old predecessors."""
     mine = [item_element(kind, item) for item in live]
     theirs = [item_element(kind, item) for item in applied]
     given = dict(zip(theirs, applied, strict=True))
@@ -53,7 +53,7 @@ def _merged_items(kind: ListType, live: Sequence[Any], applied: Sequence[Any]) -
         raise Misfit(f"duplicate entries for key {element_text(twice)}")
     there: dict[str, Any] = {}
     for element, item in zip(mine, live, strict=True):
-        there[element] = item if element not in there else None  # items that stand there twice are not merged
+        there[element] = item if element not in there else None  # duplicate items are not merged
     shared = iter([element for element in theirs if element in there])
     awaited = next(shared, None)
     result: list[Any] = []
@@ -76,7 +76,7 @@ def _merged_items(kind: ListType, live: Sequence[Any], applied: Sequence[Any]) -
                     awaited = next(shared, None)
                     continue
                 if element in given and awaited is not None and element != awaited:
-                    at += 1  # shared, but its turn comes later
+                    at += 1  # an item of both lists, which comes later in the applied order
                     continue
             if element not in given:
                 take(element, live[at])
@@ -94,7 +94,7 @@ def _merged_items(kind: ListType, live: Sequence[Any], applied: Sequence[Any]) -
 
 
 def remove(kind: Type, value: Any, paths: FieldSet) -> Any:
-    """Return a value without certain members and items; null where nothing is left. Does not mutate it."""
+    """Return a value without the given members and items; null if nothing is left. Does not change it."""
     what = kind.kind_of(value) or kind.first()
     if what == "scalar":
         return value
@@ -115,7 +115,7 @@ def remove(kind: Type, value: Any, paths: FieldSet) -> Any:
 
 
 def with_named_fields(fields: FieldSet, kind: Type | None) -> FieldSet:
-    """Return a set with the named fields above its paths, which count as members where they are declared."""
+    """Return a set with the declared fields above its paths added."""
     struct = kind.map if kind is not None else None
     items = kind.list if kind is not None else None
     result: FieldSet = {}
@@ -135,9 +135,9 @@ def with_named_fields(fields: FieldSet, kind: Type | None) -> FieldSet:
 
 
 def reconcile(fields: FieldSet, kind: Type) -> FieldSet | None:
-    """Return a set adapted to a type that changed since it was written; None when it fits.
+    """Return a set adapted to a type that has changed since; None if it needs no change.
 
-    What became one leaf is owned as a whole by who owned a part of it; what became granular stays owned as it was.
+    If a value has become atomic, an owner of a part of it owns the whole; if it has become granular, nothing changes.
     """
     result = _reconciled(fields, kind)
     return None if result is fields else result

@@ -1,8 +1,8 @@
-"""Paths of fields and sets of them, in the form of ``FieldsV1``.
+"""Field paths and sets of them, as in ``FieldsV1``.
 
-A path is a sequence of elements, each a canonical text: ``f:name`` a member, ``k:{"name":"a"}`` an item of a list with
-keys, ``v:"x"`` an item of a set, ``i:3`` an item by its index. A set is a trie of elements in which `MEMBER` marks the
-end of a path, so that set operations are plain merges of dicts. Sets are never mutated once they are built.
+A path is a sequence of elements, each a canonical text: ``f:name`` is a member, ``k:{"name":"a"}`` an item of a list
+with keys, ``v:"x"`` an item of a set, ``i:3`` an item by index. A set is a trie of elements in which `MEMBER` marks the
+end of a path, so that set operations merge plain dicts. A set is never changed once it is built.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import msgspec
 from strato.decoding import UNDECODABLE
 
 FieldSet = dict[str, Any]
-"""Elements to the sets below them; `MEMBER` to an empty one."""
+"""The sets below each element; `MEMBER` has an empty one."""
 Path = tuple[str, ...]
 MEMBER = "."
-"""The path that leads here is in the set."""
+"""Marks that the path up to here is in the set."""
 LEAF: FieldSet = {MEMBER: {}}
 _SHORT = 256
-"""Longer elements are read and ordered anew each time: clients choose how long they are."""
+"""Longest element whose parsed form and order are cached; clients can make elements of any length."""
 _INDEX = re.compile(r"[+-]?\d+")
 _decode: Callable[[str], Any] = msgspec.json.Decoder().decode
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
 
 
 class InvalidFields(ValueError):
-    """Fields that cannot be read."""
+    """Fields cannot be parsed."""
 
 
 # ── elements ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -48,13 +48,13 @@ def key_element(keys: Mapping[str, Any]) -> str:
 
 def _json_text(value: Any) -> str:
     text = _encode(_canonical(value)).decode()
-    if "<" in text or ">" in text or "&" in text:  # as Go writes JSON
+    if "<" in text or ">" in text or "&" in text:  # Go escapes these in JSON
         text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return text
 
 
 def _canonical(value: Any) -> Any:
-    """Return a value in which equal numbers are written alike."""
+    """Return a value in which equal numbers have the same form."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
         return int(value)
     if isinstance(value, Mapping):
@@ -63,10 +63,10 @@ def _canonical(value: Any) -> Any:
 
 
 def read_element(text: str) -> str | None:
-    """Return the canonical form of an element; None for a kind of element that is not known.
+    """Return the canonical form of an element; None for an unknown type of element.
 
     Raises:
-        InvalidFields: It cannot be read.
+        InvalidFields: It cannot be parsed.
     """
     return _read_short(text) if len(text) <= _SHORT else _read_element(text)
 
@@ -100,12 +100,12 @@ _read_short = lru_cache(maxsize=4096)(_read_element)
 
 
 def text_of(path: Sequence[str]) -> str:
-    """Return a path as people read it: ``.spec.containers[name="a"].image``."""
+    """Return a path in readable form: ``.spec.containers[name="a"].image``."""
     return "".join(map(element_text, path))
 
 
 def element_text(element: str) -> str:
-    """Return an element as people read it."""
+    """Return an element in readable form."""
     rest = element[2:]
     match element[0]:
         case "f":
@@ -126,7 +126,7 @@ def _value_text(value: Any) -> str:
 
 
 def _order(element: str) -> tuple[Any, ...]:
-    """Return what siblings are sorted by."""
+    """Return the sort key of an element among its siblings."""
     return _short_order(element) if len(element) <= _SHORT else _order_of(element)
 
 
@@ -163,10 +163,10 @@ def _value_order(value: Any) -> tuple[Any, ...]:
 
 
 def read_set(fields: Any) -> FieldSet:
-    """Return the set that ``FieldsV1`` describes; None describes the empty one.
+    """Parse ``FieldsV1`` into a set; None is the empty set.
 
     Raises:
-        InvalidFields: It cannot be read.
+        InvalidFields: It cannot be parsed.
     """
     return {element: below for element, below in _read(fields).items() if element != MEMBER}
 
@@ -189,12 +189,12 @@ def _read(fields: Any) -> FieldSet:
 
 
 def write_set(fields: FieldSet) -> dict[str, Any]:
-    """Return a set as ``FieldsV1``, members in canonical order."""
+    """Return a set as ``FieldsV1``, in canonical order."""
     return {element: write_set(fields[element]) for element in sorted(fields, key=_order)} if fields != LEAF else {}
 
 
 def insert(fields: FieldSet, path: Sequence[str]) -> None:
-    """Add a path to a set that is being built; the empty one is in none."""
+    """Add a path to a set that is being built; the empty path is not added."""
     if path:
         for element in path:
             fields = fields.setdefault(element, {})
@@ -212,7 +212,7 @@ def has(fields: FieldSet, path: Sequence[str]) -> bool:
 
 
 def iterate(fields: FieldSet, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths of a set, those that end at one level before deeper ones."""
+    """Yield the paths of a set; at each level those that end there come before deeper ones."""
     elements = sorted((element for element in fields if element != MEMBER), key=_order)
     for element in elements:
         if MEMBER in fields[element]:
@@ -245,7 +245,7 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def difference(one: FieldSet, other: FieldSet, *, with_below: bool = False) -> FieldSet:
-    """Return the paths in the first alone; with ``with_below`` without those below one of the other either."""
+    """Return the paths only in the first set; with ``with_below`` also without those below a path of the other."""
     result: FieldSet = {}
     for element, below in one.items():
         theirs = other.get(element)
@@ -257,12 +257,12 @@ def difference(one: FieldSet, other: FieldSet, *, with_below: bool = False) -> F
 
 
 def without(one: FieldSet, excluded: FieldSet) -> FieldSet:
-    """Return the paths that neither are excluded nor below one that is."""
+    """Return the paths that are neither excluded nor below an excluded one."""
     return difference(one, excluded, with_below=True)
 
 
 def only(one: FieldSet, included: FieldSet) -> FieldSet:
-    """Return the paths that are included, or below one that is; ``*`` stands for any element."""
+    """Return the paths that are included or below an included one; ``*`` stands for any element."""
     if MEMBER in included:
         return one
     result: FieldSet = {}

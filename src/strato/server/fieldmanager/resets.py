@@ -1,4 +1,4 @@
-"""Fields that an endpoint does not let through: nobody owns them by a write to it, and they cannot conflict there.
+"""Fields that a write through a (sub)resource cannot change: such a write neither owns them nor conflicts on them.
 
 Source: ``GetResetFields`` of the strategies in kubernetes/kubernetes 1.36, ``pkg/registry``.
 """
@@ -33,7 +33,7 @@ _WITHOUT_METADATA = frozenset(
         "storage.k8s.io/volumeattachments",
     )
 )
-"""What writes of a status leave alone, besides the spec."""
+"""Fields beside the spec that writes of a status do not change."""
 _ONLY: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("pods", "ephemeralcontainers"): ("spec.ephemeralContainers",),
     ("pods", "resize"): tuple(
@@ -42,12 +42,12 @@ _ONLY: Mapping[tuple[str, str], tuple[str, ...]] = {
         for member in ("resources", "resizePolicy")
     ),
 }
-"""What alone writes of some subresources let through."""
+"""The only fields that writes of some subresources change."""
 
 
 @cache
 def filter_of(kind: Kind, subresource: str, *, is_custom: bool) -> Filter | None:
-    """Return what of a write counts; None: all of it."""
+    """Return the filter of the paths that a write can change; None if it can change all."""
     included = _ONLY.get((kind.plural, subresource)) if kind.group == "" else None
     if included is not None:
         return _only(_set(included))

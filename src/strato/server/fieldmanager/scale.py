@@ -1,4 +1,4 @@
-"""Owners of the replicas, as they show in a scale: it is a projection, whose entries are never stored."""
+"""Owners of the replicas of an object, converted to entries of its Scale, which are never stored, and back."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from strato.server.fieldmanager.updater import Managed, Owned
 SCALE_VERSION = "autoscaling/v1"
 _REPLICAS: FieldSet = {"f:spec": {"f:replicas": LEAF}}
 Paths = Mapping[str, str | None]
-"""Versions of a kind to where their replicas are (``.spec.replicas``); None: that version has no scale."""
+"""Path of the replicas (``.spec.replicas``) by version of a kind; None if that version has no scale."""
 
 
 def to_scale(managed: Managed, paths: Paths) -> Managed:
-    """Return who owns the replicas, as owners of a scale."""
+    """Return the owners of the replicas, as owners in a scale."""
     return {
         _at(owner, SCALE_VERSION): Owned(_REPLICAS, SCALE_VERSION, owned.time)
         for owner, owned in managed.items()
@@ -25,7 +25,7 @@ def to_scale(managed: Managed, paths: Paths) -> Managed:
 
 
 def from_scale(managed: Managed, scale: Managed, paths: Paths, version: str) -> Managed:
-    """Return the owners of an object after its scale, an object of ``version``, was written."""
+    """Return the owners of an object, whose version is ``version``, after a write of its scale."""
     owners = {_anonymous(owner): owned for owner, owned in scale.items() if has(owned.fields, ("f:spec", "f:replicas"))}
     result: Managed = {}
     for owner, owned in managed.items():
@@ -62,5 +62,5 @@ def _at(owner: Identity, version: str) -> Identity:
 
 
 def _anonymous(owner: Identity) -> Identity:
-    """Return an identity without its version, which differs between an object and its scale."""
+    """Return an identity without its API version, which differs between an object and its scale."""
     return owner._replace(api_version="")

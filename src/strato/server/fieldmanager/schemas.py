@@ -1,4 +1,4 @@
-"""Types of kinds, from the published schemas of built-in kinds and the structural ones of custom resources."""
+"""Compile the types of kinds, from published schemas of built-in kinds and structural ones of custom resources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Schema = Mapping[str, Any]
 REFERENCE = "#/components/schemas/"
 _PRIMITIVES = {"integer": "numeric", "number": "numeric", "boolean": "boolean"}
 _STRINGS = frozenset(("", "byte"))
-"""Formats of text that is nothing else; of other formats a value may be any scalar."""
+"""Formats of strings whose values are always strings; with other formats a value may be any scalar."""
 _MACHINERY = "io.k8s.apimachinery.pkg."
 _META = _MACHINERY + "apis.meta.v1."
 OBJECT_META = _META + "ObjectMeta"
@@ -25,14 +25,14 @@ _RESOURCE: Schema = {
     "kind": {"type": "string"},
     "metadata": {"$ref": REFERENCE + OBJECT_META},
 }
-"""Members of every object, also of those that stand in others."""
+"""Members of every object, embedded ones too."""
 
 
 class Compiler:
-    """Makes types of schemas, each when it is first asked for.
+    """Compiles schemas into types, each on first use.
 
     Args:
-        named: Returns the schema of a name; None for one that is not known.
+        named: Returns a schema by name; None if the name is unknown.
     """
 
     def __init__(self, named: Callable[[str], Schema | None]) -> None:
@@ -55,7 +55,7 @@ class Compiler:
         return self.compile({**schema, "x-kubernetes-embedded-resource": True})
 
     def compile(self, schema: Schema, *, keeps_unknown: bool = False) -> Type:
-        """Return the type of a schema; ``keeps_unknown`` where unknown fields are kept above it."""
+        """Return the type of a schema; ``keeps_unknown`` is whether the schema around it keeps unknown fields."""
         reference = schema.get("$ref")
         if reference is None and len(schema.get("allOf") or ()) == 1:
             reference = schema["allOf"][0].get("$ref")
@@ -103,7 +103,7 @@ class Compiler:
 
 
 def _relationship(schema: Schema) -> tuple[str, tuple[str, ...]]:
-    """Return how the items of a list relate, and their keys."""
+    """Return the list type (atomic, set or map) of a schema, and its keys."""
     kind = schema.get("x-kubernetes-list-type")
     if kind:
         keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if kind == "map" else ()

@@ -1,4 +1,4 @@
-"""Typed values: whether one fits its type, which paths it holds, and where two differ."""
+"""Typed values: check a value against its type, list its paths, and compare two values."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MAX_PROBLEMS = 100
 
 
 class Misfit(ValueError):
-    """A value that does not fit its type."""
+    """A value does not fit its type."""
 
 
 class Comparison(NamedTuple):
-    """How two objects differ."""
+    """The paths in which two objects differ."""
 
     added: FieldSet
     modified: FieldSet
@@ -33,10 +33,10 @@ class Comparison(NamedTuple):
 
 
 def check(kind: Type, value: Any, *, with_duplicates: bool) -> None:
-    """Return when a value fits its type.
+    """Check that a value fits its type.
 
     Raises:
-        Misfit: It does not, with every reason up to a limit.
+        Misfit: It does not; the message has all reasons, up to a limit.
     """
     problems: list[str] = []
     for problem in _problems(kind, value, "", with_duplicates):
@@ -91,7 +91,7 @@ def _item_problems(kind: ListType, value: Sequence[Any], path: str, duplicates: 
 
 
 def atomic_paths(kind: Type, value: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of the lists, maps and structs of a value that are one leaf each."""
+    """Yield the paths of the atomic lists, maps and structs of a value."""
     if value.__class__ is dict and kind.map is not None:
         if kind.map.atomic:
             yield path
@@ -110,10 +110,10 @@ def _go_text(value: Any) -> str:
 
 
 def item_element(kind: ListType, item: Any) -> str:
-    """Return the path element of an item of a list that is not atomic.
+    """Return the path element of an item of a granular list.
 
     Raises:
-        Misfit: Nothing tells it from others.
+        Misfit: The item has no key that identifies it.
     """
     if kind.kind == "set":
         if item.__class__ is dict:
@@ -142,12 +142,12 @@ def item_element(kind: ListType, item: Any) -> str:
 
 
 def field_set(kind: Type, value: Any) -> FieldSet:
-    """Return the paths that a configuration holds."""
+    """Return the paths in a configuration."""
     return _own(kind, value)[0]
 
 
 def _own(kind: Type, value: Any) -> tuple[FieldSet, bool]:
-    """Return the paths below a value, and whether its own is among those it holds."""
+    """Return the paths below a value, and whether its own path belongs to the set too."""
     what = kind.kind_of(value) or kind.first()
     if what == "map":
         assert kind.map is not None
@@ -174,7 +174,7 @@ def _own_items(kind: ListType, value: Any) -> FieldSet:
     items = [(item_element(kind, item), item) for item in value or ()]
     counts = Counter(element for element, _ in items)
     for element, item in items:
-        if counts[element] > 1:  # the item as a whole: which of them is not known
+        if counts[element] > 1:  # of duplicates only the path of the item, as paths below it would be ambiguous
             found[element] = LEAF
         else:
             found[element] = {MEMBER: {}, **_own(kind.element, item)[0]}
@@ -182,7 +182,7 @@ def _own_items(kind: ListType, value: Any) -> FieldSet:
 
 
 def compare(kind: Type, old: Any, new: Any) -> Comparison:
-    """Return how two values of a type differ; values that are alike in memory are not looked at."""
+    """Compare two values of a type; identical Python objects are skipped."""
     result = Comparison({}, {}, {})
     _Comparer(result, []).values(kind, old, new)
     return result
@@ -208,7 +208,7 @@ class _Comparer(NamedTuple):
             insert(self.found.removed, self.path)
 
     def _as(self, what: str, kind: Type, old: Any, new: Any) -> bool:
-        """Compare as scalars, maps or lists; return whether the value counts as a leaf."""
+        """Compare two values as scalars, maps or lists; return whether they are leaves."""
         what = what or kind.first()
         if what == "map":
             assert kind.map is not None

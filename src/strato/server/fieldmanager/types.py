@@ -1,4 +1,4 @@
-"""Types of fields, as far as merging needs them: which values are leaves, and what tells items of a list apart."""
+"""Types of fields, as far as merging needs them: which values are leaves, and what identifies items of lists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ABSENT: Any = object()
-"""Stands for a value that is not there; null is one that is."""
+"""Stands for a missing value, as null is a value."""
 Compile = Callable[[Any], "Type"]
 
 
@@ -16,8 +16,8 @@ class MapType:
 
     Args:
         declared: Schemas of the named members.
-        compile_type: Makes a type of such a schema when it is first asked for.
-        others: Schema of all other members, or their type; None: there are none.
+        compile_type: Compiles such a schema on first use.
+        others: Schema or type of all other members; None if there may be none.
         atomic: Whether the whole is one leaf.
     """
 
@@ -30,13 +30,13 @@ class MapType:
 
     @property
     def element(self) -> Type | None:
-        """The type of members that are not named."""
+        """The type of members that are not declared."""
         if self._others is not None and not isinstance(self._others, Type):
             self._others = self._compile(self._others)
         return self._others
 
     def child(self, name: str) -> Type | None:
-        """Return the type of a member; None when there may be none of that name."""
+        """Return the type of a member; None if a member of that name is not allowed."""
         found = self._types.get(name)
         if found is None:
             if name not in self.declared:
@@ -45,18 +45,18 @@ class MapType:
         return found
 
     def with_atomic(self, *, atomic: bool) -> MapType:
-        """Return the same type as one leaf, or as many."""
+        """Return the same type as atomic or granular."""
         return MapType(self.declared, self._compile, self._others, atomic=atomic)
 
 
 class ListType:
-    """A list: one leaf (``atomic``), a set of scalars (``set``), or items told apart by their keys (``map``).
+    """A list: one leaf (``atomic``), a set of scalars (``set``), or items identified by keys (``map``).
 
     Args:
         schema: Schema of the items.
-        compile_type: Makes a type of it when it is first asked for.
-        kind: One of the above.
-        keys: Of a ``map``.
+        compile_type: Compiles the schema on first use.
+        kind: ``atomic``, ``set`` or ``map``.
+        keys: Names of the key members of a ``map``.
         default_of: Returns the default of a key, or `ABSENT`.
     """
 
@@ -80,24 +80,24 @@ class ListType:
         return self._element
 
     def with_atomic(self, *, atomic: bool) -> ListType:
-        """Return the same type as one leaf, or as what its keys say."""
+        """Return the same type as atomic, or as granular according to its keys."""
         kind = "atomic" if atomic else "map" if self.keys else "set"
         return ListType(self._schema, self._compile, kind, self.keys, self.default_of)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Type:
-    """What values of a field may be, one or more of a scalar, a list and a map."""
+    """The type of a field: a scalar, a list or a map, or several of these."""
 
     scalar: str = ""
     """``numeric``, ``string``, ``boolean``, or ``untyped`` for all of them."""
     list: ListType | None = None
     map: MapType | None = None
     is_deduced: bool = False
-    """Whether it follows the value; such fields are left alone when a schema changes."""
+    """Whether the type is deduced from the value; such fields are not reconciled when a schema changes."""
 
     def kind_of(self, value: Any) -> str:
-        """Return what a value is taken for; empty where that is open (null, or a value that does not fit)."""
+        """Return as what a value is treated; empty if that is open (null, or a value that does not fit)."""
         if value.__class__ is dict and self.map is not None:
             return "map"
         if value.__class__ is list and self.list is not None:
@@ -109,11 +109,11 @@ class Type:
         return self.first()
 
     def first(self) -> str:
-        """Return what a value is taken for whose kind is open."""
+        """Return as what a value is treated if `kind_of` is empty."""
         return "map" if self.map is not None else "scalar" if self.scalar else "list"
 
     def with_atomic(self, *, atomic: bool) -> Type:
-        """Return the type with another relationship of its map or list, as a field may ask for."""
+        """Return the type as atomic or granular, as a field that refers to it may set."""
         if self.map is not None:
             return Type(self.scalar, self.list, self.map.with_atomic(atomic=atomic), self.is_deduced)
         if self.list is not None:
@@ -133,8 +133,8 @@ def _deduced(_: Any) -> Type:
 
 
 WHOLE_MAP = MapType({}, _untyped_atomic, {}, atomic=True)
-"""A free map as one leaf."""
+"""A map with arbitrary members, as one leaf."""
 _WHOLE_LIST = ListType({}, _untyped_atomic, "atomic")
 UNTYPED_ATOMIC = Type("untyped", _WHOLE_LIST, WHOLE_MAP, is_deduced=True)
 DEDUCED = Type("untyped", _WHOLE_LIST, MapType({}, _deduced, {}), is_deduced=True)
-"""Any value as one leaf; any value, maps member by member."""
+"""Any value: as one leaf, and with maps member by member."""

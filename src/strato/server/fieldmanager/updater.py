@@ -1,4 +1,4 @@
-"""Changes of who owns what: by updates, which take over what they change, and by applies, which may conflict."""
+"""Compute ownership after an update, which takes over the fields it changes, or an apply, which may conflict."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ Filter = Callable[[FieldSet], FieldSet]
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What one manager owns."""
+    """The fields that one manager owns."""
 
     fields: FieldSet
     api_version: str
-    """The version of the object that the paths are of."""
+    """The API version of the paths."""
     time: str = ""
-    """When it last changed, in RFC 3339; empty: not known."""
+    """When the set last changed, in RFC 3339; empty if unknown."""
 
 
 Managed = dict[Any, Owned]
-"""Owners by an identity."""
+"""Owned fields by identity."""
 
 
 class Versions(Protocol):
     """The versions of one kind."""
 
     def type_of(self, api_version: str) -> Type | None:
-        """Return the type of a version; None when there is no such version."""
+        """Return the type of a version; None if there is no such version."""
 
     def convert(self, obj: Any, api_version: str, to: str) -> Any:
-        """Return an object of one version in another, both of which there are; does not mutate it."""
+        """Return a copy of an object converted between two existing versions."""
 
 
 class Conflicts(Exception):
-    """What is applied differs from what others own."""
+    """An applied configuration has other values in fields that others own."""
 
     def __init__(self, conflicts: Mapping[Any, FieldSet]) -> None:
         super().__init__(f"{len(conflicts)} managers own what would change")
         self.conflicts = conflicts
-        """Paths by the identity of their owner."""
+        """The conflicting paths by owner."""
 
 
 def _everything(fields: FieldSet) -> FieldSet:
@@ -55,14 +55,14 @@ def _everything(fields: FieldSet) -> FieldSet:
 
 @dataclass(frozen=True, slots=True)
 class Updater:
-    """Decides ownership for one kind and endpoint."""
+    """Computes ownership for one kind and subresource."""
 
     versions: Versions
     filter_of: Callable[[str], Filter | None] = lambda _: None
-    """Returns what of a comparison or a configuration of a version counts; None: all of it."""
+    """Returns the filter of paths that a write in a version can change; None if it can change all."""
 
     def update(self, live: Any, new: Any, version: str, managed: Managed) -> tuple[Managed, FieldSet]:
-        """Return the owners after a write that made ``new`` of ``live``, without what it changed, and that."""
+        """Return the other owners after a write that changed ``live`` into ``new``, and the changed fields."""
         return self._taken_over(live, new, version, self._reconciled(managed), me=None, may_force=True)
 
     def apply(
@@ -71,7 +71,7 @@ class Updater:
         """Return the merged object and its owners.
 
         Raises:
-            Conflicts: It would change what others own, and ``force`` is not set.
+            Conflicts: The apply would change fields that others own, and ``force`` is not set.
             Misfit: The objects do not fit their type.
         """
         managed = self._reconciled(managed)
@@ -94,7 +94,7 @@ class Updater:
         return self.filter_of(version) or _everything
 
     def _reconciled(self, managed: Managed) -> Managed:
-        """Return the owners with their sets adapted to the present schemas, without those of versions that are gone."""
+        """Return the owners with sets adapted to the current schemas, without owners in versions that are gone."""
         result: Managed = {}
         for identity, owned in managed.items():
             kind = self.versions.type_of(owned.api_version)
@@ -106,7 +106,7 @@ class Updater:
     def _taken_over(
         self, live: Any, new: Any, version: str, managed: Managed, *, me: Hashable, may_force: bool
     ) -> tuple[Managed, FieldSet]:
-        """Take from all others but ``me`` what changed, and return that."""
+        """Remove the changed fields from all owners but ``me``, and return these fields."""
         changes: dict[str, tuple[FieldSet, FieldSet]] = {}
         conflicts: dict[Any, FieldSet] = {}
         result: Managed = {}
@@ -136,7 +136,7 @@ class Updater:
         return Comparison(*map(counts, compare(self._type(there), live, new)))
 
     def _pruned(self, merged: Any, version: str, managed: Managed, last: Owned | None) -> Any:
-        """Return the merged object without what was applied last time, is not any more, and nobody else owns."""
+        """Return the merged object without fields that ``last`` applied, this apply omits, and no one else owns."""
         if last is None or not last.fields:
             return merged
         there = last.api_version
@@ -150,7 +150,7 @@ class Updater:
         return self.versions.convert(pruned, there, version)
 
     def _with_owned_items(self, merged: Any, pruned: Any, version: str, managed: Managed) -> Any:
-        """Return the pruned object (of a version) with what anybody owns put back."""
+        """Return the pruned object (of a version) with removed items restored that someone owns."""
         owned_at: dict[str, FieldSet] = {version: {}}
         for owned in managed.values():
             owned_at[owned.api_version] = union(owned_at.get(owned.api_version, {}), owned.fields)

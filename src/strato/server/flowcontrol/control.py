@@ -61,7 +61,7 @@ class FlowControl:
         return sole if sole is not None else self._found(known, method, path, is_watch)
 
     def flow_of(self, request: Request) -> Flow:
-        """Return the flow that work on a collection belongs to; the cluster's own parts come before all others."""
+        """Return the flow for a request's work on collections; the cluster's own parts have one, before all others."""
         if request.uncommitted:
             return self.own
         return self.assigned(request.user, request.method, request.path, request.flag("watch")).flow
@@ -128,7 +128,7 @@ class FlowControl:
             self._level_uids[name] = obj["metadata"].get("uid", "")
 
     def _objects(self, kind: Kind, ours: Iterable[Any]) -> Iterator[Any]:
-        """Yield what is stored, or what a cluster starts with; the mandatory ones as they must be."""
+        """Yield the stored objects, or the defaults if none are stored; mandatory ones with prescribed content."""
         stored = {key: _decode(row.body) for key, row in self._store.bucket(kind.resource).objects.items()}
         is_configured = bool(stored)
         for obj in ours:
