@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import gzip
 import json
 import os
@@ -425,6 +426,37 @@ async def test_a_hostile_registry_is_refused_and_leaves_nothing(
     assert untouched(place)
     assert [image.name for image in store_of(place).list()] == ["strato/host"]
     assert list(place.glob("node/images/.new*")) == []
+
+
+@pytest.mark.parametrize("slow", ["head", "manifest", "error", "blob"])
+async def test_a_registry_that_sends_a_byte_at_a_time_is_not_waited_for(
+    place: Path, registry: OwnRegistry, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    monkeypatch.setattr("strato.node.images.registry._IDLE_SECONDS", 1.0)
+    registry.put_image(archive(member("f", b"1")))
+    ended = threading.Event()
+
+    def drip(handler: Handler) -> bool:
+        if ("/blobs/" if slow == "blob" else "/manifests/") not in handler.path:
+            return False
+        if slow == "head":
+            handler.wfile.write(b"HTTP/1.0 200 OK\r\nX-Slow: ")
+        else:
+            handler.send_response(500 if slow == "error" else 200)
+            handler.end_headers()
+        with contextlib.suppress(OSError):
+            while not ended.wait(0.01):
+                handler.wfile.write(b"{")
+                handler.wfile.flush()
+        return True
+
+    registry.responders.append(drip)
+    try:
+        with pytest.raises(PullFailed, match="within 1 s"):
+            await pulled(place, f"{registry.host}/some/tool")
+    finally:
+        ended.set()
+    assert untouched(place)
 
 
 async def test_links_of_one_layer_lead_no_later_layer_out(place: Path, registry: OwnRegistry) -> None:

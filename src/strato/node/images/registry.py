@@ -1,22 +1,23 @@
-"""A registry, as a client: manifests and blobs of one repository, with whatever authentication it asks for.
+"""Client of a registry: manifests and blobs of one repository, with the authentication that the registry asks for.
 
 Source: OCI distribution specification 1.1; the distribution project's token authentication.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from strato.errors import StateError, one_line
-from strato.http.client import Answer
-from strato.http.fetch import fetch, follow, limited
+from strato.http.client import Answer, BadAnswer
+from strato.http.fetch import fetch, follow
 from strato.http.proxies import Proxy, basic, proxy_for
 from strato.http.tls import client_context
 from strato.node.images.credentials import Credential
@@ -36,19 +37,21 @@ from strato.node.images.references import DOCKER_HUB, ImageReference
 from strato.node.images.rootwriter import BadImage
 
 _IDLE_SECONDS, _TOKEN_SECONDS = 60.0, 60.0
+_SLOWEST_BYTES = 64 << 10
+"""Of a body that has to come in `_IDLE_SECONDS`: one that comes a byte at a time would be waited for without end."""
 _TOKEN_BYTES, _ERROR_BYTES = 1 << 20, 64 << 10
 _UPLOAD_BYTES = 8 << 20
-"""Of one piece of an upload."""
+"""Size of one piece of an upload."""
 _CHALLENGE = re.compile(r'(?<![A-Za-z])([A-Za-z]++)="((?:[^"\\]|\\.)*+)"')
-"""One parameter; in linear time, as a registry may be anybody's."""
+"""One parameter of a challenge. The pattern takes linear time, because a registry may be hostile."""
 _LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:\d+)?")
 
 Progress = Callable[[str, int, int], None]
-"""Called with a blob's digest, and how much of it there is of how many bytes."""
+"""Called with a blob's digest, the bytes transferred so far, and its size."""
 
 
 class RegistryProblem(StateError):
-    """A registry does not give or take what it was asked; the message says what it answers."""
+    """A registry refuses a request; the message has its answer."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -60,16 +63,16 @@ class RegistrySettings:
     """How registries are reached."""
 
     mirrors: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Registry → URLs that are asked before it; ``*`` is for all."""
+    """Registry → URLs of mirrors, which are tried before it; ``*`` applies to all registries."""
     insecure: frozenset[str] = frozenset()
     """Registries whose certificates are not checked, and that may speak plain HTTP; this machine's own always may."""
     environ: Mapping[str, str] = field(default_factory=dict)
-    """Where proxies are named, and Docker's configuration."""
+    """Environment variables, which name proxies and Docker's configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a registry is reached."""
+    """A URL at which a registry or its mirror is reached."""
 
     url: str
     is_insecure: bool = False
@@ -77,7 +80,7 @@ class Endpoint:
 
 
 def endpoints(registry: str, settings: RegistrySettings, *, mirrors: bool = True) -> list[Endpoint]:
-    """Return where to ask for a registry's images, in order."""
+    """Return the endpoints for a registry's images, in the order in which to try them."""
     named = (*settings.mirrors.get(registry, ()), *settings.mirrors.get("*", ())) if mirrors else ()
     found = [Endpoint(url.rstrip("/"), urlsplit(url).netloc in settings.insecure, True) for url in named]
     host = "registry-1.docker.io" if registry == DOCKER_HUB else registry
@@ -90,8 +93,8 @@ class Repository:
     """One repository of a registry, as one user sees it.
 
     Args:
-        credential: Who asks; None is nobody in particular.
-        actions: What tokens are to allow.
+        credential: Credentials of the user; None for anonymous access.
+        actions: Actions that requested tokens must allow.
     """
 
     def __init__(
@@ -111,11 +114,11 @@ class Repository:
         self._unchecked = client_context(insecure=True) if endpoint.is_insecure else None
 
     async def resolve(self) -> tuple[str, Manifest]:
-        """Return the digest of what the reference names, and the manifest of its image for this machine.
+        """Return the digest of the referenced manifest or index, and the manifest of the image for this machine.
 
         Raises:
-            RegistryProblem: The registry does not say.
-            BadImage: What it says cannot be used.
+            RegistryProblem: The registry refuses the request.
+            BadImage: The answer is no usable manifest.
         """
         version, name = self._reference.version, self._reference.familiar
         text = await self._document(version)
@@ -133,7 +136,7 @@ class Repository:
     async def _document(self, version: str) -> bytes:
         accept = ", ".join(MANIFEST_TYPES)
         async with self._ask("GET", f"manifests/{version}", headers=[("Accept", accept)]) as (answer, url):
-            text = await limited(answer, MAX_DOCUMENT_BYTES)
+            text = await _short_body(answer, MAX_DOCUMENT_BYTES)
             reported = answer.headers.get("docker-content-digest", "")
         digest = digest_of_bytes(text)
         if digest not in (version, reported) and (version.startswith("sha256:") or reported.startswith("sha256:")):
@@ -141,28 +144,32 @@ class Repository:
         return text
 
     async def download(self, blob: Descriptor, target: BinaryIO, progress: Progress) -> None:
-        """Write a blob to a file, no more of it than its descriptor says; nothing is known of its digest yet.
+        """Write a blob to a file, at most as many bytes as its descriptor says; the caller has to check the digest.
 
         Raises:
-            RegistryProblem: The registry does not give it.
-            BadImage: It is longer or shorter.
+            RegistryProblem: The registry refuses the request.
+            BadImage: The blob is longer or shorter than its descriptor says.
         """
         done = 0
         async with self._ask("GET", f"blobs/{blob.digest}") as (answer, url):
-            async for piece in answer.chunks():
+
+            def take(piece: bytes) -> None:
+                nonlocal done
                 done += len(piece)
                 if done > blob.size:
                     raise BadImage(f"{url} is longer than the {blob.size} bytes its descriptor says")
                 target.write(piece)
                 progress(blob.digest, done, blob.size)
+
+            await _received(answer, take)
         if done < blob.size:
             raise BadImage(f"{url} has {done} bytes, not the {blob.size} its descriptor says")
 
     async def upload(self, blob: Descriptor, source: BinaryIO, progress: Progress) -> None:
-        """Give the registry a blob, unless it has it.
+        """Upload a blob, unless the registry has it.
 
         Raises:
-            RegistryProblem: It does not take it.
+            RegistryProblem: The registry refuses the blob.
         """
         try:
             async with self._ask("HEAD", f"blobs/{blob.digest}"):
@@ -186,10 +193,10 @@ class Repository:
             return
 
     async def put_manifest(self, text: bytes) -> None:
-        """Give the registry a manifest whose blobs it has.
+        """Upload a manifest whose blobs the registry has.
 
         Raises:
-            RegistryProblem: It does not take it.
+            RegistryProblem: The registry refuses the manifest.
         """
         path = f"manifests/{self._reference.version}"
         async with self._ask("PUT", path, headers=[("Content-Type", OCI_MANIFEST)], body=text):
@@ -201,12 +208,13 @@ class Repository:
     async def _ask(
         self, method: str, path: str, *, headers: Sequence[tuple[str, str]] = (), body: bytes = b""
     ) -> AsyncIterator[tuple[Answer, str]]:
-        """Send a request, authenticated as the registry wants it; yield an answer of success and whose it is."""
+        """Send a request with the authentication that the registry asks for; yield a successful answer and its URL."""
         url = path if "://" in path else f"{self._endpoint.url}/v2/{self._reference.repository}/{path}"
         if self._endpoint.is_mirror and method == "GET":
             url += f"?{urlencode({'ns': self._reference.registry})}"
         for has_been_asked in (False, True):
-            own = urlsplit(url)[:2] == urlsplit(self._endpoint.url)[:2]  # an upload may go on elsewhere
+            # an upload may be redirected to another host, which must not get the credentials
+            own = urlsplit(url)[:2] == urlsplit(self._endpoint.url)[:2]
             given = [("Authorization", self._authorization)] if self._authorization and own else []
             try:
                 answering = follow(
@@ -218,20 +226,22 @@ class Repository:
                     proxy=self._proxy,
                     idle_seconds=_IDLE_SECONDS,
                 )
-                async with answering as (answer, source):
+                async with AsyncExitStack() as stack:
+                    async with _in_time("it does not begin its answer"):
+                        answer, source = await stack.enter_async_context(answering)
                     if answer.status == 401 and not has_been_asked:
                         await self._authenticate(answer.headers.get("www-authenticate", ""))
                         continue
                     if answer.status >= 300:
-                        text = await limited(answer, _ERROR_BYTES) if method != "HEAD" else b""
+                        text = await _short_body(answer, _ERROR_BYTES) if method != "HEAD" else b""
                         raise RegistryProblem(f"{method} {url}: {_problem(answer.status, text)}", answer.status)
                     yield answer, source
                     return
-            except (OSError, ValueError) as err:  # a place or a token of the registry's may be of no use
+            except (OSError, ValueError) as err:  # ValueError: the registry sent an unusable URL or token
                 raise RegistryProblem(f"{method} {url}: {one_line(err)}") from err
 
     def _tls(self, url: str) -> ssl.SSLContext | None:
-        """Return the trust in a server that is not checked; None leaves it to the system's authorities."""
+        """Return a context without certificate checks for insecure registries; None uses the system's authorities."""
         parts = urlsplit(url)
         is_own = parts.netloc == urlsplit(self._endpoint.url).netloc
         return self._unchecked if parts.scheme == "https" and is_own and self._endpoint.is_insecure else None
@@ -240,7 +250,7 @@ class Repository:
         return proxy_for(url, self._settings.environ)
 
     async def _authenticate(self, challenge: str) -> None:
-        """Find out with what the next request is to come."""
+        """Answer a challenge: get a token or use basic authentication for the next requests."""
         kind, _, rest = challenge.partition(" ")
         asked, credential = dict(_CHALLENGE.findall(rest)), self._credential
         pair = basic(f"{credential.username}:{credential.password}".encode()) if credential else ""
@@ -286,8 +296,51 @@ class Repository:
             raise RegistryProblem(f"{realm.netloc} answers with no token") from err
 
 
+@asynccontextmanager
+async def _in_time(what: str) -> AsyncIterator[asyncio.Timeout]:
+    """Raise `TimeoutError` with a reason when what is inside takes too long; it may ask for more time."""
+    try:
+        async with asyncio.timeout(_IDLE_SECONDS) as limit:
+            yield limit
+    except TimeoutError as err:
+        raise TimeoutError(str(err) or f"{what} within {_IDLE_SECONDS:g} s") from err
+
+
+async def _received(answer: Answer, take: Callable[[bytes], None]) -> None:
+    """Take a body as it comes.
+
+    Raises:
+        OSError: It ended early, or comes too slowly.
+    """
+    came = 0
+    async with _in_time(f"it does not send {_SLOWEST_BYTES} bytes") as limit:
+        async for piece in answer.chunks():
+            take(piece)
+            came += len(piece)
+            if came >= _SLOWEST_BYTES:
+                came = 0
+                limit.reschedule(asyncio.get_running_loop().time() + _IDLE_SECONDS)
+
+
+async def _short_body(answer: Answer, most_bytes: int) -> bytes:
+    """Return a short body.
+
+    Raises:
+        OSError: It ended early, comes too slowly or is longer than ``most_bytes``.
+    """
+    text = bytearray()
+
+    def take(piece: bytes) -> None:
+        text.extend(piece)
+        if len(text) > most_bytes:
+            raise BadAnswer(f"its answer is longer than {most_bytes} bytes")
+
+    await _received(answer, take)
+    return bytes(text)
+
+
 def _problem(status: int, text: bytes) -> str:
-    """Return what an answer says is wrong, in one line."""
+    """Return the error in an answer, in one line."""
     try:
         errors = json.loads(text)["errors"]
         reported = "; ".join(f"{one['code']}: {one.get('message', '')}" for one in errors[:3])
