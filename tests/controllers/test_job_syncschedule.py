@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from strato.api import catalog
 from strato.api.wire import Request, Response
 from strato.client.cluster import Binding
-from strato.controllers.job.syncschedule import COALESCING_SECONDS, SyncSchedule
+from strato.controllers.job.syncschedule import (
+    BUSY_COUNTERS_SECONDS,
+    COALESCING_SECONDS,
+    COUNTERS_SECONDS,
+    SyncSchedule,
+)
 from tests.controllers.world import ADMIN, MeddlingCluster, World, born_without_status, play, task, vcjob
 
 
@@ -43,6 +48,21 @@ def test_counters_are_held_back_until_their_time_whatever_happens_meanwhile() ->
     assert not schedule.is_due(1.9)
     assert schedule.is_due(2.0)
     assert not schedule.may_hold_counters(2.0, is_pending=True, is_busy=False)
+
+
+def test_counters_wait_while_other_jobs_do_but_not_for_ever() -> None:
+    schedule, now = SyncSchedule(), 1.0
+    assert schedule.may_hold_counters(now, is_pending=False, is_busy=True)
+    due = schedule.counters_due
+    assert due == now + COUNTERS_SECONDS
+    assert schedule.may_hold_counters(now + 0.02, is_pending=False, is_busy=True)
+    assert schedule.counters_due == due, "a look before they are due puts nothing off"
+    assert not schedule.may_hold_counters(due, is_pending=False, is_busy=False)
+    while schedule.may_hold_counters(due, is_pending=False, is_busy=True):
+        assert schedule.counters_due is not None
+        assert schedule.counters_due > due
+        due = schedule.counters_due
+    assert now + BUSY_COUNTERS_SECONDS <= due < now + BUSY_COUNTERS_SECONDS + COUNTERS_SECONDS + 0.5
 
 
 @given(st.floats(0, 1e7), st.floats(0, 2))
