@@ -20,6 +20,11 @@ BAD = [
         id="typo in plugin",
     ),
     pytest.param(
+        "actions: allocate\ntiers:\n- plugins:\n  - name: ./cheap.py:Cheap",
+        "no such plugin './cheap.py:Cheap'; of a file say 'path: ./cheap.py'",
+        id="a file as name",
+    ),
+    pytest.param(
         "actions: allocate\ntiers:\n- plugins:\n  - {name: gang, enabledJobOrder: true}",
         "did you mean 'enableJobOrder'?",
         id="wrong spelling of a toggle",

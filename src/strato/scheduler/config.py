@@ -242,7 +242,9 @@ def _plugin_class(name: str, file: Path | None, where: str, problems: list[Probl
         return None
     if plugin is None:
         known = [*PLUGINS, *thirdparty.installed_names()]
-        problems.append(Problem(f"{where}.name", f"no such plugin {name!r}{nearest(name, known)}"))
+        is_a_file = name.partition(":")[0].endswith(".py")
+        hint = f"; of a file say 'path: {name.partition(':')[0]}'" if is_a_file else nearest(name, known)
+        problems.append(Problem(f"{where}.name", f"no such plugin {name!r}{hint}"))
     elif file is not None or name not in PLUGINS:
         mistyped = plugincheck.problems_of(plugin, file)
         if mistyped:
