@@ -1,7 +1,7 @@
-"""Find devices for the claims of one pod on one node: a depth-first search over requests, as Kubernetes specifies it.
+"""Finds devices for the claims of one pod on one node: a depth-first search over requests, as Kubernetes specifies it.
 
-Pure: everything it looks at is in `Devices` and the arguments. Requests are filled in order, each with the first
-devices that match, are free and keep the constraints; when a later request cannot be filled the search goes back.
+Pure: it reads only `Devices` and its arguments. Requests are filled in order, each with the first devices that match,
+are free and satisfy the constraints; when a later request cannot be filled, the search backtracks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from strato.scheduler.claims.devices import DeviceId, Devices, Offered, attribut
 MAX_RESULTS = 32
 """Devices one claim may be given (Kubernetes' AllocationResultsMaxSize)."""
 _MAX_STEPS = 20_000
-"""Devices tried before a search is given up; a node is then taken not to fit."""
+"""Devices tried before a search is given up; the node then counts as not fitting."""
 
 Allocation = Mapping[str, Any]
 """``status.allocation`` of a claim."""
@@ -46,11 +46,11 @@ def allocate(
     """Return an allocation for each claim on a node, None when not all can be satisfied.
 
     Args:
-        devices: What is on offer.
+        devices: All devices.
         claims: Claims without an allocation.
         node: The node's name.
-        row: Its row, for devices several nodes reach.
-        used: Devices that are taken already.
+        row: Its row, for devices that several nodes reach.
+        used: Devices that are in use already.
     """
     search = _Search(devices, node, row, used)
     picks = search.claims(claims, 0)
@@ -69,7 +69,7 @@ class _Search:
         self._steps = 0
 
     def claims(self, claims: Sequence[ResourceClaim], at: int) -> list[list[_Picked]] | None:
-        """Fill claims from one on."""
+        """Fill the claims from index ``at`` on; None when they cannot all be filled."""
         if at == len(claims):
             return []
         for picked in self._fill(claims[at], 0, []):
@@ -79,7 +79,10 @@ class _Search:
         return None
 
     def _fill(self, claim: ResourceClaim, at: int, picked: list[_Picked]) -> Iterator[list[_Picked]]:
-        """Yield every way to fill a claim's requests from one on; ``picked`` is shared and current while it yields."""
+        """Yield every way to fill a claim's requests from index ``at`` on.
+
+        Always yields ``picked`` itself, which is valid until the generator is resumed.
+        """
         requests = claim.spec.devices.requests
         if at == len(requests):
             yield picked
@@ -101,7 +104,7 @@ class _Search:
         start: int,
         left: int,
     ) -> Iterator[list[_Picked]]:
-        """Yield every way to take ``left`` of the offers from one on and then fill the other requests."""
+        """Yield every way to take ``left`` of the offers from index ``start`` on and then fill the later requests."""
         if left == 0:
             yield from self._fill(claim, at + 1, picked)
             return
@@ -134,7 +137,7 @@ class _Search:
         return [*local, *shared] if shared else local
 
     def _counters_allow(self, offer: Offered) -> bool:
-        """Whether what a device takes from its pool's shared counters is still there."""
+        """Whether its pool's shared counters have enough left for a device, after those in use or picked."""
         uses = offer.device.consumes_counters
         if not uses:
             return True
@@ -194,7 +197,7 @@ def _keeps_constraints(claim: ResourceClaim, name: str, offer: Offered, picked: 
                 theirs = attribute_of(other.offer, constraint.match_attribute)
                 if type(theirs) is not type(mine) or theirs != mine:
                     return False
-                break  # they agree among themselves
+                break  # the picked devices have been checked against each other
     return True
 
 
@@ -203,7 +206,7 @@ def _concerns(requests: Sequence[str], name: str) -> bool:
 
 
 def _result(devices: Devices, claim: ResourceClaim, picked: Sequence[_Picked], node: str) -> Allocation:
-    """Return a claim's allocation as the API has it."""
+    """Return a claim's ``status.allocation``."""
     results = []
     for pick in picked:
         driver, pool, device = pick.offer.id

@@ -1,7 +1,7 @@
-"""`Devices`: what drivers offer, what is claimed, and what is allocated (dynamic resource allocation).
+"""`Devices`: devices that drivers offer, claims for them, and allocations (dynamic resource allocation).
 
-State, and the search key of everything the allocator asks: which devices of a class match a request, by node. Costs
-nothing while nobody has resource claims.
+Keeps the state, and an index for the allocator: the devices of a class that match a request, by node. Has no cost while
+there are no resource claims.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strato.scheduler.model.nodelabels import NodeLabels
 
 
 class DeviceId(NamedTuple):
-    """One device of all."""
+    """Identity of a device."""
 
     driver: str
     pool: str
@@ -37,7 +37,7 @@ class Offered(NamedTuple):
     everywhere: bool
     """Whether all nodes reach it."""
     nodes: NodeSelector | None
-    """Which nodes reach it, when it is neither one node's nor everybody's."""
+    """Selects the nodes that reach it, if these are neither one nor all; else None."""
 
 
 class UsedResourceClaim(NamedTuple):
@@ -65,13 +65,13 @@ def resource_claims_of(task: Task) -> list[UsedResourceClaim]:
 
 
 class Devices:
-    """Everything about devices.
+    """Resource claims, slices and device classes, with the devices in use.
 
     Attributes:
         claims: ResourceClaims by ``namespace/name``.
         slices: ResourceSlices by name.
         classes: DeviceClasses by name.
-        reservations: What placed tasks were given; shared with `strato.scheduler.claims.volumes.Volumes`.
+        reservations: The tasks' reservations; shared with `strato.scheduler.claims.volumes.Volumes`.
     """
 
     def __init__(self, reservations: Reservations, labels: NodeLabels) -> None:
@@ -88,7 +88,7 @@ class Devices:
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def put(self, view: Object) -> bool:
-        """Take an object of a kind kept here; return whether anything a decision looks at may have changed."""
+        """Take an object of a kind kept here; return whether anything that decisions read may have changed."""
         meta = view.metadata
         if isinstance(view, ResourceClaim):
             key = f"{meta.namespace}/{meta.name}"
@@ -128,7 +128,7 @@ class Devices:
                 self._allocated.pop(device, None)
 
     def repair(self) -> bool:
-        """Count anew which devices the claims have; return whether that had been wrong."""
+        """Recount which devices the claims have; return whether the count was wrong."""
         before, self._allocated = self._allocated, {}
         for claim in self.claims.values():
             self._count(claim, 1)
@@ -138,10 +138,10 @@ class Devices:
         self._offers = None
         self._matching.clear()
 
-    # -- what is in use ------------------------------------------------------------------------------------------------
+    # -- devices in use ------------------------------------------------------------------------------------------------
 
     def in_use(self) -> set[DeviceId]:
-        """Return the devices that are allocated, in the API or by standing reservations."""
+        """Return the devices that are allocated, in the API or by valid reservations."""
         used = set(self._allocated)
         for _, reservation in self.reservations.standing():
             for allocation in reservation.devices.values():
@@ -153,14 +153,14 @@ class Devices:
         return used
 
     def pending_allocations(self) -> dict[str, tuple[int, Mapping[str, Any]]]:
-        """Return row and allocation of claims that standing reservations allocated, by claim key."""
+        """Return row and allocation of claims that valid reservations allocate, by claim key."""
         return {
             key: (reservation.row, allocation)
             for _, reservation in self.reservations.standing()
             for key, allocation in reservation.devices.items()
         }
 
-    # -- what is on offer ----------------------------------------------------------------------------------------------
+    # -- devices offered -----------------------------------------------------------------------------------------------
 
     def offers(self) -> list[Offered]:
         """Return every device of every complete pool, of its newest generation."""
@@ -182,7 +182,7 @@ class Devices:
             newest = max(found.spec.pool.generation for found in slices)
             slices = [found for found in slices if found.spec.pool.generation == newest]
             if len(slices) != slices[0].spec.pool.resource_slice_count:
-                continue  # still being published: half a pool could hide that a device moved
+                continue  # the driver is still publishing this pool; a part of it could hide that a device has moved
             for found in sorted(slices, key=lambda s: s.metadata.name):
                 for device in found.spec.devices:
                     yield self._offer(found, DeviceId(driver, pool, device.name), device)
@@ -192,7 +192,7 @@ class Devices:
         return Offered(identity, device, place.node_name, place.all_nodes, place.node_selector)
 
     def reaches(self, offer: Offered, row: int) -> bool:
-        """Whether the node of a row reaches a device that is not one node's."""
+        """Whether the node of a row reaches a device that does not belong to a single node."""
         return offer.everywhere or (offer.nodes is not None and bool(self._labels.selected(offer.nodes)[row]))
 
     def counters(self, driver: str, pool: str) -> dict[tuple[str, str], int]:
@@ -238,7 +238,7 @@ def _allocated_to(claim: ResourceClaim) -> list[DeviceId]:
 
 
 def _tolerated(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
-    """Whether a request puts up with all taints of a device that keep pods away."""
+    """Whether a request tolerates all NoSchedule and NoExecute taints of a device."""
     for taint in device.taints:
         if taint.effect not in ("NoSchedule", "NoExecute"):
             continue
@@ -254,7 +254,7 @@ def _tolerated(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
 
 @memoised(16 << 20, longest=10 << 10)  # the longest that the API takes
 def _compiled(text: str) -> cel.Program | None:
-    """Compile a selector once; None when it is beyond the CEL there is here: it then matches nothing."""
+    """Compile a selector; None when our CEL does not support it, and then it matches nothing."""
     try:
         return cel.compile_expression(text)
     except cel.UnsupportedExpression:
@@ -272,7 +272,7 @@ def _holds(text: str, offer: Offered) -> bool:
 
 
 class _ByDomain(dict[str, Any]):
-    """Attributes by domain; an unknown domain has none, as in Kubernetes."""
+    """Attributes by domain; an unknown domain has no attributes, rather than being an error, as in Kubernetes."""
 
     def __missing__(self, key: str) -> dict[str, Any]:
         return {}
@@ -282,7 +282,7 @@ class _ByDomain(dict[str, Any]):
 
 
 def described(offer: Offered) -> dict[str, Any]:
-    """Return a device as selectors see it: driver, attributes and capacity, each by domain and name."""
+    """Return a device as CEL selectors read it: driver, attributes and capacity, each by domain and name."""
     attributes, capacity = _ByDomain(), _ByDomain()
     driver = offer.id.driver
     for name, attribute in offer.device.attributes.items():
@@ -295,7 +295,7 @@ def described(offer: Offered) -> dict[str, Any]:
 
 
 def value_of(attribute: Any) -> Any:
-    """Return the one value an attribute has."""
+    """Return the value of an attribute, which has exactly one type."""
     if attribute.version is not None:
         return cel.semver(attribute.version)
     if attribute.string is not None:
@@ -304,7 +304,7 @@ def value_of(attribute: Any) -> Any:
 
 
 def attribute_of(offer: Offered, name: str) -> Any:
-    """Return a device's attribute by its qualified name; None when it has none. Its own domain may be left out."""
+    """Return a device's attribute by its qualified name; None without one. The driver's own domain may be left out."""
     domain, _, short = name.rpartition("/")
     for key in (name, short) if domain == offer.id.driver else (name,):
         if key in offer.device.attributes:

@@ -1,4 +1,4 @@
-"""What queues hold of claimed devices, in the units of their capability and status (core 9.5, plugins 6.6)."""
+"""The claimed devices that queues hold, in the units of their capability and status (core 9.5, plugins 6.6)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Amounts = Counter[str]
 
 
 def amounts_of(claim: ResourceClaim) -> Amounts:
-    """Return what a claim asks for: exact requests for a number of devices."""
+    """Return what a claim asks for by exact requests for a number of devices; other requests count nothing."""
     out: Amounts = Counter()
     for request in claim.spec.devices.requests:
         exact = request.exactly
@@ -36,7 +36,7 @@ def amounts_of(claim: ResourceClaim) -> Amounts:
 
 
 def claims_by_queue(devices: Devices, reservations: Reservations, tasks: Mapping[str, Task]) -> dict[str, set[str]]:
-    """Return by queue the keys of the claims that its placed pods use; costs claims, and nothing without any."""
+    """Return by queue the keys of the claims that its placed pods use; O(claims)."""
     out: dict[str, set[str]] = {}
     if not devices.claims:
         return out
@@ -56,7 +56,7 @@ def claims_by_queue(devices: Devices, reservations: Reservations, tasks: Mapping
 
 
 def amounts_in(devices: Devices, keys: set[str]) -> dict[str, str]:
-    """Return what claims ask for together, each counted once, as a status writes it."""
+    """Return the sum of what claims ask for, each counted once, as quantities for a status."""
     out: Amounts = Counter()
     for key in keys:
         claim = devices.claims.get(key)

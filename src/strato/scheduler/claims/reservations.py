@@ -1,8 +1,8 @@
-"""Which tasks hold volumes and devices that the API does not show yet.
+"""Reservations of volumes and devices by tasks, which the API does not show yet.
 
-A reservation stands while its task stands where it was made for. Nobody has to take it back: a task that is pending
-again, elsewhere or gone no longer stands behind it, and is passed over. So a statement that is undone undoes its
-reservations too, and after a bind they bridge the time until the API shows what was written.
+A reservation is valid while its task is on the row it was made for. It need not be released: once the task is pending
+again, on another row or gone, `standing` drops it. So undoing a statement also undoes its reservations. After a bind,
+reservations hold until the API shows what was written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from strato.scheduler.model.reservation import Reservation
 
 
 class Reservations:
-    """All reservations that may stand."""
+    """All reservations that may be valid."""
 
     def __init__(self) -> None:
         self._holders: dict[Task, None] = {}
@@ -24,12 +24,12 @@ class Reservations:
         return len(self._holders)
 
     def add(self, task: Task, reservation: Reservation) -> None:
-        """Let a task hold a reservation, in place of one it may have."""
+        """Give a task a reservation; it replaces one it may have."""
         task.reservation = reservation
         self._holders[task] = None
 
     def standing(self) -> Iterator[tuple[Task, Reservation]]:
-        """Yield those that stand with their holders, and forget the others."""
+        """Yield the valid reservations with their tasks, and forget the others."""
         if not self._holders:
             return
         self._holders = dict.fromkeys([task for task in self._holders if stands(task, task.reservation)])
@@ -39,7 +39,7 @@ class Reservations:
 
 
 def stands(task: Task | None, given: Reservation | None) -> bool:
-    """Whether a task holds a reservation and is where it was made for."""
+    """Whether a task has this reservation and is on the row it was made for."""
     if task is None or given is None:
         return False
     return task.reservation is given and task.row == given.row and ON_NODE[task.status]

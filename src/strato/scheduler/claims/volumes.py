@@ -1,7 +1,7 @@
 """`Volumes`: claims, persistent volumes, storage classes and CSI drivers, as the scheduler needs them.
 
-State only; which node suits a claim is decided in `strato.scheduler.plugins.volumebinding`. Costs nothing while nobody
-has claims.
+Only keeps the state; `strato.scheduler.plugins.volumebinding` decides which nodes suit a claim. Has no cost while there
+are no claims.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strato.scheduler.model.jobs import Task
 
 
 class Volumes:
-    """Everything about storage.
+    """Claims, volumes and other storage objects.
 
     Attributes:
         claims: PersistentVolumeClaims by ``namespace/name``.
@@ -28,7 +28,7 @@ class Volumes:
         nodes: CSINodes by name.
         capacities: CSIStorageCapacities by ``namespace/name``.
         users: Tasks that use a claim, by claim key and task key.
-        reservations: What placed tasks were given; shared with `strato.scheduler.claims.devices.Devices`.
+        reservations: The tasks' reservations; shared with `strato.scheduler.claims.devices.Devices`.
     """
 
     def __init__(self, reservations: Reservations) -> None:
@@ -83,7 +83,7 @@ class Volumes:
         return found is not None and found.volume_binding_mode == WAIT
 
     def picked(self) -> tuple[dict[str, str], dict[str, int]]:
-        """Return what standing reservations hold: volume by claim key, and row by key of a claim to provision."""
+        """Return what valid reservations hold: volume by claim key, and row by key of a claim to provision."""
         volumes: dict[str, str] = {}
         provisions: dict[str, int] = {}
         for _, reservation in self.reservations.standing():
@@ -93,7 +93,7 @@ class Volumes:
         return volumes, provisions
 
     def driver_of(self, claim: PersistentVolumeClaim) -> tuple[str, str]:
-        """Return the CSI driver a claim's volume is or will be attached by, and the volume's identity; empty: none."""
+        """Return the CSI driver that attaches a claim's volume, and the volume's identity; empty without a driver."""
         volume = self.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
         if volume is not None:
             source = volume.spec.csi

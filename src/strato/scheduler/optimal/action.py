@@ -1,13 +1,13 @@
 """flow: place all pending tasks together, by minimum-cost flow, where `allocate` places them one gang after another.
 
-Same session, same rules: filters and scores of the plugins price the arcs, queues are asked before tasks are taken
-over, statements keep gangs whole. Each pass solves one network over all that waits (`strato.scheduler.optimal.plan`);
-gangs that would stay below their minimum are dropped and the network is solved again, warm; then the plan is carried
-out against the real vectors, and what they refuse is left to the next pass. What flow has no arcs for (rules about
-other pods, a promised node, a network topology) and what is left at the end goes to `allocate`, which also promises
-what leaving pods will free, and says why the rest waits. Who still starves may then take the places of others, when
-the arguments ask for that and the gain is proven (`flow.moves`). While kernels are loaded beside the scheduler's work
-(`flow.loading`), `allocate` does everything.
+It works on the same session by the same rules: filters and scores of the plugins give the arcs and their prices, queues
+limit how many tasks are placed, statements keep gangs whole. Each pass solves one network over all waiting tasks
+(`strato.scheduler.optimal.plan`). It drops gangs that would stay below their minimum and solves the network again, from
+the last solution. Then it places the tasks on the nodes' real vectors; tasks that do not fit there are left to the next
+pass. `allocate` places tasks that the network cannot express (rules about other pods, a nominated node, a network
+topology) and those that are left. It also pipelines tasks to what leaving pods will free and records why the others
+wait. Finally, if the arguments allow it, pods are evicted for starving jobs where that gains enough (`optimal.moves`).
+While the kernels are not loaded yet (`optimal.loading`), `allocate` places all tasks.
 
 Configuration: ``actions: "enqueue, flow, backfill"``. A pod with ``schedulerName: poseidon`` is placed like this under
 any configuration that has ``allocate``.
@@ -48,14 +48,14 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Run(NamedTuple):
-    """Equal tasks of a job, in order."""
+    """Equal pending tasks of a job, in order."""
 
     job: Job
     tasks: list[Task]
 
 
 class Why:
-    """The arcs and prices behind one placement; worked out when somebody reads it."""
+    """The arcs and prices behind one placement; computed when it is converted to text."""
 
     __slots__ = ("_ask", "_names", "_plan", "_row")
 
@@ -72,13 +72,13 @@ class Why:
 
 
 class Flow(Allocate):
-    """Place what fits now, all of it together."""
+    """Place all tasks that fit now together, by minimum cost."""
 
     name = "flow"
     args_type: ClassVar[type[FlowArgs]] = FlowArgs
 
     def execute(self, ssn: Session) -> None:
-        """Place by flow, leave the rest to `Allocate`, then see whether evictions gain anything."""
+        """Place by flow, leave the rest to `Allocate`, then evict for starving jobs where that gains enough."""
         with self._moving(ssn) as moves:
             self._last: tuple[list[Run], FlowPlan] | None = None
             self.place_by_flow(ssn)
@@ -90,7 +90,10 @@ class Flow(Allocate):
 
     @contextmanager
     def _moving(self, ssn: Session) -> Iterator[Moves | None]:
-        """Keep places for moved pods' successors meanwhile; nothing is loaded or done when nobody asks for it."""
+        """Keep places for moved pods' successors in the context; yield the `Moves` if the arguments ask for evictions.
+
+        Imports these modules only if they are needed.
+        """
         wanted = ssn.world.flow_loaded and (self.args.preemption or self.args.migration)
         if not wanted and "flow" not in ssn.world.memory:
             yield None
@@ -102,7 +105,7 @@ class Flow(Allocate):
             yield Moves(ssn, self.args, holds) if wanted else None
 
     def place_by_flow(self, ssn: Session, only: AbstractSet[str] | None = None) -> None:
-        """Place what flow can express.
+        """Place the jobs that a network can express.
 
         Args:
             ssn: The session.
@@ -128,7 +131,7 @@ class Flow(Allocate):
                 break
 
     def _keep_promise(self, ssn: Session, job: Job, work: dict[str, Work | SubJobQueue]) -> None:
-        """Give a job for which others had to go its places, before others take them."""
+        """Place a job for which pods were evicted before other jobs are placed."""
         if job.queue is not None and not ssn.overused(job.queue):
             while self._visit(ssn, job, job.queue, work):
                 pass
@@ -154,7 +157,7 @@ class Flow(Allocate):
 
     @staticmethod
     def _carry_out(ssn: Session, job: Job, shares: list[tuple[int, list[Task], Share]], plan: FlowPlan) -> int:
-        """Take over a job's share of a plan; return how many tasks, 0 when the gang did not come whole."""
+        """Place a job's share of a plan; return how many tasks, 0 when its gang would not be ready."""
         queue = job.queue
         if queue is None or ssn.overused(queue):
             return 0
@@ -177,12 +180,12 @@ class Flow(Allocate):
 
 
 def _waits_for_victims(ssn: Session, task: Task) -> bool:
-    """Whether somebody was evicted for a task, or a node promised to it."""
+    """Whether victims of a task are leaving, or it has a nominated node."""
     return bool(task.nominated) or ssn.world.evictions.serve(task.key)
 
 
 def can_flow(ssn: Session, job: Job, work: Work) -> bool:
-    """Whether flow has arcs for every waiting task of a job: a gang is placed by one action or the other."""
+    """Whether a network can express every waiting task of a job, as a gang is placed whole by flow or by allocate."""
     if job.layout is not None:
         return False
     seen: set[TaskClass] = set()
@@ -197,7 +200,7 @@ def can_flow(ssn: Session, job: Job, work: Work) -> bool:
 
 
 def _runs(ssn: Session, jobs: list[Job], work: dict[str, Work]) -> list[Run]:
-    """Return what waits as runs of equal tasks, in the jobs' order."""
+    """Return the waiting tasks as runs of equal ones, in the jobs' order, as far as their queues allow."""
     runs = []
     for job in jobs:
         queue = job.queue
@@ -214,7 +217,7 @@ def _runs(ssn: Session, jobs: list[Job], work: dict[str, Work]) -> list[Run]:
 
 
 def _network(ssn: Session, runs: list[Run]) -> tuple[list[Run], FlowPlan] | None:
-    """Build the network; runs no node could take are left out. None when nothing is left."""
+    """Build the network, without runs that fit on no node; None when no run is left."""
     from strato.scheduler.optimal.plan import MOST_CLASSES, Ask, FlowPlan
 
     offers: list[Offer] = []
@@ -254,7 +257,7 @@ def _network(ssn: Session, runs: list[Run]) -> tuple[list[Run], FlowPlan] | None
 
 
 def _offer(ssn: Session, task: Task) -> Offer:
-    """Return where a task's class may go, at what score, and how many times."""
+    """Return the rows a task's class fits on, with their scores and how many of its tasks each can take."""
     from strato.scheduler.optimal.plan import Offer
 
     rows = ssn.placer.rows_for(ssn, task, ssn.kernel_flags)
@@ -264,7 +267,7 @@ def _offer(ssn: Session, task: Task) -> Offer:
 
 
 def room_for(ssn: Session, cls: TaskClass, rows: Int64s) -> Int64s:
-    """Return how many tasks of a class rows can take now, by the real vectors."""
+    """Return how many tasks of a class each row can take now, by the nodes' real vectors."""
     nodes = ssn.world.nodes
     room = np.full(len(rows), 1 << 20, np.int64)
     for column, need in enumerate(cls.request.tolist()):
@@ -280,7 +283,7 @@ def room_for(ssn: Session, cls: TaskClass, rows: Int64s) -> Int64s:
 
 
 class _Imagined(NamedTuple):
-    """Nodes as they would be."""
+    """Columns of nodes as they would be with more tasks."""
 
     allocatable: Int64s
     idle: Int64s
@@ -296,7 +299,7 @@ class _Average(NamedTuple):
 
 
 def _load(ssn: Session, runs: list[Run], offers: list[Offer]) -> Load:
-    """Return what filling the nodes with tasks of average size costs, step by step."""
+    """Return the score points lost by filling nodes with tasks of average size, step by step."""
     from strato.scheduler.optimal.plan import Load
 
     nodes = ssn.world.nodes
@@ -327,7 +330,7 @@ def _load(ssn: Session, runs: list[Run], offers: list[Offer]) -> Load:
 
 
 def _settle(ssn: Session, runs: list[Run], plan: FlowPlan) -> list[Share]:
-    """Solve until gangs are whole; return where the tasks of each run go."""
+    """Solve, dropping gangs below their minimum, until all are whole; return where the tasks of each run go."""
     nodes = ssn.world.nodes
     requests = plan.by_offer([run.tasks[0].cls.request for run in runs])
     idle = np.minimum(nodes.idle, nodes.future_idle)
@@ -341,7 +344,7 @@ def _settle(ssn: Session, runs: list[Run], plan: FlowPlan) -> list[Share]:
 
 
 def _short_of_minimum(runs: list[Run], placed: list[int]) -> list[int]:
-    """Return the asks of gangs to drop: of those that miss their minimum, the half that comes last (at least one)."""
+    """Return the asks of gangs to drop: of those below their minimum, the last half in order (at least one)."""
     got: dict[str, int] = {}
     roles: dict[str, dict[str, int]] = {}
     asks: dict[str, list[int]] = {}
@@ -369,7 +372,7 @@ def _is_whole(job: Job, count: int, roles: dict[str, int] | None) -> bool:
 
 
 def _charge(ssn: Session, stmt: Statement, tasks: list[Task], share: Share, allowed: int) -> list[int]:
-    """Place tasks on the rows of a share as far as the rows' vectors go; return the rows of those placed."""
+    """Place tasks on the rows of a share as far as these have room; return the rows of the placed tasks."""
     room = np.minimum(room_for(ssn, tasks[0].cls, share.rows), share.counts)
     before = np.cumsum(room) - room
     rows: list[int] = np.repeat(share.rows, np.clip(allowed - before, 0, room)).tolist()
@@ -380,7 +383,7 @@ def _charge(ssn: Session, stmt: Statement, tasks: list[Task], share: Share, allo
 
 
 def explain_waiting(ssn: Session, runs: list[Run], plan: FlowPlan) -> None:
-    """Record what the first tasks of waiting jobs would pay, by the last network that was solved."""
+    """Record for each waiting job the prices of its first tasks in the last network that was solved."""
     recorded: set[str] = set()
     for ask, run in enumerate(runs):
         job = run.job

@@ -1,17 +1,17 @@
-"""Whose places waiting gangs should take, as one minimum-cost flow: running tasks stay, move or are left out.
+"""Which running tasks to evict for waiting gangs, as one minimum-cost flow: a victim moves or is left out.
 
-    seeker ── sink                        waits: what the job is worth
+    seeker ── sink                        waits: price is the job's worth
       ├────── row ── sink                 a place that is free (or about to be)
-      ├────── row' ── sink                a place whose holders are left out: their price
-      └────── moved class ── row ── sink  a place whose holders move: their price, and a free place for them
+      ├────── row' ── sink                a place whose victims are left out: price of evicting them
+      └────── moved class ── row ── sink  a place whose victims move: their price, and a free place for them
 
-A *seeker* is the equal tasks of one job that look for places; for it, a row offers *places*: how the row's cheapest
-victims make room for a first task, a second, and so on, at prices that do not fall. A holder that moves pushes its own
-unit of flow on to a free row, so the same room is not counted twice. Nothing that runs has a node of its own: arcs are
-seekers × rows, and of these only the cheapest rows that so many units could ever use.
+A *seeker* is a group of equal tasks of one job. For it, a row offers *places*: the row's cheapest victims make room for
+a first task, a second, and so on, at prices that do not fall. A victim that moves sends its unit of flow on to a free
+row, so that the same room is not counted twice. Running tasks have no nodes in the network: its arcs are seekers ×
+rows, limited to as many of the cheapest rows as the units of flow could ever use.
 
-Flow counts tasks, pods have vectors: what it proposes is proven on the session afterwards (`flow.moves`).
-Nothing here changes the session. Prices: node-hours (`flow.gains`).
+The flow counts tasks while nodes have vectors, so `optimal.moves` tries a proposal on the session before it evicts.
+This module does not change the session. Prices are node-hours (`optimal.gains`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from strato.mincost.solver import Kernel, Outcome, Solver
 Int64s = npt.NDArray[np.int64]
 
 _PRICE_RANGE = 1 << 28
-"""The dearest price, as an integer; the finest difference that counts is its inverse."""
+"""The highest price as an integer; prices that differ by less than this fraction of it count as equal."""
 _TIE_RANGE = 1 << 8
 """Steps by which scores break ties between equal prices."""
 _EXACT = 8
-"""Victims of one row up to which every subset is looked at."""
+"""Up to this many victims on a row, every subset is tried."""
 FREE, LEFT_OUT = -2, -1
 
 
@@ -44,7 +44,7 @@ class Place(NamedTuple):
         row: The row.
         tasks: How many of its tasks.
         price: What each costs, in node-hours; a row's later places cost no less than its earlier ones.
-        goes_to: Number of the class that has to move for it, `LEFT_OUT` when nobody moves, `FREE` when it is free.
+        goes_to: Number of the class that has to move for it, `LEFT_OUT` when no victim moves, `FREE` without victims.
         tie: 0 … 1, smaller is better among equal prices.
     """
 
@@ -56,12 +56,12 @@ class Place(NamedTuple):
 
 
 class Seeker(NamedTuple):
-    """Equal tasks that look for places.
+    """Equal tasks of one job that need places.
 
     Attributes:
         units: How many.
-        waiting: What leaving one of them waiting costs, in node-hours.
-        places: Where they could go.
+        waiting: Price of leaving one of them waiting, in node-hours.
+        places: The places they could get.
     """
 
     units: int
@@ -70,11 +70,11 @@ class Seeker(NamedTuple):
 
 
 class EvictionPlan:
-    """One network, solved again (warm) when seekers are dropped.
+    """One network, solved again from the last solution when seekers are dropped.
 
     Args:
-        seekers: Who looks for places.
-        refuges: By number of a class that may have to move, the rows with room for it and how much.
+        seekers: The seekers.
+        refuges: By number of a class that may have to move, the rows with room for it and for how many tasks.
     """
 
     def __init__(self, seekers: Sequence[Seeker], refuges: Sequence[Sequence[tuple[int, int]]]) -> None:
@@ -128,7 +128,10 @@ class EvictionPlan:
         return found
 
     def solve(self) -> list[list[tuple[Place, int]]]:
-        """Solve (warm after the first time); return by seeker the places used and by how many, the cheapest first."""
+        """Solve; return for each seeker the places used and by how many tasks, the cheapest first.
+
+        After the first time it starts from the last solution.
+        """
         solution = self._solver.solve(self.network)
         assert solution.outcome is Outcome.OPTIMAL  # every unit may wait
         flow = self.network.arc_flow()[len(self._seekers) : len(self._seekers) + len(self._places)]
@@ -141,21 +144,21 @@ class EvictionPlan:
         return used
 
     def drop(self, seekers: Sequence[int]) -> None:
-        """Leave seekers out of the next solution: waiting costs them less than any place."""
+        """Exclude seekers from the next solution, by making waiting cheaper for them than any place."""
         self.network.arrays.cost[self._slot[list(seekers)]] = -1
 
 
 def places_of(
     row: int, free: Int64s, need: Int64s, units: int, victims: Sequence[tuple[float, Int64s, int]]
 ) -> list[Place]:
-    """Return what a row's victims offer to up to ``units`` tasks beyond what is free there.
+    """Return the places that evicting a row's victims makes, beyond what is free there, for up to ``units`` tasks.
 
     Args:
         row: The row.
         free: int64[width], free or about to be on the row.
-        need: int64[width], what one task asks for.
+        need: int64[width], request of one task.
         units: How many tasks at most.
-        victims: Price, request and class (when it moves, else `LEFT_OUT`) of each, the first to go first.
+        victims: Price, request and class (when it moves, else `LEFT_OUT`) of each, in the order of eviction.
     """
     already = how_often(free, need)
     out: list[Place] = []
@@ -181,8 +184,8 @@ def how_often(free: Int64s, need: Int64s) -> int:
 def cheapest(free: Int64s, need: Int64s, victims: Sequence[tuple[float, Int64s, int]]) -> list[int] | None:
     """Return the victims that together make room at the least price; None when not even all of them do.
 
-    Exact for few victims; of more, those that two greedy orders (price; price for what is lacking) take, less those
-    that turn out to be needless.
+    Exact for up to `_EXACT` victims. For more, the cheaper result of two greedy orders (by price; by price per amount
+    that is lacking), each without the victims that turn out to be needless.
     """
     asked = need > 0
     lack = (need - free)[asked]
@@ -224,6 +227,6 @@ def _greedy(order: list[int], gives: Int64s, lack: Int64s, prices: npt.NDArray[n
 
 @cache
 def _subsets(count: int) -> Int64s:
-    """Return every subset of ``count`` things as a row of ones and zeros; later things come into play later."""
+    """Return every subset of ``count`` items as a row of ones and zeros, in the order of binary numbers."""
     subsets: Int64s = np.arange(1 << count)[:, None] >> np.arange(count) & 1
     return subsets

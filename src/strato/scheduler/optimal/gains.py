@@ -1,4 +1,4 @@
-"""What a place is worth and what taking it from a pod costs, in node-hours: the unit of the action `flow`'s gains.
+"""The worth of running a pod and the cost of evicting one, in node-hours: the unit of the action `flow`'s gains.
 
 One node-hour is an average node kept busy for an hour with work of priority 0:
 
@@ -8,8 +8,8 @@ One node-hour is an average node kept busy for an hour with work of priority 0:
     evicting  worth · (1 + hours run, at most 1): the hour it waits and the work it does again
     moving    worth · (1/60 + hours run, at most 1): it runs on elsewhere after a minute, but from its beginning
 
-Work that is older than an hour counts as an hour: what runs for days saves its state, or serves and has none. So a
-pod costs at most twice its worth, and priority stays what decides.
+At most one hour of lost work counts, because a pod that runs for days saves its state, or is a service that has none.
+So evicting a pod costs at most twice its worth, and the priority decides.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 HOUR_SECONDS = 3600.0
 RESTART_HOURS = 1 / 60
 FINE_PRIORITIES = 1_000_000
-"""Above this, priorities count in thousands: Kubernetes' go up to two thousand million."""
+"""Above this, priorities count in thousands, because Kubernetes' priorities go up to two thousand million."""
 
 
 def weight(priority: int) -> float:
-    """Return what an hour of a priority's work counts; 1 at priority 0, more above, less below, never 0."""
+    """Return the weight of an hour of work of a priority; 1 at priority 0, more above, less below, never 0."""
     if priority < 0:
         return 1 / (1 - priority)
     return 1 + min(priority, FINE_PRIORITIES) + max(0, priority - FINE_PRIORITIES) / 1000
@@ -42,7 +42,7 @@ class Prices:
     """Prices of one session, in node-hours.
 
     Args:
-        nodes: Their average is the measure of size.
+        nodes: The nodes, whose average is the unit of size.
         now: Seconds since the epoch.
     """
 
@@ -65,11 +65,11 @@ class Prices:
         return self.size(task.cls) * weight(task.job.priority if task.job is not None else task.priority)
 
     def eviction(self, task: Task) -> float:
-        """Return what it costs to leave a running task out."""
+        """Return the cost of evicting a running task so that it waits."""
         return self.worth(task) * (1 + self._hours_run(task))
 
     def migration(self, task: Task) -> float:
-        """Return what it costs to start a running task again elsewhere."""
+        """Return the cost of evicting a running task so that it starts again on another node."""
         return self.worth(task) * (RESTART_HOURS + self._hours_run(task))
 
     def _hours_run(self, task: Task) -> float:

@@ -1,8 +1,8 @@
 """Places kept for the successors of pods that the action `flow` moved.
 
-A pod cannot move in Kubernetes: it is deleted, and whoever owns it makes a new one, which no scheduler can tell from
-any other new pod but by its owner. So a place is kept on the node where it is to run on, for a minute: nobody else gets
-the room meanwhile, and the first new pod of the same owner that asks for the same is put there.
+A pod cannot move in Kubernetes: it is deleted and its owner makes a new one, which a scheduler can tell from other new
+pods by its owner only. So a place is kept for a minute on the node where the successor is to run: other pods do not get
+the room, and the first new pod of the same owner with the same request is placed there.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 HOLD_SECONDS = 60.0
 """How long a place is kept: controllers replace a deleted pod within seconds, its grace period (30 s) included."""
 REPLACING = frozenset(("ReplicaSet", "ReplicationController", "StatefulSet"))
-"""Kinds of owners that do no more than put a new pod in place of a deleted one. A Job counts a failure."""
+"""Kinds of owners that replace a deleted pod without further consequences; a Job would count a failure."""
 _MEMORY = "flow"
 
 
 class Hold(NamedTuple):
-    """Room on a node for one pod of an owner, in a session and the ones after it."""
+    """Room on a node that is kept for one pod of an owner until a time, across sessions."""
 
     owner: str
     cls: TaskClass
@@ -34,14 +34,14 @@ class Hold(NamedTuple):
 
 
 class Holds:
-    """The places kept, in one session: charged to their nodes while it is entered."""
+    """The kept places in one session; charged to their nodes inside the context."""
 
     def __init__(self, ssn: Session) -> None:
         self._ssn = ssn
         self._kept: list[tuple[Hold, int]] = []
 
     def __enter__(self) -> Self:
-        """Give places to the pods they were kept for; keep the rest from everybody else."""
+        """Place pods on the places kept for them; charge the nodes for the other places."""
         ssn = self._ssn
         nodes = ssn.world.nodes
         for hold in ssn.world.memory.pop(_MEMORY, ()):
@@ -51,7 +51,7 @@ class Holds:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Free the nodes again and remember what is kept."""
+        """Release the charges and keep the places for the next session."""
         self._free(0)
         if self._kept:
             self._ssn.world.memory[_MEMORY] = [hold for hold, _ in self._kept]
@@ -63,11 +63,11 @@ class Holds:
         self._keep(Hold(owner.uid, task.cls, self._ssn.world.nodes.names[row], self._ssn.now + HOLD_SECONDS), row)
 
     def mark(self) -> int:
-        """Return a point to go back to."""
+        """Return a point for `undo`."""
         return len(self._kept)
 
     def undo(self, mark: int) -> None:
-        """Give up what was kept since a point."""
+        """Give up the places kept since a `mark`."""
         self._free(mark)
         del self._kept[mark:]
 
@@ -77,14 +77,14 @@ class Holds:
         self._kept.append((hold, nodes.rebuilds))
 
     def _free(self, mark: int) -> None:
-        """Take charges back, but for those that a repair after an error has taken back already."""
+        """Release charges, except for those that a rebuild of the columns after an error has removed already."""
         nodes = self._ssn.world.nodes
         for hold, charged in self._kept[mark:]:
             if charged == nodes.rebuilds:
                 nodes.charge(nodes.row_of[hold.node], hold.cls, NODE_MOVES[PIPELINED][ABSENT])
 
     def _hand_over(self, hold: Hold, row: int) -> bool:
-        """Place a waiting pod of the owner that asks for the same; return whether there was one."""
+        """Place a pending pod of the owner with the same request on the row; return whether that worked."""
         ssn = self._ssn
         for job in list(ssn.world.with_pending.values()):
             queue = job.queue
@@ -109,6 +109,6 @@ class Holds:
 
 
 def is_replaced(task: Task) -> bool:
-    """Whether a pod's owner puts a new one in its place, and does no more than that."""
+    """Whether a pod's owner replaces it when it is deleted, without further consequences."""
     owner = task.pod.metadata.controller
     return owner is not None and owner.kind in REPLACING

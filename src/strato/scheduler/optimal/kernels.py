@@ -1,4 +1,4 @@
-"""The kernel that cuts a flow's shares down to what nodes can take; imported only when the action `flow` runs."""
+"""The kernel that limits a flow's shares to what nodes can take; imported only when the action `flow` runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from numba import njit
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
 def trim(order, rows, counts, cls, requests, left):  # type: ignore[no-untyped-def] # numba
-    """Cut counts down to what the rows' vectors take, entry by entry.
+    """Reduce counts to what the rows' vectors can take, entry by entry.
 
     Args:
         order: int64[n], entries in the order in which they are served.
         rows: int64[n], row of each entry in `left`.
-        counts: int64[n], tasks of each entry; cut in place.
+        counts: int64[n], tasks of each entry; reduced in place.
         cls: int64[n], class of each entry.
-        requests: int64[classes, width], what one task of each class asks for.
+        requests: int64[classes, width], request of one task of each class.
         left: int64[rows, width], what is free; charged in place.
     """
     for k in range(order.size):

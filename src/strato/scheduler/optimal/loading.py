@@ -1,14 +1,14 @@
-"""The kernels of the action `flow`, loaded before a cycle needs them.
+"""Loads the kernels of the action `flow` before a cycle needs them.
 
-On a machine that has never used them they are compiled, which takes a minute of a core: longer than a leader's lease
-lasts. So the scheduler has them loaded on a thread of its own when they are first needed (`Scheduler(load_flow=…)`).
+On a machine that has never used them they are compiled, which takes a minute of CPU time: longer than a leader's lease
+lasts. So the scheduler loads them in a thread when a job first needs them (`Scheduler(load_flow=…)`).
 """
 
 from __future__ import annotations
 
 
 def load() -> None:
-    """Load the kernels, or compile them. Imports what it needs only now."""
+    """Load the kernels, or compile them; imports Numba and these modules only now."""
     import numpy as np
 
     from strato.mincost.network import Network

@@ -1,16 +1,16 @@
-"""Evictions and migrations of the action `flow`: proposed by one network, done only with proven gain.
+"""Evictions and migrations of the action `flow`: proposed by one network, committed only with proven gain.
 
-When everything that fits is placed, jobs that still starve look for places whose holders are less important, in their
-own queue (*preemption*: `ssn.preemptable` and with it gang, conformance, pdb, priority, drf, … may spare them), or can
-as well run elsewhere (*migration*: of any queue, if the owner puts a new pod in place of a deleted one and every plugin
-that guards pods agrees). One network over all of them says whose places cost least (`flow.evictions`). What
-it proposes is done job by job in a statement on the session's real vectors, and stands only when
+When everything that fits is placed, possible victims for jobs that still starve are pods of lower priority in their own
+queue (*preemption*: as far as `ssn.preemptable`, and so gang, conformance, pdb, priority, drf, … allow), and pods that
+can run on another node (*migration*: of any queue, if the owner replaces a deleted pod and every plugin that protects
+pods agrees). One network over all starving jobs finds the cheapest victims (`optimal.evictions`). Its proposal is tried
+job by job in a statement on the session's real vectors, and committed only if
 
 - the job runs: a gang gets its whole minimum, its queue may take it, filters pass where it goes;
-- every pod that moves has a free place, which is kept for its successor (`flow.holds`);
-- the gain, what the job is worth less the prices of all its victims, exceeds the threshold.
+- every pod that moves has a free place, which is kept for its successor (`optimal.holds`);
+- the gain, the job's worth less the prices of all its victims, exceeds the threshold.
 
-Otherwise everything is undone, and the job's record says what was lacking.
+Otherwise the statement is discarded, and a verdict on the job says what was lacking.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ if TYPE_CHECKING:
 
 Int64s = npt.NDArray[np.int64]
 _MOST_JOBS = 64
-"""Jobs of one network; those that come after them have their turn in the next pass."""
+"""Most jobs of one network; the jobs after them follow in the next pass."""
 
 
 class Group(NamedTuple):
-    """Equal tasks of a starving job that look for places.
+    """Equal tasks of a starving job that need places.
 
     Attributes:
-        job, queue, tasks: Whose and which.
-        whole: The job has no use for fewer than all groups of it (what its minimum lacks).
-        worth: What running one of the tasks is worth, in node-hours.
-        victims: By row, whose places could be had.
+        job, queue, tasks: The job, its queue, and the tasks.
+        whole: Whether the job needs all tasks of all its groups, because its minimum lacks them.
+        worth: Worth of running one of the tasks, in node-hours.
+        victims: By row, the possible victims.
     """
 
     job: Job
@@ -73,11 +73,11 @@ class Group(NamedTuple):
 
 
 class Refused(Exception):
-    """A proposal does not hold on the session; the text says why."""
+    """A proposal does not work on the session; the text says why."""
 
 
 class Moves:
-    """One cycle's evictions."""
+    """The evictions of one cycle."""
 
     def __init__(self, ssn: Session, args: FlowArgs, holds: Holds) -> None:
         self._ssn, self._args, self._holds = ssn, args, holds
@@ -93,12 +93,12 @@ class Moves:
                 continue
             if not (self._holders.migration and self._args.preemption):
                 break
-            self._holders.migration = False  # there may be no places to move to, and yet victims to leave out
+            self._holders.migration = False  # without places to move to, leaving victims out may still gain
         for job, verdict in self._verdicts.values():
             self._ssn.record_verdict(job, verdict)
 
     def _pass(self) -> bool:
-        """Solve one network and prove what it proposes; return whether to look again: something has changed."""
+        """Solve one network and try its proposals; return whether another pass may find more."""
         self._holders.refresh()
         jobs = list(islice(self._jobs(), _MOST_JOBS))
         groups = [group for job in jobs for group in self._groups(job)]
@@ -122,12 +122,12 @@ class Moves:
                     progress = self._prove(job, parts) or progress
             else:
                 self._record_too_dear(job, parts, [seekers[i] for i in mine])
-                if len(jobs) == _MOST_JOBS:  # it is the turn of others
+                if len(jobs) == _MOST_JOBS:  # leave its place in the network to the jobs after the first 64
                     self._settled.add(job.key)
                     progress = True
         return progress
 
-    # -- who looks for places ------------------------------------------------------------------------------------------
+    # -- starving jobs -------------------------------------------------------------------------------------------------
 
     def _jobs(self) -> Iterator[Job]:
         """Yield starving jobs in the order of queues and jobs."""
@@ -139,7 +139,7 @@ class Moves:
                 yield job
 
     def _groups(self, job: Job) -> list[Group]:
-        """Return the tasks to serve as groups of equals; none when the job is not for us."""
+        """Return the tasks to place in groups of equal ones; none for jobs that evictions by flow cannot serve."""
         ssn = self._ssn
         tasks = [task for task in pending_in_order(ssn, job) if not task.cls.best_effort]
         missing = job.min_available - job.ready - job.waiting - job.pending_best_effort
@@ -153,7 +153,7 @@ class Moves:
             if not waits_for_victims(ssn, task):
                 by_class.setdefault(task.cls.number, []).append(task)
             elif whole:
-                return []  # an eviction for the gang is under way
+                return []  # victims of an earlier eviction for the gang are leaving
         return [
             Group(
                 job, job.queue, some, whole, self._prices.worth(some[0]), self._holders.victims(job, job.queue, some[0])
@@ -188,7 +188,10 @@ class Moves:
         classes: dict[int, int],
         refuges: list[list[tuple[int, int]]],
     ) -> Seeker:
-        """Return a group with its places: of free rows and of rows with victims, one more than there are units."""
+        """Return a group with its places: the best free rows and the cheapest rows with victims.
+
+        Of each, one row more than there are units of flow, as the network cannot use more.
+        """
         task = group.tasks[0]
         rows = choice.candidate_rows(self._ssn, task)
         best = choice.scored_order(self._ssn, task, rows)
@@ -203,7 +206,7 @@ class Moves:
         found_prices: list[float] = []
         for least, row in self._from_cheapest(group):
             if len(found_prices) > units and least > found_prices[units]:
-                break  # no row from here on can be among the cheapest that are kept
+                break  # the bounds ascend, so no further row can be among the cheapest
             victims = group.victims[row]
             offers = [(v.price, v.task.cls.request, self._class(v, classes, refuges)) for v in victims]
             free = nodes.future_idle_of(row)
@@ -222,7 +225,7 @@ class Moves:
         return Seeker(size, together if group.whole else group.worth, places)
 
     def _from_cheapest(self, group: Group) -> list[tuple[float, int]]:
-        """Return the rows with victims, by a lower bound of what a first place there costs."""
+        """Return the rows with victims, sorted by a lower bound of the price of a first place there."""
         nodes, need = self._ssn.world.nodes, group.tasks[0].cls.request.tolist()
         asked = [d for d, amount in enumerate(need) if amount > 0]
         found = []
@@ -253,7 +256,7 @@ class Moves:
     def _settle(
         plan: EvictionPlan, groups: Sequence[Group], by_job: dict[str, list[int]]
     ) -> list[list[tuple[Place, int]]]:
-        """Solve until every gang gets all it lacks or nothing."""
+        """Solve, dropping gangs that get a part, until every gang gets all it lacks or nothing."""
         while True:
             used = plan.solve()
             got = [sum(count for _, count in found) for found in used]
@@ -271,7 +274,11 @@ class Moves:
     # -- the proof -----------------------------------------------------------------------------------------------------
 
     def _prove(self, job: Job, parts: Sequence[tuple[Group, list[tuple[Place, int]]]]) -> bool:
-        """Do on the session what the network proposes for a job, and keep it if it holds and gains enough."""
+        """Try what the network proposes for a job in a statement; commit it if it works and gains enough.
+
+        Returns:
+            Whether another pass may find more.
+        """
         ssn, threshold = self._ssn, self._args.min_gain
         stmt, mark = ssn.statement(), self._holds.mark()
         victims: list[tuple[Victim, str]] = []
@@ -285,7 +292,7 @@ class Moves:
                 raise Refused("its minimum would not be met")
             gain = worth - sum(victim.price for victim, _ in victims)
             if victims and gain <= threshold:
-                self._settled.add(job.key)  # others may have use for the places
+                self._settled.add(job.key)  # the places may be worth it for other jobs
                 raise Refused(
                     f"evicting {len(victims)} pods for {served} tasks would gain {gain:.6g} node-hours, "
                     f"no more than the threshold of {threshold:g}"
@@ -296,14 +303,14 @@ class Moves:
             self._record(job, "FlowNoGain", f"nobody is evicted: {refused}", {"threshold": threshold})
             return job.key in self._settled
         except Exception:
-            self._holds.undo(mark)  # the session undoes the rest
+            self._holds.undo(mark)  # `Session.isolated` discards the statement
             raise
-        if not victims:  # allocate had its reasons
+        if not victims:  # the job would fit without evictions, yet allocate did not place it: leave it to allocate
             stmt.discard(remember=False)
             return False
         stmt.commit()
         if victims[0][0].task.key not in {eviction.task.key for eviction in ssn.plan.evictions}:
-            self._holds.undo(mark)  # the statement's own check refused it
+            self._holds.undo(mark)  # `Statement.commit` has discarded it
             return False
         self._record_done(job, victims, served, worth)
         return True
@@ -311,7 +318,7 @@ class Moves:
     def _take(
         self, stmt: Statement, group: Group, found: Sequence[tuple[Place, int]], victims: list[tuple[Victim, str]]
     ) -> int:
-        """Promise places to a group's tasks, evicting from them who must go; return how many got one.
+        """Pipeline a group's tasks to the places found, evicting victims there; return how many tasks got one.
 
         Raises:
             Refused: The group must be whole and is not.
@@ -341,7 +348,7 @@ class Moves:
         return served
 
     def _open(self, trial: Statement, group: Group, tasks: Sequence[Task], row: int) -> list[tuple[Victim, str]]:
-        """Evict from a row so that tasks fit, and promise them the room; return whom, and where those that move go."""
+        """Evict victims on a row so that tasks fit, and pipeline these; return each victim and the node it moves to."""
         ssn, name, task = self._ssn, self._ssn.world.nodes.names[row], tasks[0]
         free, need = ssn.world.nodes.future_idle_of(row), task.cls.request * len(tasks)
         standing = [v for v in group.victims.get(row, ()) if v.task.status in EVICTABLE and v.task.row == row]
@@ -370,7 +377,7 @@ class Moves:
         return gone
 
     def _shelter(self, task: Task) -> str:
-        """Keep a place for the successor of a pod that moves; return the node."""
+        """Keep a place for the successor of a pod that moves; return the node's name."""
         for row in self._holders.room_now(task):
             if row != task.row:
                 self._holds.keep(task, row)
@@ -402,7 +409,7 @@ class Moves:
     def _record_too_dear(
         self, job: Job, parts: Sequence[tuple[Group, list[tuple[Place, int]]]], seekers: Sequence[Seeker]
     ) -> None:
-        """Say why the network leaves a job waiting: too few places, or too dear ones."""
+        """Record why the network leaves a job waiting: too few places, or too expensive ones."""
         worth = sum(group.worth * len(group.tasks) for group, _ in parts)
         price, lacking = 0.0, 0
         for seeker in seekers:
@@ -422,7 +429,7 @@ class Moves:
 
 
 _MAX_SHOWN = 5
-"""Victims a job's record names; the evictions themselves are all told."""
+"""Most victims that a job's verdict names; every eviction is reported by itself too."""
 
 
 def _one_of_each(tasks: Sequence[Task]) -> list[Task]:

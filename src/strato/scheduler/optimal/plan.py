@@ -3,20 +3,20 @@
 The network of one session, aggregated so that its size follows classes and kinds of nodes, not pods and nodes:
 
     class ── node kind ── sink      placed: price of the class there + price of its load
-      └────────────────── sink      waiting, one arc per ask and step: dearer than any place, by rank
+      └────────────────── sink      waiting, one arc per ask and step: more expensive than any place, by rank
 
 - an *ask* is the equal tasks of one job. The asks of a class are one source; each has waiting arcs of its own: waiting
-  for the first tasks (a gang's minimum) is priced by the job's rank, so that what is scarce goes to who comes first;
-  tasks beyond the minimum wait for less, in doubling steps;
-- an arc from a class to a node carries as many tasks as the node's real vectors take of that class alone;
-- arcs from a node to the sink are convex: each further task costs the score that one of average size takes away, so
-  that a burst spreads where the score wants it to;
-- nodes whose prices and room are equal for every class and load are merged; their flow is dealt out afterwards.
+  for the first tasks (a gang's minimum) is priced by the job's rank, so that scarce places go to the jobs that come
+  first; waiting is cheaper for tasks beyond the minimum, in doubling steps;
+- an arc from a class to a node carries as many tasks as the node's real vectors can take of that class alone;
+- arcs from a node to the sink are convex: each further task costs the score points that a task of average size takes
+  off the node, so that a burst spreads if the score prefers that;
+- nodes whose prices and room are equal for every class and load are merged; their flow is distributed afterwards.
 
-Flow counts tasks, nodes have vectors: where several classes together overdraw a node, those with the fewest other
-places keep theirs and the rest is left for the next plan.
+The flow counts tasks while nodes have vectors: where several classes together need more than a node has, the classes
+with the fewest other places keep theirs, and the other tasks are left to the next plan.
 
-Units of prices: a tenth of a score point. Nothing here changes the session.
+Units of prices: a tenth of a score point. This module does not change the session.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ Int64s = npt.NDArray[np.int64]
 SCALE = 10
 """Price units per score point."""
 _LEVELS = 24
-"""Waiting steps beyond the minimum; each is twice as wide as the one before."""
+"""Number of waiting steps beyond the minimum; each has twice as many tasks as the one before."""
 _HASH_SEED = 20161102
 MOST_CLASSES = 256
-"""Classes of one plan: prices are kept for every class on every node."""
+"""Most classes of one plan, because prices are kept for every class on every node."""
 
 
 class Ask(NamedTuple):
-    """Equal tasks of one job that wait.
+    """Equal waiting tasks of one job.
 
     Attributes:
-        offer: Index of what their class is offered.
+        offer: Index of their class's `Offer`.
         size: How many tasks.
-        core: How many of them the job cannot do without.
-        rank: Place of the job in the session's order; 0 comes first.
+        core: How many of them the job's minimum lacks.
+        rank: Position of the job in the session's order; 0 comes first.
     """
 
     offer: int
@@ -59,12 +59,12 @@ class Ask(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What a class finds.
+    """The rows that a class fits on.
 
     Attributes:
         rows: Rows that can take at least one task, ascending.
         score: Score of each; larger is better.
-        room: How many tasks of this class each could take if it took no other; at least 1.
+        room: How many tasks of this class each could take if it took no others; at least 1.
     """
 
     rows: Int64s
@@ -73,11 +73,11 @@ class Offer(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What filling nodes costs: score points lost with the n-th further task of average size, and when the steps begin.
+    """The score points lost with the n-th further task of average size on a node, as steps.
 
     Attributes:
         begins: Number of tasks placed before each step, ascending from 0.
-        points: float64[steps, rows] over all rows of the table; not falling along steps.
+        points: float64[steps, rows] over all rows of the table; never falls from step to step.
     """
 
     begins: Int64s
@@ -85,7 +85,7 @@ class Load(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Where an ask's tasks go: `counts[i]` of them to `rows[i]`."""
+    """The rows of an ask's tasks: ``counts[i]`` of them go to ``rows[i]``."""
 
     rows: Int64s
     counts: Int64s
@@ -97,9 +97,9 @@ class Choice(NamedTuple):
     Attributes:
         place: Price of the class on the node: its distance from the class's best score.
         load: Price of the load the node carries after this plan.
-        scarcity: What one more unit of room on the node would be worth (its dual price).
-        other: Name of the next best node and its price, None when there is none.
-        waiting: Price of leaving the job's most pressing task waiting.
+        scarcity: Price that one more unit of room on the node would save (its dual price).
+        other: Row of the next best node and its price; None when there is none.
+        waiting: Highest price of leaving a task of the ask waiting.
     """
 
     place: float
@@ -110,13 +110,13 @@ class Choice(NamedTuple):
 
 
 class FlowPlan:
-    """One network, solved again (warm) when asks are dropped.
+    """One network, solved again from the last solution when asks are dropped.
 
     Args:
-        asks: What waits, any order.
-        offers: What classes find.
-        load: What filling costs.
-        slots: int64 over all rows: pods each row can still take.
+        asks: The asks, in any order.
+        offers: The offers, one for each class.
+        load: Price of filling nodes.
+        slots: int64 over all rows: how many pods each row can still take.
     """
 
     def __init__(self, asks: Sequence[Ask], offers: Sequence[Offer], load: Load, slots: Int64s) -> None:
@@ -148,7 +148,7 @@ class FlowPlan:
             mixed = (facts * odd[:, None]).sum(axis=0)
         _, first, kind = np.unique(mixed, return_index=True, return_inverse=True)
         kind = kind.reshape(-1)
-        if (facts != facts[:, first][:, kind]).any():  # two different columns met in one hash
+        if (facts != facts[:, first][:, kind]).any():  # two different columns have the same hash
             first = kind = np.arange(len(rows))
         self._rows, self._kind = rows, kind
         self._size = np.bincount(kind, minlength=len(first))
@@ -188,10 +188,10 @@ class FlowPlan:
         self._slot[order] = np.arange(len(order))
 
     def _arcs(self, units: int) -> tuple[Int64s, Int64s]:
-        """Arcs from classes to kinds of nodes: to one row more, cheapest first, than there are units in all.
+        """Return the arcs from each class to kinds of nodes: the cheapest ones, with one row more than units in all.
 
-        Whoever would use a dearer row could use one of these instead, because the other units cannot fill them all;
-        the one more is what explanations call the next best.
+        A unit never needs a more expensive row, because the other units cannot fill all of these. The additional row is
+        the next best node in explanations.
         """
         parts_c, parts_k = [], []
         cheapest_load = self._steps[0]
@@ -206,7 +206,7 @@ class FlowPlan:
         return np.concatenate(parts_c), np.concatenate(parts_k)
 
     def _kernel(self) -> Kernel:
-        """Choose by shape alone: a race would let the faster thread decide among equal optima."""
+        """Choose a kernel by the network's shape: a race would let the faster thread decide among equal optima."""
         free = int((self._total * self._size).sum())
         contended = int(self.count.sum()) > free // 2
         dense = len(self._arc_class) > 20 * self.network.node_count
@@ -215,7 +215,7 @@ class FlowPlan:
     # -- solving -------------------------------------------------------------------------------------------------------
 
     def solve(self) -> Int64s:
-        """Solve (warm after the first time); return how many tasks of each ask get a place."""
+        """Solve, after the first time from the last solution; return how many tasks of each ask get a place."""
         solution = self._solver.solve(self.network)
         assert solution.outcome is Outcome.OPTIMAL  # every unit may wait
         self._flow = self.network.arc_flow()
@@ -227,22 +227,22 @@ class FlowPlan:
         return self._placed
 
     def by_offer(self, by_ask: Sequence[Int64s]) -> Int64s:
-        """Arrange what is known by ask (equal for asks of one class) as rows by class."""
+        """Convert vectors by ask, which are equal for asks of one class, to rows by class."""
         _, first = np.unique(self._offer, return_index=True)
         return np.stack([by_ask[i] for i in first.tolist()])
 
     def drop(self, asks: Sequence[int]) -> None:
-        """Leave asks out of the next solution: waiting costs them less than any place."""
+        """Exclude asks from the next solution, by making waiting cheaper for them than any place."""
         dropped = np.zeros(len(self._asks), np.bool_)
         dropped[list(asks)] = True
         self.network.arrays.cost[self._slot[: self._first[1]][dropped[self._wait_ask]]] = -1
 
     def shares(self, requests: Int64s, idle: Int64s) -> list[Share]:
-        """Deal the flow out: rows and counts by ask. Asks of one class take its rows in order of rank.
+        """Distribute the flow: return rows and counts by ask. Asks of one class take its rows in order of rank.
 
         Args:
-            requests: int64[offers, width], what one task of each class asks for.
-            idle: int64[rows, width], what is free on every row of the table; nothing dealt out exceeds it.
+            requests: int64[offers, width], request of one task of each class.
+            idle: int64[rows, width], what is free on every row of the table; the shares never exceed it.
         """
         deals = self._deal()
         parts: list[tuple[int, Int64s, Int64s]] = []
@@ -272,7 +272,7 @@ class FlowPlan:
         return out
 
     def _deal(self) -> list[tuple[Int64s, Int64s]]:
-        """Split the flow of merged nodes: per class its rows, each once, and the running sum of their counts."""
+        """Split the flow of merged nodes: return for each class its rows, each once, and the cumulative counts."""
         flow = self._flow[self._first[1] : self._first[2]]
         rows: list[list[Int64s]] = [[] for _ in self._offers]
         counts: list[list[Int64s]] = [[] for _ in self._offers]
@@ -286,11 +286,11 @@ class FlowPlan:
                 counts[c].append(np.array([amount], np.int64))
                 continue
             start = int(pointer[kind])
-            if self._steps[-1, kind] > self._steps[0, kind]:  # spread: one each, around
+            if self._steps[-1, kind] > self._steps[0, kind]:  # load has a price: spread the tasks round robin
                 share = np.full(size, amount // size)
                 share[(start + np.arange(amount % size)) % size] += 1
                 pointer[kind] = (start + amount) % size
-            else:  # pack: one after the other
+            else:  # load is free: fill one node after the other
                 full = int(min(self._room[c, kind], self._total[kind]))
                 share = np.zeros(size, np.int64)
                 many = -(-amount // full)
@@ -326,12 +326,12 @@ class FlowPlan:
         )
 
     def cheapest(self, ask: int) -> float | None:
-        """Return what a place for an ask's class costs at present prices, in points; None when there is none."""
+        """Return the price of the cheapest place for an ask's class, scarcity included, in points; None without one."""
         _, prices = self._ranking(self._asks[ask].offer)
         return float(prices[0]) / SCALE if len(prices) else None
 
     def waiting(self, ask: int) -> float:
-        """Return what waiting costs the ask's most pressing task, in points."""
+        """Return the highest price of leaving a task of the ask waiting, in points."""
         return self._dearest[ask] / SCALE
 
     def _dual(self, kind: Int64s | int) -> Int64s:
@@ -340,7 +340,7 @@ class FlowPlan:
         return dual
 
     def _ranking(self, c: int) -> tuple[Int64s, Int64s]:
-        """Return kinds of nodes by what they cost the class, scarcity included, and these prices."""
+        """Return the kinds of nodes sorted by their price for a class, scarcity included, and these prices."""
         found = self._ranked.get(c)
         if found is None:
             kinds = self._arc_kind[self._arc_class == c]
@@ -354,13 +354,13 @@ _NONE: Int64s = np.zeros(0, np.int64)
 
 
 def _waiting(asks: Sequence[Ask], spread: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the waiting arcs: index of the ask, price and room. All are dearer than `spread`, the dearest place."""
+    """Return the waiting arcs: index of the ask, price and room. All cost more than any place (``spread``)."""
     step = 4 * spread
     last = max((a.rank for a in asks), default=0)
     tails, prices, rooms = [], [], []
     for i, ask in enumerate(asks):
         left, width = ask.size - ask.core, 1
-        for depth in range(_LEVELS):  # the first beyond the minimum is the dearest to leave waiting
+        for depth in range(_LEVELS):  # the first task beyond the minimum is the most expensive to leave waiting
             if left <= 0:
                 break
             now = left if depth == _LEVELS - 1 else min(left, width)

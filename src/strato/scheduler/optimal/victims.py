@@ -1,4 +1,4 @@
-"""Whose places starving jobs could have: pods that a plugin gives up, and pods that can as well run elsewhere."""
+"""Possible victims for starving jobs: pods that plugins let be preempted, and pods that can run on another node."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 Int64s = npt.NDArray[np.int64]
 EVICTABLE = frozenset((BOUND, RUNNING))
 _MOST_ROWS = 256
-"""Rows, those that lack least first, on which somebody might move for a class."""
+"""Most rows, those that lack least first, on which pods are considered for moving."""
 _MOST_REFUGES = 256
-"""Rows with room kept in the network for each class that may move."""
+"""Most rows with room in the network for each class that may move."""
 
 
 class Victim(NamedTuple):
-    """A pod whose place could be had.
+    """A pod that may be evicted.
 
     Attributes:
         task: The pod.
-        price: What it costs, in node-hours.
-        moves: Whether it is to run on elsewhere.
+        price: Cost of evicting it, in node-hours.
+        moves: Whether a place is kept for its successor on another node.
     """
 
     task: Task
@@ -42,12 +42,12 @@ class Victim(NamedTuple):
 
 
 class Holders:
-    """Who holds places in a session, and what is free.
+    """The possible victims in a session, and the rows with free room.
 
     Args:
         ssn: The session.
-        prices: What victims cost.
-        preemption: Whether less important pods of the same queue may be left out.
+        prices: Prices of victims.
+        preemption: Whether pods of lower priority in the same queue may be left out.
         migration: Whether pods that their owner replaces may move.
     """
 
@@ -57,26 +57,26 @@ class Holders:
         self._refuges: dict[int, list[tuple[int, int]]] = {}
 
     def refresh(self) -> None:
-        """Forget what was looked up: the session has changed."""
+        """Drop the cached results, because the session has changed."""
         self._lower.clear()
         self._refuges.clear()
 
     def victims(self, job: Job, queue: Queue, task: Task) -> dict[int, list[Victim]]:
-        """Return by row whose places a task could have, those that cost least first."""
+        """Return by row the possible victims for a task, the cheapest first."""
         rows = choice.candidate_rows(self._ssn, task)
         found: dict[str, Victim] = {}
         if self._preemption:
             found = {victim.task.key: victim for victim in self._preemptable(job, queue, task, rows)}
         if self.migration:
             for victim in self._movable(job, task, rows):
-                found[victim.task.key] = victim  # cheaper than to be left out
+                found[victim.task.key] = victim  # moving costs less than being left out
         by_row: dict[int, list[Victim]] = {}
         for victim in sorted(found.values(), key=lambda victim: victim.price):
             by_row.setdefault(victim.task.row, []).append(victim)
         return by_row
 
     def _preemptable(self, job: Job, queue: Queue, task: Task, rows: Int64s) -> list[Victim]:
-        """Return whom the plugins give up to a task, all together."""
+        """Return the pods of lower priority that plugins let be preempted for a task, where that may suffice."""
         lower, nodes = self._less_important(queue, job.priority), self._ssn.world.nodes
         on = np.zeros(nodes.size, np.bool_)
         on[rows] = True
@@ -93,8 +93,8 @@ class Holders:
     def given_up(self, task: Task, candidates: Sequence[Task]) -> set[str]:
         """Return the keys of candidates that may be left out for a task.
 
-        A tier whose plugins cannot agree on anybody leaves the decision to the next one (as in Volcano), which may know
-        nothing of gangs or budgets; so every plugin that guards pods must agree besides.
+        A tier whose plugins agree on no victim leaves the decision to the next tier (as in Volcano), whose plugins may
+        know nothing of gangs or budgets. So every plugin that protects pods must agree in addition.
         """
         guarded = self._ssn.movable(task, candidates) if candidates else []
         return {victim.key for victim in self._ssn.preemptable(task, guarded)} if guarded else set()
@@ -114,7 +114,7 @@ class Holders:
         return found
 
     def _movable(self, job: Job, task: Task, rows: Int64s) -> list[Victim]:
-        """Return who could run elsewhere as well, on the rows that lack least for a task."""
+        """Return the pods that could run on another node, on the rows that lack least for a task."""
         ssn, nodes = self._ssn, self._ssn.world.nodes
         need = task.cls.request
         asked = need > 0
@@ -135,7 +135,7 @@ class Holders:
         return [pod for pod in pods if pod.task.key in agreed]
 
     def refuge(self, task: Task) -> list[tuple[int, int]]:
-        """Return rows with room for a class now, and for how many, the best first."""
+        """Return the rows with room for a task's class now, and for how many tasks, the best first."""
         found = self._refuges.get(task.cls.number)
         if found is None:
             nodes, rows = self._ssn.world.nodes, self.room_now(task)[:_MOST_REFUGES]
