@@ -40,7 +40,7 @@ def _why(ssn: PluginAnswers, job: Job, task: Task, fallback: str) -> tuple[str, 
 
 
 def fit_error(ssn: PluginAnswers, job: Job) -> str:
-    """Return the job's fit error: readiness, counts, reasons of its pending tasks, and the first origin."""
+    """Return the job's fit error: readiness, counts, reasons of its pending tasks, and the original reason."""
     head = "pod group is ready" if ssn.job_ready(job) else "pod group is not ready"
     text = f"{head}, {job.describe_counts()}"
     if job.pending:

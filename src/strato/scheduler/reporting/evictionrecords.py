@@ -1,9 +1,9 @@
-"""`EvictionRecords`: who was evicted for whom, and whether it helped.
+"""`EvictionRecords`: the evictions with their beneficiaries, and whether the beneficiary was placed.
 
-Every eviction names its beneficiary; the entry stays open until the beneficiary has been bound (``started``), or has
-gone without ever running (``abandoned``), or the API refused to delete the victim (``refused``). When the beneficiary
-got another place before its victim had gone, it is ``needless``. An operator who sees evictions that help nobody sees
-a bug or a bad configuration.
+Every eviction names its beneficiary. Its entry stays open until the beneficiary has been bound (``started``), is gone
+without having run (``abandoned``), or the API has refused to delete the victim (``refused``). It is ``needless`` if the
+beneficiary got another place before the victim was gone. Evictions without use point an operator to a bug or a bad
+configuration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REFUSED: Final = "refused"
 Settled = Callable[["EvictionRecord"], None]
 """Called with an entry when its outcome is known."""
 There = Callable[["EvictionRecord"], bool]
-"""Tells of an entry whether its victim still holds its place."""
+"""Returns whether the victim of an entry still has its place."""
 
 
 @dataclass(slots=True)
@@ -32,9 +32,9 @@ class EvictionRecord:
     """One eviction.
 
     Attributes:
-        victim: Key of the pod that had to go; ``uid`` its identity.
-        beneficiary: Key of the pod it went for; empty when it went for no other's sake.
-        action: Who decided: ``preempt``, ``reclaim``, ….
+        victim: Key of the evicted pod; ``uid`` its identity.
+        beneficiary: Key of the pod it was evicted for; empty for none.
+        action: The action that decided: ``preempt``, ``reclaim``, ….
         node: Where the victim ran.
         at: Seconds since the epoch.
         outcome: ``waiting``, ``started``, ``needless``, ``abandoned`` or ``refused``.
@@ -55,9 +55,9 @@ class EvictionRecords:
     """The newest evictions.
 
     Args:
-        limit: Entries kept.
-        settled: Told about every outcome.
-        there: Tells whether a victim still holds its place.
+        limit: Most entries kept.
+        settled: Called with every entry whose outcome becomes known.
+        there: Returns whether a victim still has its place.
     """
 
     def __init__(self, limit: int = 10_000, settled: Settled | None = None, there: There = lambda _: False) -> None:
@@ -66,7 +66,7 @@ class EvictionRecords:
         self._settled = settled
         self._there = there
         self._late: list[EvictionRecord] = []
-        """Those whose beneficiary has a place although the victim has not gone."""
+        """Entries whose beneficiary has a place although the victim is not gone."""
 
     @property
     def entries(self) -> Sequence[EvictionRecord]:
@@ -74,7 +74,7 @@ class EvictionRecords:
         return tuple(self._entries)
 
     def note(self, evictions: Iterable[Eviction], names: Sequence[str], now: float) -> None:
-        """Enter what a cycle decided; ``names`` are the nodes by row."""
+        """Add entries for a cycle's evictions; ``names`` are the nodes by row."""
         for eviction in evictions:
             task = eviction.task
             node = names[task.row] if task.row >= 0 else ""
@@ -93,7 +93,11 @@ class EvictionRecords:
                     self._settle(entry, STARTED, now)
 
     def _hand_on(self, entry: EvictionRecord, node: str = "") -> bool:
-        """Let a victim make room for somebody whose own victim's room (on a node) was taken, if there is one."""
+        """Swap the victim with that of an open entry whose victim is gone (on the node), if there is one.
+
+        The beneficiary of this entry has taken the room that the other's victim has left, so that other beneficiary now
+        waits for this victim.
+        """
         for entries in self._open.values():
             for other in entries:
                 if node in ("", other.node) and not self._there(other):
@@ -104,7 +108,7 @@ class EvictionRecords:
         return False
 
     def refused(self, victim: str, uid: str, now: float) -> None:
-        """Note that a pod was not evicted."""
+        """Note that the eviction of a pod was refused."""
         for entries in (self._late, *self._open.values()):
             for entry in [entry for entry in entries if (entry.victim, entry.uid) == (victim, uid)]:
                 entries.remove(entry)
@@ -112,7 +116,7 @@ class EvictionRecords:
         self._open = {beneficiary: entries for beneficiary, entries in self._open.items() if entries}
 
     def look(self, known: Collection[str], now: float) -> None:
-        """Note beneficiaries that are no longer among the known pods, and victims that went in vain."""
+        """Settle entries whose beneficiary is no longer a known pod, and late ones whose victim is gone by now."""
         if self._late:
             for entry in [entry for entry in self._late if not self._there(entry)]:
                 self._late.remove(entry)

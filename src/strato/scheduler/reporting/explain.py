@@ -1,8 +1,8 @@
-"""Explanations: from the scheduler's records to text; pure.
+"""Explanations of why jobs and pods wait, as text; pure.
 
-The record of why something waits is the last `Plan`, with numbers; the PodGroup's condition ``Unschedulable`` and each
-pod's condition ``PodScheduled`` say the same. `diagnosis` answers from what a running scheduler remembers,
-`strato.scheduler.dryrun.examine` from one cycle on a copy of any state; both render the same way.
+They are made from the verdicts of the last `Plan`; the PodGroup's condition ``Unschedulable`` and each pod's condition
+``PodScheduled`` say the same. `diagnosis` uses the verdicts that a running scheduler has kept,
+`strato.scheduler.dryrun.examine` those of one cycle on a copy of any state; both return a `Diagnosis`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from strato.scheduler.model.resources import counts, to_text
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change that starts a job, tried on a copy.
+    """A change with which a job starts, as tried on a copy of the state.
 
     Attributes:
-        kind: Its family: ``members``, ``queue``, ``quota``, ``rule``, ``nodes``; two joined by ``+``.
+        kind: Its family: ``members``, ``queue``, ``quota``, ``rule``, ``nodes``; several joined by ``+``.
         text: What to change, from what to what.
         evictions: Pods that are evicted for it.
     """
@@ -32,7 +32,7 @@ class Fix:
     evictions: int = 0
 
     def render(self) -> str:
-        """Return it as a line."""
+        """Return the change as one line of text."""
         return f"{self.text} (evicts {self.evictions} pods)" if self.evictions else self.text
 
 
@@ -49,14 +49,14 @@ _CODE_ORDER = (
     "NotEnoughTasks",
     "NotEnoughPodsOfTask",
 )
-"""Named first when several things hold a job back: the one that must be cured before the others matter."""
+"""Codes in the order in which verdicts are shown: a verdict must be resolved before those after it matter."""
 
 _LAST_CODES = ("NodeFit", "NotEnoughResources", "FlowPrice")
-"""Named last: consequences of other verdicts, or nothing else held the job back."""
+"""Codes shown last, as they follow from other verdicts unless they are the only ones."""
 
 
 _IN_WORDS = ("NodeFit", "NotEnoughResources")
-"""Codes of verdicts whose text has all their numbers."""
+"""Codes of verdicts whose text contains all their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class Diagnosis:
         key: ``namespace/name`` asked for.
         state: One word: a PodGroup phase or pod phase.
         summary: The sentence with the binding constraint.
-        verdicts: Everything that holds it back, the binding constraint first.
-        pods: Pod by pod, the message of each that waits; of a queue pod group by pod group.
-        fixes: What would start it now, the smallest first; None when nobody looked.
+        verdicts: All reasons why it waits, the binding constraint first.
+        pods: By name, the message of each waiting pod; for a queue, of each waiting PodGroup.
+        fixes: Changes with which it starts now, the smallest first; None when none were searched.
         goes_on: Whether it starts without any change.
-        part: What ``pods`` are: ``pod`` or ``podgroup``.
+        part: Kind of the keys of ``pods``: ``pod`` or ``podgroup``.
     """
 
     key: str
@@ -90,23 +90,23 @@ class Diagnosis:
         messages = {name: text for name, text in self.pods.items() if text != self.summary and not self._restates(text)}
         parts = counted(messages, self.part)
         if len(parts) > 1 or not any(verdict.plugin == "nodes" for verdict in self.verdicts):
-            lines += [f"  {part}" for part in parts]  # what is the same of all the verdict says already
+            lines += [f"  {part}" for part in parts]  # else the verdict already says what is the same for all pods
         if self.fixes is not None:
             lines.append("each of these starts it now, tried on a copy:" if self.fixes else "no change was found")
             lines += [f"  {fix.render()}" for fix in self.fixes]
         return "\n".join(lines)
 
     def _restates(self, text: str) -> bool:
-        """Whether a pod's message is its gang's, which the verdicts say better."""
+        """Whether a pod's message is that of its gang, which the verdicts say in more detail."""
         return bool(self.verdicts) and text.startswith("pod group is not ready")
 
     def _further(self) -> Sequence[Verdict]:
-        """Return what the summary does not say; that a gang is incomplete follows from all else that is wrong."""
+        """Return the verdicts that the summary does not contain, without the gang's, which follows from the others."""
         further = [verdict for verdict in self.verdicts if sentence(verdict) != self.summary]
         return [verdict for verdict in further if verdict.plugin != "gang" or len(self.verdicts) == 1]
 
     def to_json(self) -> dict[str, object]:
-        """Return it as plain data; ``fixes`` only when they were looked for."""
+        """Return the diagnosis as plain data; with ``fixes`` only if they were searched."""
         out: dict[str, object] = {
             "key": self.key,
             "state": self.state,
@@ -144,7 +144,7 @@ def _number(name: str, value: float) -> str:
 
 
 def ranked(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return verdicts with the binding constraint first; equal ones once."""
+    """Return verdicts with the binding constraint first, without duplicates."""
     unique = {(v.plugin, v.code, v.text): v for v in verdicts}
     rank = {code: i for i, code in enumerate(_CODE_ORDER)}
     rank |= {code: len(_CODE_ORDER) + 1 + i for i, code in enumerate(_LAST_CODES)}
@@ -152,14 +152,14 @@ def ranked(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def with_numbers_of(verdicts: Sequence[Verdict], others: Sequence[Verdict]) -> Sequence[Verdict]:
-    """Return a job's verdicts with the numbers of one like it that was asked later; unchanged where they differ."""
+    """Return a job's verdicts with the newer numbers of another job of its class; unchanged if the verdicts differ."""
     if [(v.plugin, v.code) for v in verdicts] != [(v.plugin, v.code) for v in others]:
         return verdicts
     return [replace(mine, numbers=theirs.numbers) for mine, theirs in zip(verdicts, others, strict=True)]
 
 
 def diagnosis(world: World, key: str, verdicts: Sequence[Verdict], pods: dict[str, PodVerdict]) -> Diagnosis | None:
-    """Explain a job or a pod by its key from what the last cycles recorded; None when it is unknown."""
+    """Explain a job or a pod by its key from the verdicts of the last cycles; None when it is unknown."""
     task = world.tasks.get(key)
     job = world.jobs.get(key)
     if job is None and task is not None:
@@ -190,7 +190,7 @@ def summary(job: Job, verdicts: Sequence[Verdict], messages: dict[str, str]) -> 
 
 
 def untried(task: Task) -> str:
-    """Say why a cycle never tried a waiting pod."""
+    """Return why a cycle has not tried a waiting pod."""
     job = task.job
     if task.gated and not task.pod.spec.scheduling_gates:
         return "it could not be bound, and is tried again after a while"

@@ -1,4 +1,4 @@
-"""PodGroup statuses on their way to the API: when each is written, and as which patch."""
+"""`GroupReports`: decides when each PodGroup status is written to the API, and as which patch."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from strato.scheduler.reporting.podverdicts import SETTLE_SECONDS
 from strato.scheduler.reporting.status import group_status
 
 _COUNT_SECONDS: Final = 3.0
-"""Shortest time between two writes of a group's mere counters: a gang's pods start one by one."""
+"""Shortest time between two writes that only change a group's counters, because a gang's pods start one by one."""
 _WITHOUT_PODS: Final = ("", PHASE_PENDING)
-"""Phases of a group whose pods are not made."""
+"""Phases of a group whose pods the controllers do not create yet."""
 _WORKERS = 16
 _LOW_WORKERS = 4
-"""Where calls cross a network and carry one status each; within a process one call carries many."""
+"""Workers for low-priority statuses over a network, where each call has one status; in one process a call has many."""
 
 
 class _Request(NamedTuple):
-    """A patch, and the group if its condition is news."""
+    """A patch, and the group if its condition is new."""
 
     patch: Patch
     group: PodGroup | None
@@ -43,8 +43,8 @@ class GroupReports:
 
     Args:
         cluster, clock, world, recorder: As for `strato.scheduler.binding.binder.Binder`.
-        growth: Says which gangs are still being created.
-        period: Seconds between writes of mere counters.
+        growth: Tells which gangs are still being created.
+        period: Seconds after which a status that only changes counters is written.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class GroupReports:
         )
 
     def take(self, plan: Plan, now: float) -> None:
-        """Take the statuses that a cycle decided; writes follow when they are due."""
+        """Queue the statuses that a cycle decided, each to be written when it is due."""
         admitted = sum(_admits(status) for status in plan.groups)
         self._load.add(len(plan.binds) + len(plan.evictions) + admitted, now)
         for status in plan.groups:
@@ -89,14 +89,14 @@ class GroupReports:
         return max(at, self._growth.stalled_at(status.job)) if _only_gives_reasons(status) else at
 
     def _build(self, key: str, desired: GroupStatus) -> Write[_Request] | float | None:
-        """Return the patch that brings a group from what the API has to what its job is by now."""
+        """Return the patch from a group's status in the API to that of its job now; a time: not before; None: none."""
         job, condition = desired.job, desired.condition
         group = job.group
         if group is None or self._world.jobs.get(key) is not job:
             return None
         status = group_status(job, condition)
         if status.phase != job.phase or not status.is_news:
-            return None  # a phase that no cycle has decided would come back as news, and the next cycle decides it
+            return None  # the next cycle decides this phase; written before, its watch event would count as a change
         if _only_gives_reasons(status):
             stalled_at = self._growth.stalled_at(job)
             if not is_due(stalled_at, self._clock.monotonic()):
@@ -138,15 +138,15 @@ class GroupReports:
 
 
 def _admits(status: GroupStatus) -> bool:
-    """Whether a status lets the group's pods be made, or made again."""
+    """Whether a status has controllers create the group's pods, or create them again."""
     group = status.job.group
     return status.phase not in _WITHOUT_PODS and group is not None and group.status.phase in _WITHOUT_PODS
 
 
 def _only_reports(status: GroupStatus) -> bool:
-    """Whether a status says what happened, and nobody waits for it: no pods to make, no place to keep.
+    """Whether a status only reports, so that it has low priority: no controller creates pods because of it.
 
-    Where a group's place in the network is written beside it, another scheduler may need to know.
+    Not if the group's network domain is written with it, as another scheduler that takes over needs that.
     """
     if status.phase not in (PHASE_RUNNING, PHASE_COMPLETED) or status.hyper_node is not None:
         return False
@@ -158,7 +158,7 @@ def _has_trouble(status: GroupStatus) -> bool:
 
 
 def _only_gives_reasons(status: GroupStatus) -> bool:
-    """Whether a group's phase and counters are written, and what is left is why it waits."""
+    """Whether a status differs from the group's in the condition Unschedulable only."""
     group = status.job.group
     if not _has_trouble(status) or group is None:
         return False

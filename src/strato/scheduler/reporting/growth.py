@@ -1,8 +1,10 @@
-"""Whether the pods of an incomplete gang are still being created: until they stall, there is nothing to report of them.
+"""`GrowthTracker`: tells whether the pods of an incomplete gang are still being created; verdicts on it wait until
+then.
 
-The controller takes a while for a gang of a thousand pods, and meanwhile each look at it finds "not enough pods" with
-other numbers. A gang has stalled when no pod came for two seconds, or for twice as long as its pods took before; and
-while pods of other gangs come, it may merely have to wait for its turn, so that much longer.
+The controller needs a while for a gang of a thousand pods, and meanwhile each cycle finds "not enough pods" with other
+numbers. A gang has stalled when no pod has arrived for two seconds, or for twice the longest gap between its pods
+before. While pods of other gangs arrive, the controller may create those first, so a gang stalls two seconds after them
+at the earliest, but at most 30 seconds after its own last pod.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from strato.scheduler.model.counts import Growth
 from strato.scheduler.model.jobs import Job
 
 _STALL_SECONDS = 2.0
-"""A busy API server lets a controller wait this long between two pods."""
+"""The least time; a controller may wait this long for a busy API server between two pods."""
 _LONGEST_SECONDS = 30.0
 _GAPS = 2.0
-"""Times the longest wait between two looks that found new pods."""
+"""Factor on the longest gap between two cycles that found new pods."""
 
 
 class GrowthTracker:
@@ -22,7 +24,7 @@ class GrowthTracker:
 
     def __init__(self) -> None:
         self._last = float("-inf")
-        """When any of them grew."""
+        """When any of these gangs last got a pod."""
 
     def look(self, job: Job, now: float) -> None:
         """Note how many pods a gang has now."""
@@ -34,10 +36,10 @@ class GrowthTracker:
         elif count > known.pods:
             job.growth, self._last = Growth(job.uid, count, now, max(known.longest_gap, now - known.since)), now
         else:
-            job.growth = known._replace(pods=count)  # one that went and comes again is news
+            job.growth = known._replace(pods=count)  # fewer pods: one that is created again counts as growth
 
     def stalled_at(self, job: Job) -> float:
-        """Return when the gang counts as stalled if nothing comes; minus infinity when it is complete."""
+        """Return when the gang counts as stalled if no pod arrives before; minus infinity when it is complete."""
         known = job.growth
         if known is None or is_complete(job):
             return float("-inf")

@@ -11,14 +11,14 @@ from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.reporting.explain import Diagnosis, diagnosis, with_numbers_of
 
 _FEW = 1000
-"""So many verdicts on pods that are gone cost little to keep."""
+"""Verdicts on pods that are gone are removed only beyond about this many, as that takes a pass over all."""
 
 
 class KeptVerdicts:
     """See the module.
 
     Attributes:
-        jobs: By job key, what holds the job back.
+        jobs: By job key, the verdicts on the job.
         pods: By pod key, why the pod was not placed.
     """
 
@@ -28,7 +28,7 @@ class KeptVerdicts:
         self.pods: dict[str, PodVerdict] = {}
 
     def take(self, plan: Plan) -> None:
-        """Take the verdicts of a cycle; those on what it placed are over."""
+        """Take the verdicts of a cycle; drop those on pods that it placed and on their jobs."""
         for bind in plan.binds:
             self.pods.pop(bind.task.key, None)
             if bind.task.job is not None:
@@ -44,8 +44,8 @@ class KeptVerdicts:
         """Explain why a pod or PodGroup (``namespace/name``) waits; None when it is unknown.
 
         Args:
-            key: Of the pod or PodGroup.
-            visited_for: Returns the job that was visited in place of an equal one, empty if that was visited itself.
+            key: Key of the pod or PodGroup.
+            visited_for: Returns the key of the job whose visit decided about a job of its class; empty without one.
         """
         task = self._world.tasks.get(key)
         job_key = task.job.key if task is not None and task.job is not None else key

@@ -24,7 +24,7 @@ class Measures:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._read = "", 0.0
-        """The time that was read last, as text and in seconds since the epoch."""
+        """The creation time that was parsed last, as text and in seconds since the epoch."""
         self._cycle = registry.histogram(
             "volcano_e2e_scheduling_latency_milliseconds", "Whole session", exponential(1, 5000, 20)
         )
@@ -113,13 +113,13 @@ class Measures:
             reached.observe(self._since(created, now))
 
     def _since(self, created: str, now: float) -> float:
-        """Return milliseconds since a time as text; what came together was created in the same second."""
+        """Return milliseconds since a time as text; the last one is cached, as pods of a burst have the same."""
         if created != self._read[0]:
             self._read = created, parse_time(created)
         return max(0.0, now - self._read[1]) * 1000
 
     def settled(self, entry: EvictionRecord) -> None:
-        """Note what became of an eviction's beneficiary."""
+        """Count an eviction by its outcome."""
         self._outcomes.labels(entry.action, entry.outcome).inc()
 
     def cycle(self, plan: Plan, world: World, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Conditions of pods: why one was not placed or not bound, or that an eviction did not come about."""
+"""`PodReports`: writes pods' conditions: why a pod was not placed or bound, and restored ones of refused evictions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REMEMBERED = 50_000
 
 
 class PodConditions(NamedTuple):
-    """Conditions to set as long as the pod is there."""
+    """Conditions to set on a pod, if it still exists."""
 
     task: Task
     conditions: Sequence[Mapping[str, Any]]
@@ -32,7 +32,7 @@ class PodReports:
 
     Args:
         cluster, clock, world, recorder: As for `strato.scheduler.binding.binder.Binder`.
-        growth: Says which gangs are still being created.
+        growth: Tells which gangs are still being created.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class PodReports:
         )
 
     def take(self, verdict: PodVerdict, now: float) -> None:
-        """Take why a pod was not placed; in a long queue most pods have that condition already."""
+        """Queue the verdict on a pod unless it was written already, as for most pods of a long queue."""
         task = verdict.task
         if self.queue.stamp(task.key) == content_of(verdict) and task.key not in self.queue:
             return
@@ -63,11 +63,11 @@ class PodReports:
         self.queue.put(task.key, PodVerdict(task, BIND_FAILED, message))
 
     def stays(self, task: Task, conditions: Sequence[Mapping[str, Any]]) -> None:
-        """Set the conditions of a pod whose eviction did not come about."""
+        """Set the conditions of a pod whose eviction was refused."""
         self.queue.put(_stays_key(task), PodConditions(task, conditions))
 
     def leaves(self, task: Task) -> None:
-        """Discard conditions that wait from an earlier eviction: the pod is evicted again."""
+        """Drop queued conditions of an earlier, refused eviction, because the pod is evicted again."""
         self.queue.drop(_stays_key(task))
 
     def _build(self, key: str, desired: PodVerdict | PodConditions) -> Write[Patch] | float | None:

@@ -1,4 +1,4 @@
-"""When the verdict on a pod is written: one rule, for the reports of a scheduler and for simulations without an API."""
+"""Decides when the verdict on a pod is written, for a scheduler's reports and for simulations without an API."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from strato.scheduler.model.tasks import BINDING, PENDING
 from strato.scheduler.reporting.growth import GrowthTracker
 
 SETTLE_SECONDS: Final = 0.2
-"""How long a verdict must stand before it is written: most are gone in milliseconds."""
+"""How long a verdict must last before it is written, because most pods are placed within milliseconds."""
 _REPEAT_SECONDS: Final = 5.0
-"""Shortest time between two texts of the same reason for the same pod."""
+"""Shortest time between two writes for a pod that differ in the message only."""
 BIND_FAILED: Final = "SchedulerError"
 """The reason of a pod that could not be bound."""
 
 
 class VerdictContent(NamedTuple):
-    """What a verdict says of a pod; one made anew under the pod's name was given none."""
+    """Content of a verdict on a pod; the uid tells it from a later pod of the same name, which has no verdict yet."""
 
     uid: str
     reason: str
@@ -28,19 +28,19 @@ class VerdictContent(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What was written of a pod last, and when, by a monotonic clock."""
+    """The content written last for a pod, and when, in seconds of a monotonic clock."""
 
     content: VerdictContent
     at: float
 
 
 def content_of(verdict: PodVerdict) -> VerdictContent:
-    """Return what a verdict says."""
+    """Return the content of a verdict."""
     return VerdictContent(verdict.task.uid, verdict.reason, verdict.message, verdict.nominated)
 
 
 def due_at(verdict: PodVerdict, growth: GrowthTracker, now: float) -> float:
-    """Return when a verdict of this instant may be written."""
+    """Return when a verdict that was made at ``now`` may be written."""
     at = now + SETTLE_SECONDS
     job = verdict.task.job
     return at if job is None else max(at, growth.stalled_at(job))
@@ -55,15 +55,15 @@ def next_step(
     written: Written | None,
     now: float,
 ) -> VerdictContent | float | None:
-    """Return what to write of a pod now, or when to ask again; None if there is nothing to write any more.
+    """Return the content to write for a pod now, or when to call again; None if nothing is to be written any more.
 
     Args:
-        world: What is known.
-        growth: Says which gangs are still being created.
-        verdict: The latest.
-        reported: Reason and message that the pod has already.
-        written: What was written last under the pod's name.
-        now: By the clock of ``written``, in seconds.
+        world: The scheduler's view of the cluster.
+        growth: Tells which gangs are still being created.
+        verdict: The latest verdict on the pod.
+        reported: Reason and message of the pod's condition in the API.
+        written: What was written last for a pod of this name.
+        now: Seconds, by the clock of ``written``.
     """
     task = verdict.task
     is_failure = verdict.reason == BIND_FAILED

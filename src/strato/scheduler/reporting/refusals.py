@@ -1,7 +1,7 @@
-"""Why a group was not let into its queue, as the condition its owner reads.
+"""The condition of a PodGroup that was not enqueued, with the reason for its owner.
 
-The message holds what is stable between cycles (what is asked, what the limit is), not what is used just now: a long
-backlog would otherwise be written again whenever anything started or ended.
+The message contains what is stable between cycles (the request, the limit), not what is used at the moment: otherwise
+the conditions of a long backlog would be written again whenever a pod starts or ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RESOURCE_CODES: Final = frozenset(("Overcommit", "QueueQuota"))
 
 
 def refusal(ssn: PluginAnswers, job: Job) -> Condition:
-    """Return the condition of a group that enqueue left waiting; the last verdict on it is the one that refused."""
+    """Return the condition of a group that enqueue refused, by the last verdict on it."""
     verdicts = ssn.note(job).verdicts
     text = verdicts[-1].text if verdicts else "a plugin does not admit it"
     code = verdicts[-1].code if verdicts else "NotEnoughResources"
@@ -36,7 +36,7 @@ def refusal(ssn: PluginAnswers, job: Job) -> Condition:
 
 
 def too_big(ssn: PluginAnswers, job: Job) -> list[str]:
-    """Say which resource no empty node has enough of for one pod; the largest pod needs at least the mean."""
+    """Return which resources no empty node has enough of for the largest pod, which needs at least the mean."""
     nodes = ssn.world.nodes
     if job.min_resources is None or job.min_available <= 0 or not nodes.size:
         return []

@@ -1,12 +1,13 @@
-"""What users and other components read of the scheduler: PodGroup, pod and queue statuses and their events.
+"""`Reports`: writes the statuses and events of PodGroups, pods and queues that users and other components read.
 
-All of them go through status queues (`strato.client.statusqueue`): the latest wins, and it is retried until the API has
-confirmed it. A phase that changes is written at once, or, where the pods that make a group Running are only bound, when
-they run, so that one write says all; counters at most once per period, and why a pod does not fit only after that has
-stood for a moment. While the pods of a gang are still being created, it is not reported that some are missing
-(`strato.scheduler.reporting.growth`). While a burst of jobs is placed, what nobody acts upon gives way.
+All of them go through status queues (`strato.client.statusqueue`): the latest status of an object replaces an earlier
+one and is retried until the API has confirmed it. A changed phase is written at once, except that Running is delayed a
+moment for pods that are bound and do not run yet, so that one write also has the counters. Statuses that only change
+counters are written at most once per period, and the reason why a pod does not fit only after it has lasted a moment.
+Missing pods of a gang are not reported while they are still being created (`strato.scheduler.reporting.growth`). During
+a burst of jobs, statuses that no component acts upon have low priority.
 
-A scheduler that takes over compares with what the API holds, not with what another has sent.
+Statuses are compared with those that the API has, so a scheduler that takes over need not know what the last one sent.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _QUEUE_WORKERS = 4
 
 
 class Reports:
-    """Writes statuses.
+    """Writes the statuses that cycles decide.
 
     Args:
         cluster, clock, world, recorder: As for `strato.scheduler.binding.binder.Binder`.
-        period: Seconds between writes of mere counters.
+        period: Seconds after which a status that only changes counters is written.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock, world: World, recorder: EventRecorder, period: float) -> None:
@@ -80,17 +81,17 @@ class Reports:
         return self._groups.queue, self.pods.queue, self._queues, self._annotations, self._shards
 
     def pause(self) -> None:
-        """Write nothing until `resume`: a cycle that waits for an answer holds the world half-way."""
+        """Write nothing until `resume`, while a cycle has changed the world and waits for an answer from outside."""
         for queue in self._all:
             queue.pause()
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue to write after `pause`."""
         for queue in self._all:
             queue.resume()
 
     def take(self, plan: Plan) -> None:
-        """Take what a cycle decided; writes follow when they are due."""
+        """Queue the statuses that a cycle decided, each to be written when it is due."""
         now = self._clock.monotonic()
         for key in plan.verdicts:
             job = self._world.jobs.get(key)
@@ -114,7 +115,7 @@ class Reports:
                 self._shards.put(name, shard)
 
     def _queue_differs(self, status: QueueStatus) -> bool:
-        """Whether a queue's status is not what the API holds, or what was sent since it was read."""
+        """Whether a queue's status differs from the one sent since the queue was read, else from the API's."""
         queue = self._world.queues.get(status.name)
         if queue is None or queue.view is None:
             return False
@@ -131,7 +132,7 @@ class Reports:
         return Write(Patch("", name, body), (queue.view.metadata.resource_version, _positive(status.allocated)))
 
     def _annotations_differ(self, name: str, wanted: Mapping[str, str]) -> bool:
-        """Whether a queue's annotations are not what the API holds, or what was sent since it was read."""
+        """Whether a queue's annotations differ from those sent since the queue was read, else from the API's."""
         queue = self._world.queues.get(name)
         if queue is None or queue.view is None:
             return False
@@ -158,7 +159,7 @@ class Reports:
 
 
 def _sent_since(queue: StatusQueue[str, Any, Any], name: str, view: QueueView) -> Any:
-    """Return what was sent of an object since it was read, None where nothing was: the API holds that, or will."""
+    """Return what was sent for an object since it was read, which the API has by now or will have; None for nothing."""
     stamp: Any = queue.stamp(name)
     return stamp[1] if stamp is not None and stamp[0] == view.metadata.resource_version else None
 

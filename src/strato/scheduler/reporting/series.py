@@ -1,6 +1,6 @@
-"""Gauges of every queue and job by Volcano's names (spec volcano-cli E1 and E2), worked out when they are read.
+"""Gauges of every queue and job by Volcano's names (spec volcano-cli E1 and E2), computed when they are read.
 
-A series is there as long as its queue or job is, and costs nothing between two reads.
+A series exists as long as its queue or job does, and has no cost between two reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import CPU, MEMORY, FloatArray, Vector, share
 
 _FEW = 1024
-"""So many jobs that are gone cost little to keep."""
+"""Times and retries of jobs that are gone are removed only beyond this many, as that takes a pass over all."""
 
 
 @dataclass(slots=True)
@@ -43,17 +43,17 @@ class Series:
         registry.collect(self._counters)
 
     def cycle(self, plan: Plan) -> None:
-        """Take the statuses of queues from a cycle, and count the jobs that did not come about."""
+        """Take the statuses of queues from a cycle, and count the jobs that were unschedulable."""
         self._statuses = plan.queues
         for status in plan.groups:
             if status.condition is not None and status.condition.type == "Unschedulable":
                 self._retries[status.job.key] = self._retries.get(status.job.key, 0) + 1
-        if len(self._times) + len(self._retries) > self._forget_at:  # nobody may ever read
+        if len(self._times) + len(self._retries) > self._forget_at:  # also if the metrics are never read
             self._forget()
             self._forget_at = _FEW + 2 * (len(self._times) + len(self._retries))
 
     def _forget(self) -> None:
-        """Drop what is known of jobs that are gone."""
+        """Remove the times and retries of jobs that are gone."""
         for known in (self._times, self._retries):
             for key in [key for key in known if key not in self._world.jobs]:
                 del known[key]
@@ -72,7 +72,7 @@ class Series:
 
     def _counters(self) -> Iterator[Sample]:
         self._forget()
-        by_name: Counter[str] = Counter()  # jobs of several namespaces may have one name, and share a series then
+        by_name: Counter[str] = Counter()  # the label has no namespace, so jobs of equal name share a series
         for key, count in self._retries.items():
             by_name[self._world.jobs[key].name] += count
         for name, count in by_name.items():
@@ -102,7 +102,7 @@ class Series:
 
     def _of_queue(self, queue: Queue, status: QueueStatus) -> Iterator[Sample]:
         name = {"queue_name": queue.name}
-        if self._world.waiting_changes is None:  # a session that waits for an answer has amounts of its own
+        if self._world.waiting_changes is None:  # not while a session that has changed the world waits for an answer
             self._world.settle()
         vectors = {"allocated": queue.used, "request": queue.used + queue.pending_request, "inqueue": queue.inqueue}
         for family, vector in vectors.items():

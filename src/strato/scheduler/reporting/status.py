@@ -1,4 +1,4 @@
-"""What a cycle leaves in statuses: PodGroups, verdicts on pods, queues (spec scheduler-core 9.3-9.5)."""
+"""Computes the statuses in a cycle's plan: PodGroups, verdicts on pods, queues (spec scheduler-core 9.3-9.5)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def decide_phase(job: Job, *, unschedulable: bool) -> str:
     completed = counts[SUCCEEDED] + counts[FAILED]
     scheduled = counts[RUNNING] + counts[BOUND] + completed
     if scheduled >= job.min_available and scheduled > completed:
-        return PHASE_RUNNING  # whoever is leaving
+        return PHASE_RUNNING  # without a look at leaving pods, which could not change that
     if counts[RELEASING]:
         scheduled += sum(task.status == RELEASING and task.row >= 0 for task in job.tasks.values())
     if scheduled >= job.min_available:
@@ -54,8 +54,8 @@ def close_session(ssn: PluginAnswers, classes: JobClasses, *, of_queues: bool = 
 
     Args:
         ssn: The session.
-        classes: Of its jobs.
-        of_queues: Whether anybody reads those of queues.
+        classes: The job classes.
+        of_queues: Whether to compute the statuses of queues.
     """
     touched = dict(ssn.world.changed)
     for key in ssn.notes:
@@ -72,7 +72,7 @@ def close_session(ssn: PluginAnswers, classes: JobClasses, *, of_queues: bool = 
 
 
 def settle_groups(world: World, classes: JobClasses, plan: Plan) -> None:
-    """Fill a plan's statuses of the groups that changed, without a session: nobody waits and no plugin is asked."""
+    """Fill a plan's statuses of the groups that changed, without a session, when no job waits (`nobody_waits`)."""
     for job in world.changed.values():
         _settle_group(world, classes, plan, job, None)
     world.changed.clear()
@@ -85,7 +85,7 @@ def _settle_group(world: World, classes: JobClasses, plan: Plan, job: Job, condi
     classes.wants(status)
     if status.is_news:
         plan.groups.append(status)
-    if job.phase != status.phase:  # also where the API still has this one: what was decided meanwhile is not written
+    if job.phase != status.phase:  # even if the API has this phase: it may lack one decided in between
         plan.phases.setdefault(job.key, job.phase)
         world.take_phase(job, status.phase)
 
@@ -103,7 +103,7 @@ def _close_job(ssn: PluginAnswers, classes: JobClasses, job: Job) -> None:
 
 
 def _pod_verdicts(ssn: PluginAnswers, job: Job, notes: Notes) -> Sequence[PodVerdict]:
-    """Return the verdicts on a job's unplaced pods; the same objects as before when neither job nor message changed."""
+    """Return the verdicts on a job's unplaced pods; the last ones if neither job nor message has changed."""
     if not notes.errors and job.last_verdicts is not None and job.key not in ssn.world.changed:
         fallback = notes.fit_error or ssn.fit_error(job)
         if job.last_verdicts[0] == fallback:
@@ -128,7 +128,7 @@ def _unplaced(job: Job) -> list[Task]:
 
 
 def queue_statuses(ssn: PluginAnswers) -> list[QueueStatus]:
-    """Return what every known queue holds, promises aside; a queue's sum counts for each of its ancestors too."""
+    """Return what every known queue holds without pipelined tasks; ancestors include what their descendants hold."""
     queues = {name: q for name, q in ssn.world.queues.items() if q.view is not None}
     held = {name: q.used for name, q in queues.items()}
     for task in {task.key: task for task in ssn.temporary if task.status == PIPELINED}.values():
