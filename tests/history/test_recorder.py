@@ -14,8 +14,8 @@ from strato.advice.estimators import Amounts
 from strato.api.metrics import USAGE_RATIO
 from strato.api.volcano.batch import Job
 from strato.history import advising, statistics
-from strato.history.recorder import Recorder
-from strato.history.rows import ABORTED, COMPLETED, Run
+from strato.history.recorder import KEPT_SECONDS, Recorder
+from strato.history.rows import ABORTED, COMPLETED, Host, Run
 from strato.history.statistics import Period
 from strato.history.store import HistoryStore
 from strato.testing.harness import Harness, run_in_virtual_time
@@ -49,6 +49,11 @@ def job(name: str, seconds: float, ratio: str = "0.5") -> Any:
     return made
 
 
+def host(at: float) -> Host:
+    amounts = dict.fromkeys(("cpu_capacity", "cpu_used", "cpu_allocatable", "mem_capacity", "mem_used"), 1.0)
+    return Host(ts=at, node="n", selected=True, **amounts)
+
+
 def phase_of(h: Harness, name: str) -> str:
     return h.get(Job, name).status.state.phase
 
@@ -73,6 +78,19 @@ def test_a_jobs_run_its_replicas_and_hosts_are_recorded(tmp_path: Path) -> None:
             (advice,) = advising.advise([run], replicas, "vpa", h.clock.now())
             assert advice.advice.target == Amounts(1200, 1216 << 20)
             assert advice.saved_core_hours > 0
+
+    run_in_virtual_time(story, nodes=NODES)
+
+
+def test_what_is_older_than_a_quarter_is_forgotten(tmp_path: Path) -> None:
+    async def story(h: Harness) -> None:
+        store, now = HistoryStore(tmp_path / "h.db"), h.clock.now()
+        recorder = Recorder(h.cluster, h.world.informers, h.clock, store, offload=inline)
+        kept = now - KEPT_SECONDS + 60
+        store.append([host(at) for at in (now - KEPT_SECONDS - 60, kept, now)])
+        await recorder._forget()
+        assert [one.ts for one in store.hosts()] == [kept, now]
+        store.close()
 
     run_in_virtual_time(story, nodes=NODES)
 
