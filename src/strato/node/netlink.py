@@ -51,7 +51,7 @@ def create_bridge(name: str) -> None:
 
 
 def create_veth(name: str, bridge: str, peer: str, namespace_fd: int) -> None:
-    """Create a cable from the bridge to an interface ``peer`` in another network namespace."""
+    """Create a veth pair: one end on the bridge, the other as interface ``peer`` in another network namespace."""
     other = _link() + _text(_IFNAME, peer) + _attribute(_NET_NS_FD, struct.pack("=I", namespace_fd))
     data = _attribute(_INFO_DATA, _attribute(_VETH_PEER, other))
     info = _attribute(_LINKINFO, _text(_INFO_KIND, "veth") + data)
@@ -74,7 +74,7 @@ def set_up(name: str) -> None:
 
 
 def add_address(name: str, address: str, prefix_length: int) -> None:
-    """Give an interface an IPv4 address; having it already is fine."""
+    """Give an interface an IPv4 address; no effect when it has the address."""
     packed = socket.inet_aton(address)
     index = socket.if_nametoindex(name)
     body = struct.pack("=BBBBI", socket.AF_INET, prefix_length, 0, 0, index)
@@ -89,13 +89,13 @@ def add_default_route(gateway: str) -> None:
 
 
 def add_local_route(network: ipaddress.IPv4Network) -> None:
-    """Make all addresses of a network this machine's own; having them already is fine."""
+    """Make all addresses of a network this machine's own (a local route); no effect when the route exists."""
     with contextlib.suppress(FileExistsError):
         _ask(_NEWROUTE, _CREATE | _EXCL, _local_route(network))
 
 
 def delete_local_route(network: ipaddress.IPv4Network) -> None:
-    """Take that back; no effect when it is not there."""
+    """Remove the route of `add_local_route`; no effect when it does not exist."""
     try:
         _ask(_DELROUTE, 0, _local_route(network))
     except OSError as err:

@@ -1,8 +1,8 @@
-"""Keeps the Node objects of running nodes up to date: what differs in the API is reported again.
+"""Keeps the Node objects of running nodes up to date: writes a status again when the API shows another one.
 
-A node that was paused for longer than its lease (a laptop's lid, SIGSTOP) finds itself marked Unknown, and one whose
-object somebody deleted finds itself gone. The watch says so, and the node registers or reports its status anew. So it
-does when its cpu is to be amplified otherwise (`strato.api.amplification`).
+The node lifecycle controller sets a node to Unknown that was paused for longer than its lease (a laptop's lid,
+SIGSTOP), and users may delete a Node object. The watch shows both, and `NodeSync` writes the status or registers the
+node again. It does so too when the ratio by which the node's cpu is amplified changes (`strato.api.amplification`).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from strato.node.registration import NodeFacts, condition_statuses, published_of
 
 _WORKERS: Final = 8
 _INTERVAL_SECONDS: Final = 5.0
-"""Between two reports of one node: somebody who keeps writing something else must not make this a busy loop."""
+"""Shortest time between two writes of one node: another client that keeps changing it must not cause a busy loop."""
 _LIFECYCLE_TAINTS: Final = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"})
 
 
 class NodeSync:
-    """Reports nodes again whose object is gone or says something else than they do.
+    """Registers nodes again whose object was deleted, and writes statuses again that differ from the nodes' facts.
 
     Args:
-        informer: Of Nodes; started and stopped by the caller.
-        facts: What the nodes say of themselves, by name; `resume` says that it has changed.
-        uids: Name → uid of the Node object; kept up to date.
-        restored: Called with a node's name when it counts as ready again: its pods' statuses, which the node lifecycle
-            controller changed meanwhile, are to be written again.
-        is_stopped: Says which nodes have stopped and report nothing.
+        informer: Informer of Nodes; the caller starts and stops it.
+        facts: Facts of the nodes by name; call `resume` when they have changed.
+        uids: Name → uid of the Node object; this object keeps it up to date.
+        restored: Called with a node's name when the node is ready again. The caller then writes the statuses of its
+            pods again, which the node lifecycle controller has changed meanwhile.
+        is_stopped: Returns whether a node has stopped; nothing is written for it.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class NodeSync:
         self._informer.add_handler(self._on_change)
         self._informer.start()
         await self._informer.wait_synced()
-        for name in self._facts:  # one that was deleted before the first list has no event
+        for name in self._facts:  # the watch has no event for a node that was deleted before the first list
             if self._informer.get(("", name)) is None:
                 self._queue.add(name)
         await run_workers(self._queue, self._reconcile, _WORKERS, name="node status")
@@ -81,7 +81,7 @@ class NodeSync:
         if new is None or self._differs(new):
             self._queue.add(name)
         elif old is not None and _is_tainted(old) and not _is_tainted(new):
-            self._restored(name)  # the controller has finished with its pods
+            self._restored(name)  # by now the node lifecycle controller has changed all its pods
 
     async def _reconcile(self, name: str) -> float | None:
         node = self._informer.get(Key("", name))
@@ -99,13 +99,13 @@ class NodeSync:
             try:
                 await report_node(self._cluster, facts, now, node)
             except NotFound:
-                return None  # its deletion is the next event
+                return None  # deleted meanwhile; the watch event of that causes the next check
         if node is None or _status(node, "Ready") != "True":
             self._restored(name)
         return None
 
     def _differs(self, node: Node) -> bool:
-        """Return whether the API has another status of a condition than the node reports, or other amounts."""
+        """Return whether conditions or amounts in the API differ from those that the node reports."""
         facts = self._facts[node.metadata.name]
         return any(_status(node, kind) != status for kind, status in condition_statuses(facts).items()) or (
             _offers_differ(facts, node)
@@ -113,7 +113,7 @@ class NodeSync:
 
 
 def _offers_differ(facts: NodeFacts, node: Node) -> bool:
-    """Return whether what is amplified in the API is not what the node is to offer; most nodes have no ratios."""
+    """Return whether amplified amounts in the API differ from those that the node offers; mostly there are none."""
     annotations = node.metadata.annotations
     if not annotations or (RATIO not in annotations and RAW not in annotations):
         return False

@@ -1,8 +1,8 @@
-"""A pod's status, computed from what its containers do, as the kubelet computes it. Pure.
+"""A pod's status, computed from the states of its containers as by the kubelet. Pure.
 
-`ContainerRecord` is what a node knows of one container; `pod_status` turns the records of a pod into a strategic merge
-patch of ``status``. It says nothing of the conditions that are not the node's, and so leaves them as they are. The
-hollow node and the sandbox node both use it, so that they look the same from outside.
+A `ContainerRecord` is the state of one container; `pod_status` makes a strategic merge patch of ``status`` from the
+records of a pod. The patch does not mention the conditions of other components, and so leaves them unchanged. Hollow
+nodes and the sandbox node both use it, so that their pods look the same to clients.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Ending:
 
 @dataclass(slots=True)
 class ContainerRecord:
-    """What a node knows of one container now."""
+    """The present state of one container."""
 
     name: str
     image: str
@@ -81,18 +81,18 @@ class ContainerRecord:
     """An init container with ``restartPolicy: Always``."""
     ephemeral: bool = False
     allocated: ResourceRequirements = _NO_RESOURCES
-    """What the node has given it: what is wanted, unless a resize is pending."""
+    """Resources that the node has allocated to it: those of the spec, unless a resize is pending."""
     actual: ResourceRequirements = _NO_RESOURCES
-    """What it runs with; the very same object as ``allocated`` unless a resize is in progress."""
+    """Resources that it runs with; the identical object as ``allocated`` unless a resize is in progress."""
     state: State = "waiting"
     reason: str = CREATING
-    """Reason of waiting."""
+    """Reason why it is waiting."""
     message: str = ""
     started_at: float = 0.0
     ending: Ending | None = None
-    """Set while terminated."""
+    """End of its run, while it is terminated."""
     last: Ending | None = None
-    """The run before."""
+    """End of the previous run."""
     restart_count: int = 0
     ready: bool = False
     started: bool = False
@@ -100,7 +100,7 @@ class ContainerRecord:
     image_id: str = ""
 
     def run(self, now: float, container_id: str, *, ready: bool = True) -> None:
-        """Note that the container's process started."""
+        """Record that the container's process has started."""
         if self.state == "terminated":
             self.last, self.ending = self.ending, None
         self.state, self.started_at, self.container_id = "running", now, container_id
@@ -108,12 +108,12 @@ class ContainerRecord:
         self.ready = self.started = ready
 
     def end(self, ending: Ending) -> None:
-        """Note that the container's process ended."""
+        """Record that the container's process has ended."""
         self.state, self.ending = "terminated", ending
         self.ready = self.started = False
 
     def wait(self, reason: str, message: str = "") -> None:
-        """Note that the container waits; an ending becomes the last one."""
+        """Record that the container is waiting; the end of its run becomes `last`."""
         if self.ending is not None:
             self.last, self.ending = self.ending, None
         self.state, self.reason, self.message = "waiting", reason, message
@@ -126,7 +126,7 @@ class ContainerRecord:
 
     @property
     def is_resizing(self) -> bool:
-        """Whether it runs with other resources than the node has given it."""
+        """Whether it runs with other resources than the node has allocated to it."""
         return self.actual is not self.allocated and self.state == "running" and self.actual != self.allocated
 
     def to_json(self) -> Json:
@@ -141,7 +141,7 @@ class ContainerRecord:
             if self.message:
                 waiting["message"] = self.message
             state = {"waiting": waiting}
-        # A finished ordinary init container is ready, all others only while they run.
+        # An init container that succeeded is ready; sidecars and all other containers are ready only while they run.
         ready = self.succeeded if self.init and not self.sidecar else self.ready
         body: Json = {
             "name": self.name,
@@ -176,7 +176,7 @@ def resources_json(resources: ResourceRequirements) -> Json:
 
 @dataclass(slots=True)
 class PodRecord:
-    """What a node knows of one pod, apart from its containers' plans."""
+    """The present state of one pod and its containers."""
 
     restart_policy: str
     containers: list[ContainerRecord]
@@ -184,29 +184,29 @@ class PodRecord:
     pod_ip: str = ""
     start_time: float = 0.0
     generation: int = 0
-    """Of the pod as the node acts on it."""
+    """``metadata.generation`` of the spec that the node has applied."""
     reason: str = ""
-    """Set when the node ended the pod itself (``DeadlineExceeded``, ``Evicted``, ``Terminated``): the phase is then
-    Failed."""
+    """Set when the node has ended the pod itself (``DeadlineExceeded``, ``Evicted``, ``Terminated``), so that its phase
+    is Failed."""
     message: str = ""
     conditions: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Type → (status, lastTransitionTime) as last written."""
     resources: ResourceRequirements | None = None
-    """What the node has given the pod as a whole; None where it asks for nothing as such."""
+    """Resources that the node has allocated to the pod as a whole; None if it has no pod-level resources."""
     ephemeral: list[ContainerRecord] = field(default_factory=list)
-    """Containers that were started to look at the pod; what they do says nothing about how it is."""
+    """Ephemeral containers; their states do not affect the pod's phase and conditions."""
     pending_resize: tuple[str, str] | None = None
-    """Reason and message of a resize that the node does not begin."""
+    """Reason and message of a resize that the node cannot begin."""
     resize_problem: str = ""
-    """Why a resize that was begun does not come to its end."""
+    """Why a resize that the node has begun is not completed."""
     unmet_gates: str = ""
-    """What readiness gates the pod waits for, in a kubelet's words; nothing where each has its condition."""
+    """The kubelet's message about readiness gates whose conditions are not True; empty when all are."""
     known_ips: tuple[str, str] = ("", "")
-    """Host's and pod's address as the API had them when the record was made."""
+    """Addresses of host and pod that the API had when the record was made."""
     disruption: Json | None = None
-    """The condition that says that the node itself ends the pod."""
+    """The condition DisruptionTarget of a pod that the node itself ends."""
     is_stopped: bool = False
-    """It was deleted, and its containers have ended for good: the phase is then final."""
+    """Whether the pod was deleted and its containers have ended for good, so that its phase is final."""
 
     @property
     def has_begun(self) -> bool:
@@ -214,15 +214,15 @@ class PodRecord:
         return any(c.state != "waiting" or c.last is not None for c in self.containers)
 
     def disrupt(self, reason: str, message: str, now: float) -> None:
-        """Note that the node ends the pod, for no fault of its own."""
+        """Record that the node ends the pod, through no fault of the pod."""
         self.reason, self.message = reason, message
         condition = {"type": _DISRUPTION, "status": "True", "reason": "TerminationByKubelet", "message": message}
         self.disruption = condition | {"lastTransitionTime": time_text(now)}
 
     def lose(self, now: float) -> None:
-        """Note that of its containers nothing is left on the machine, as a kubelet does.
+        """Record that the machine has lost all containers of the pod, as a kubelet does.
 
-        None of them runs again under restart policy Never, those included that had not begun.
+        Under restart policy Never none of them runs again, not even those that had not begun.
         """
         for container in (*self.containers, *self.ephemeral):
             if container.state == "running" or (container.state == "waiting" and self.restart_policy == NEVER):
@@ -230,9 +230,10 @@ class PodRecord:
                 container.end(Ending(137, STATUS_UNKNOWN, began, now, message=NOT_LOCATED, container_id=at))
 
     def stop(self, now: float) -> None:
-        """Note that its containers have ended for good because the pod was deleted, as a kubelet does.
+        """Record that the containers have ended for good because the pod was deleted, as a kubelet does.
 
-        One that waited for its next run ended with its last one; what became of one that never ran is not known.
+        A container that waited for its next run gets the end of its last run; one that may have begun but has no known
+        end gets the reason ContainerStatusUnknown.
         """
         self.is_stopped = True
         may_have_begun = _have_begun(self.mains) or initialized([c for c in self.containers if c.init])
@@ -251,7 +252,7 @@ class PodRecord:
 
 
 def initialized(inits: Sequence[ContainerRecord]) -> bool:
-    """Return whether the containers proper may start: every init container passed, every sidecar started."""
+    """Return whether the main containers may start: every init container succeeded, every sidecar started."""
     return all(c.started if c.sidecar else c.succeeded for c in inits)
 
 
@@ -320,7 +321,7 @@ def _conditions(pod: PodRecord, phase: str, now: str, inits: Sequence[ContainerR
 
 
 def _resize_conditions(pod: PodRecord, now: str) -> list[Json]:
-    """Return what is said of a resize that is not done; nothing is the rule."""
+    """Return the conditions of a resize that is pending or in progress; mostly there are none."""
     found = []
     if pod.pending_resize is not None:
         found.append(_condition(pod, RESIZE_PENDING, (True, *pod.pending_resize), now))
@@ -361,7 +362,7 @@ def _addresses(address: str, known: str) -> list[Json]:
 
 
 def pod_status(pod: PodRecord, now: float) -> Json:
-    """Return what the node says of the pod's ``status``, as a strategic merge patch.
+    """Return the node's part of the pod's ``status``, as a strategic merge patch.
 
     Remembers condition times in ``pod.conditions``.
     """
@@ -394,4 +395,4 @@ def pod_status(pod: PodRecord, now: float) -> Json:
 OUR_CONDITIONS = frozenset(
     {"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", RESIZE_PENDING, RESIZE_IN_PROGRESS}
 )
-"""Conditions that `pod_status` writes; all others belong to somebody else."""
+"""Conditions that `pod_status` computes; all others belong to other components."""

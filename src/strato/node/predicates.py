@@ -1,6 +1,6 @@
-"""Whether a pod may be on its node, and finds room there beside the others. Pure.
+"""A kubelet's admission: whether a pod may run on its node, and whether the node has room for it. Pure.
 
-Named after what a kubelet asks before it starts a pod; the texts are its own.
+The module is named after the kubelet's predicates; the messages are the kubelet's.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from strato.api.shapes import ResourceList
 from strato.lru import LruCache
 
 _FIRST: Final = ("pods", "cpu", "memory", "ephemeral-storage")
-"""In the order in which shortages are told; others come after them."""
+"""The order in which shortages are reported; other resources follow."""
 _BYTES: Final = 4 << 20
-"""Bound of the claims that a `Claims` remembers."""
+"""Most bytes of the claims that a `Claims` caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a pod is not run on its node; it fails, as one a kubelet rejects."""
+    """Why a node refuses to run a pod, which then fails, as a pod that a kubelet rejects."""
 
     reason: str
     message: str
@@ -42,7 +42,7 @@ NO_TOLERATION: Final = Refusal(
 
 
 class Insufficient(NamedTuple):
-    """What a node has too little of: cpu in thousandths, everything else in whole units."""
+    """A resource of which a node has too little: cpu in thousandths, everything else in whole units."""
 
     resource: str
     requested: int
@@ -51,7 +51,7 @@ class Insufficient(NamedTuple):
 
     @property
     def is_never(self) -> bool:
-        """Whether the node would have too little also without its other pods."""
+        """Whether the node would have too little even without its other pods."""
         return self.requested > self.capacity
 
     def __str__(self) -> str:
@@ -60,15 +60,15 @@ class Insufficient(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What a pod takes of its node."""
+    """The resources and host ports that a pod takes of its node."""
 
     amounts: tuple[tuple[str, int], ...]
-    """Resource and amount above zero: cpu in thousandths, everything else in whole units."""
+    """Pairs of resource and positive amount: cpu in thousandths, everything else in whole units."""
     ports: tuple[HostPort, ...]
 
 
 def claim_of(spec: PodSpec) -> Claim:
-    """Return what a pod takes of its node."""
+    """Return the claim of a pod."""
     requests = effective_requests(spec)
     names = (*_FIRST[1:], *sorted(requests.keys() - _FIRST))
     amounts = [(name, _whole(name, requests)) for name in names if requests.get(name)]
@@ -81,20 +81,20 @@ def _whole(name: str, requests: Mapping[str, Quantity]) -> int:
 
 
 def amounts_of(allocatable: ResourceList) -> dict[str, int]:
-    """Return what a node has for its pods, in the units of claims."""
+    """Return a node's allocatable amounts, in the units of claims."""
     return {name: milli(amount) if name == "cpu" else value(amount) for name, amount in allocatable.items()}
 
 
 class Claims:
-    """Claims by spec: pods of one template share what they are decoded from, and their claim is worked out once."""
+    """Claims by spec: pods of one template share decoded parts of their specs, so their claim is computed once."""
 
     def __init__(self) -> None:
         self._known: LruCache[tuple[int, ...], tuple[PodSpec, Claim]] = LruCache(
             _BYTES, lambda _, known: 1000 + 100 * len(known[1].amounts)
         )
-        """By the identity of what a claim follows from; the spec is kept so that it stays its own."""
+        """Claims by the identity of the spec's parts; an entry holds the spec, so that its ids are not used again."""
         self._last: tuple[PodSpec | None, Claim] = (None, Claim((), ()))
-        """Of the pod before: one that is admitted is asked for twice."""
+        """The last spec and its claim: an admitted pod needs its claim twice in a row."""
 
     def of(self, spec: PodSpec) -> Claim:
         """Return the claim of a pod."""
@@ -117,7 +117,7 @@ class Claims:
 
 
 class Room:
-    """What the pods of one node have been given."""
+    """The sums of what the pods of one node have been given."""
 
     __slots__ = ("_ports", "_used")
 
@@ -128,7 +128,7 @@ class Room:
             self.take(claim)
 
     def take(self, claim: Claim) -> None:
-        """Give a pod what it claims, whether or not there is as much."""
+        """Add a pod's claim, even if it exceeds what the node has."""
         used = self._used
         for name, amount in claim.amounts:
             used[name] = used.get(name, 0) + amount
@@ -136,7 +136,7 @@ class Room:
             self._ports += claim.ports
 
     def give_back(self, claim: Claim) -> None:
-        """Take back what a pod was given."""
+        """Subtract a pod's claim."""
         used = self._used
         for name, amount in claim.amounts:
             left = used[name] - amount
@@ -148,9 +148,9 @@ class Room:
             self._ports.remove(port)
 
     def lacking(self, claim: Claim, allocatable: Mapping[str, int]) -> list[Insufficient]:
-        """Return what there is too little of for one more pod.
+        """Return the resources of which there is too little for one more pod.
 
-        Extended resources that the node does not have are somebody else's: a cluster may have them as a whole.
+        Extended resources that the node does not have are ignored, as by a kubelet: they may be cluster-wide.
         """
         used, found = self._used, []
         for name, amount in claim.amounts:
@@ -175,13 +175,13 @@ def _is_extended(name: str) -> bool:
 def insufficient(
     wanted: PodSpec, others: Iterable[PodSpec], allocatable: ResourceList, resources: Collection[str]
 ) -> list[Insufficient]:
-    """Return what a node has too little of for one more pod.
+    """Return the resources of which a node has too little for one more pod.
 
     Args:
         wanted: The pod.
-        others: What the node has given its other pods.
-        allocatable: What it has for all of them.
-        resources: Which are looked at.
+        others: Specs of the node's other pods, with the resources allocated to them.
+        allocatable: The node's allocatable amounts.
+        resources: The resources to compare.
     """
     room = Room(map(claim_of, others))
     return [one for one in room.lacking(claim_of(wanted), amounts_of(allocatable)) if one.resource in resources]
@@ -190,14 +190,14 @@ def insufficient(
 def refusal(
     spec: PodSpec, claim: Claim, room: Room, allocatable: Mapping[str, int], node: Node | None
 ) -> Refusal | None:
-    """Return why a node does not start a pod that is new there, None when it does.
+    """Return why a node refuses to start a pod that is new there, None when it starts it.
 
     Args:
-        spec: Of the pod.
-        claim: What it takes of the node; what is left out of it is not looked at.
-        room: What the others have been given.
-        allocatable: What there is for all of them.
-        node: As the API has it, for its labels and taints; None where that is not known.
+        spec: Spec of the pod.
+        claim: The pod's claim, or the part of it that is to be checked.
+        room: What the other pods have been given.
+        allocatable: The node's allocatable amounts.
+        node: The node from the API, for its labels and taints; None where it is not known.
     """
     shortages = room.lacking(claim, allocatable)
     if shortages:

@@ -1,4 +1,4 @@
-"""From a pod as the API shows it to the record a node keeps of it, also after the node was restarted. Pure."""
+"""Make the record of a pod from the API's object: new, or as it was before a restart of the node. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strato.node.restarts import ALWAYS
 
 
 def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
-    """Return the record of a pod: fresh, or as its status tells when a node wrote one before."""
+    """Return the record of a pod: a new one, or the one that the pod's status describes if a node has written it."""
     spec, status = pod.spec, pod.status
     inits = spec.init_containers
     known: dict[str, ContainerStatus] = {}
@@ -40,7 +40,7 @@ def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
 
 
 def unmet_gates(pod: Pod) -> str:
-    """Return which readiness gates of a pod have no condition that is True, as a kubelet says it; nothing: none."""
+    """Return the kubelet's message about readiness gates without a condition that is True; empty if there are none."""
     found = []
     for gate in pod.spec.readiness_gates:
         kind, condition = gate.condition_type, pod.status.condition(gate.condition_type)
@@ -83,7 +83,7 @@ def _container(container: Container, status: ContainerStatus | None, *, init: bo
 
 
 def _given(wanted: ResourceRequirements, status: ContainerStatus | PodStatus) -> ResourceRequirements:
-    """Return what a node has given a container or a pod: what is wanted, unless it has said otherwise."""
+    """Return the resources allocated to a container or pod: those of its status, else those of its spec."""
     held = status.resources
     if held is None or status.allocated_resources == wanted.requests:
         return wanted

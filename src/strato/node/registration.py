@@ -1,4 +1,4 @@
-"""How a node introduces itself to the API: the Node object, as a kubelet writes it."""
+"""Register a node: create and update its Node object as a kubelet does."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ def machine_architecture() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What a node says about itself."""
+    """The facts of a node that its Node object shows."""
 
     name: str
     address: str
     """Its InternalIP."""
     capacity: Mapping[str, str]
-    """Resource name → quantity; also the allocatable amounts, but for what is amplified."""
+    """Resource name → quantity; also the allocatable amounts, except amplified ones."""
     cpu_overcommit_factor: float = 1.0
-    """What the node was started with; the annotations of its object may say otherwise later."""
+    """Factor with which the node was started; annotations of the Node object may set another one later."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """In addition to the ones every node carries."""
+    """Labels in addition to those that every node has."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
     info: Mapping[str, str] = field(default_factory=dict)
     """``status.nodeInfo`` members that differ from the defaults."""
     runtime: str = "hollow://1.0"
     kubelet_port: int = 0
-    """Where an API server asks for logs; 0 is nowhere."""
+    """Port at which an API server reads logs; 0 for none."""
     outdated: Collection[str] = ()
-    """Names of resources and labels an earlier registration may have left: they go unless given now."""
+    """Names of resources and labels that an earlier registration may have written; removed unless given now."""
     message: str = "node is posting ready status"
     """Message of the Ready condition."""
     pressures: frozenset[str] = frozenset()
-    """Types of the pressure conditions that hold."""
+    """Types of the pressure conditions that are True."""
 
 
 def node_body(facts: NodeFacts, now: float) -> Json:
-    """Return the whole Node object to create, status included (the API takes it on create)."""
+    """Return the whole Node object to create, with its status, which a create of a Node accepts."""
     architecture = machine_architecture()
     labels = {
         "kubernetes.io/hostname": facts.name,
@@ -82,16 +82,16 @@ def node_body(facts: NodeFacts, now: float) -> Json:
 
 
 def first_published(facts: NodeFacts) -> Published:
-    """Return what a node offers by the factor that it was started with."""
+    """Return the amounts that a node offers with the factor with which it was started."""
     factor = facts.cpu_overcommit_factor
     return amplification.published(facts.capacity, {"cpu": amplification.written_ratio(factor)} if factor > 1 else {})
 
 
 def published_of(facts: NodeFacts, node: Node) -> Published:
-    """Return what a node is to offer by the annotations of its object; ratios that cannot be read count as none."""
+    """Return the amounts that a node offers with the ratios in its annotations; invalid ratios are ignored."""
     try:
         ratios = amplification.read_ratios(node.metadata.annotation(amplification.RATIO))
-    except amplification.InvalidFactor:  # who wrote it is told by the controller
+    except amplification.InvalidFactor:  # the overcommit controller reports it by an event
         ratios = {}
     return amplification.published(facts.capacity, ratios)
 
@@ -115,7 +115,7 @@ def _raw(offer: Published) -> dict[str, str]:
 def node_status(
     facts: NodeFacts, allocatable: Mapping[str, str], now: float, known: Sequence[NodeCondition] = ()
 ) -> Json:
-    """Return ``status`` of a node that works, whose conditions the API knows as they were."""
+    """Return ``status`` of a working node; unchanged conditions keep the times that they have in the API."""
     info = {
         "architecture": machine_architecture(),
         "bootID": "",
@@ -153,7 +153,7 @@ _PRESSURES: Mapping[str, tuple[tuple[str, str], tuple[str, str]]] = {
         ("KubeletHasInsufficientPID", "node has insufficient PID available"),
     ),
 }
-"""Reason and message of each while it does not hold, and while it does."""
+"""Pressure condition → reason and message while it is False, and while it is True."""
 
 
 def condition_statuses(facts: NodeFacts) -> dict[str, str]:
@@ -162,12 +162,12 @@ def condition_statuses(facts: NodeFacts) -> dict[str, str]:
 
 
 def pressure_reason(kind: str, *, holds: bool) -> str:
-    """Return the reason of the event that tells of a pressure condition, as a kubelet names it."""
+    """Return the reason of the event about a pressure condition, as a kubelet names it."""
     return _PRESSURES[kind][holds][0].replace("Kubelet", "Node")
 
 
 def node_conditions(facts: NodeFacts, now: float, known: Sequence[NodeCondition] = ()) -> list[Json]:
-    """Return the conditions of a node that works, seen now; those that have not changed keep their time."""
+    """Return the conditions of a working node; those that have not changed keep their transition times."""
     text = time_text(now)
     since = {(condition.type, condition.status): condition.last_transition_time for condition in known}
     conditions: list[Json] = []
@@ -179,9 +179,9 @@ def node_conditions(facts: NodeFacts, now: float, known: Sequence[NodeCondition]
 
 
 def is_registered(facts: NodeFacts, node: Node) -> bool:
-    """Return whether a Node says what its facts do, so that it need not be registered again.
+    """Return whether a Node object matches the node's facts, so that it need not be registered again.
 
-    Its conditions are not asked about: who runs it reports them when they differ.
+    Conditions are not compared: `NodeSync` writes them when they differ.
     """
     labels, annotations, status = node.metadata.labels or {}, node.metadata.annotations or {}, node.status
     return (
@@ -197,7 +197,7 @@ def is_registered(facts: NodeFacts, node: Node) -> bool:
 
 
 def amounts_equal(wanted: Mapping[str, str], found: Mapping[str, str | int | float]) -> bool:
-    """Return whether amounts are the same, however they are written."""
+    """Return whether amounts are equal, in whatever units they are written."""
     return wanted.keys() == found.keys() and all(
         wanted[name] == found[name] or quantity.parse(wanted[name]) == quantity.parse(str(found[name]))
         for name in wanted
@@ -208,7 +208,7 @@ async def register_node(cluster: Cluster, facts: NodeFacts, now: float) -> str:
     """Create the Node, or bring an existing one of that name up to date; return its uid.
 
     Raises:
-        ApiError: What the API answered, other than that the node exists.
+        ApiError: The create failed for another reason than that the node exists, or the update failed.
     """
     body = node_body(facts, now)
     try:
@@ -217,7 +217,8 @@ async def register_node(cluster: Cluster, facts: NodeFacts, now: float) -> str:
         known = await cluster.get(Node, facts.name)
         annotations: dict[str, str | None] = {**facts.annotations, amplification.STARTED_WITH: None}
         annotations |= _overcommit(facts)
-        if amplification.cpu_ratio(known) > facts.cpu_overcommit_factor:  # the controller lowers it as pods leave
+        # a higher present ratio is kept: the overcommit controller lowers it as pods leave
+        if amplification.cpu_ratio(known) > facts.cpu_overcommit_factor:
             for key in (amplification.RATIO, amplification.SOURCE):
                 annotations.pop(key, None)
         labels = {**dict.fromkeys(facts.outdated), **body["metadata"]["labels"]}
@@ -229,10 +230,10 @@ async def register_node(cluster: Cluster, facts: NodeFacts, now: float) -> str:
 
 
 async def report_node(cluster: Cluster, facts: NodeFacts, now: float, known: Node) -> Json:
-    """Write the whole status of a Node, which exists and is known as it is now; return the object.
+    """Write the whole status of an existing Node, given as last read; return the object.
 
     Raises:
-        ApiError: What the API answered.
+        ApiError: The write failed.
     """
     offer = published_of(facts, known)
     status, gone = node_status(facts, offer.allocatable, now, known.status.conditions), dict.fromkeys(facts.outdated)
@@ -246,11 +247,11 @@ async def report_node(cluster: Cluster, facts: NodeFacts, now: float, known: Nod
 async def forget_nodes(cluster: Cluster, label: str, keep: Collection[str]) -> list[str]:
     """Delete the nodes with a label that are not among those to keep, and return their names.
 
-    For a cluster that starts with other nodes than before: what nobody runs any more must not look ready until its
-    lease ends. Pods of nodes that are gone are deleted after their quarantine.
+    For a cluster that starts with other nodes than before: nodes that no process runs any more must not look ready
+    until their leases expire. The node lifecycle controller deletes their pods after `QUARANTINE_SECONDS`.
 
     Raises:
-        ApiError: What the API answered.
+        ApiError: A request failed.
     """
     page, kept = await cluster.list(catalog.NODE, label_selector=label), frozenset(keep)
     gone = [name for node in page.items if (name := node["metadata"]["name"]) not in kept]

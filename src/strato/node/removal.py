@@ -1,7 +1,8 @@
-"""Remove what pods leave behind, however they built it: deep, wide, without rights, with mounts below.
+"""Remove directory trees of pods, whatever their shape: very deep, very wide, without permissions, with mounts below.
 
-Nothing is followed and no mount point is entered. However deep a tree is, few descriptors are held and nothing
-recurses: what lies below the second level is moved up. However wide it is, the node's loop goes on meanwhile.
+No link is followed and no mount point entered. A deep tree needs neither recursion nor many descriptors, because
+directories below the second level are moved up first. A wide tree is removed a few entries at a time, so that it does
+not block the node's event loop.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from strato.clock import Clock
 from strato.node import beneath
 
 AT_ONCE = 512
-"""Entries that are removed before anything else happens."""
+"""Entries removed between two yields to the event loop."""
 
 
 def remove_tree(path: str) -> None:
-    """Remove a directory with all that is in it, or a file; what cannot be removed stays."""
+    """Remove a directory with its content, or a file; entries that cannot be removed stay."""
     deque(removing(path), maxlen=0)
 
 
@@ -48,7 +49,7 @@ def removing(path: str) -> Generator[None]:
 
 
 def _empty(top: int) -> Iterator[None]:
-    """Remove what is in a directory; its subdirectories one by one, theirs are moved beside them."""
+    """Remove the content of a directory: one subdirectory after the other, whose own are first moved up beside it."""
     prefix, numbers = f".removed-{os.urandom(6).hex()}-", count()
     waiting: deque[str] = deque()
     for _ in _clear(top, lambda name: waiting.append(name)):
@@ -57,7 +58,7 @@ def _empty(top: int) -> Iterator[None]:
         name = waiting.popleft()
         try:
             directory = _enter(top, name)
-        except OSError:  # a mount point, or gone
+        except OSError:  # a mount point, or removed meanwhile
             continue
 
         def move_up(inner: str, directory: int = directory) -> None:
@@ -107,7 +108,7 @@ def _enter(directory: int, name: str) -> int:
 
 
 def _open_up(directory: int, name: str) -> None:
-    """Give the owner the right to go into a directory and to move it."""
+    """Give the owner the permissions to enter a directory and to move it."""
     found = beneath.open_at(directory, name, os.O_PATH | os.O_DIRECTORY, links=False, mounts=False)
     try:
         os.chmod(f"/proc/self/fd/{found}", 0o700)
@@ -116,7 +117,7 @@ def _open_up(directory: int, name: str) -> None:
 
 
 class TreeRemover:
-    """Removes trees beside the node's other work: small ones at once, the rest of large ones a few entries a turn."""
+    """Removes trees beside the node's other work: small ones at once, large ones `AT_ONCE` entries at a time."""
 
     def __init__(self) -> None:
         self._waiting: deque[Generator[None]] = deque()
@@ -130,7 +131,7 @@ class TreeRemover:
             self._has_work.set()
 
     async def run(self, clock: Clock) -> None:
-        """Go on with what is large, until cancelled. What is left then is removed by the next node."""
+        """Continue with large trees until cancelled. The next process of the node removes what is left then."""
         try:
             while True:
                 await self._has_work.wait()
@@ -145,5 +146,5 @@ class TreeRemover:
 
 
 def _advance(steps: Iterator[None]) -> bool:
-    """Return whether there may be more after so many steps."""
+    """Take `AT_ONCE` steps; return whether there may be more."""
     return sum(1 for _ in islice(steps, AT_ONCE)) == AT_ONCE

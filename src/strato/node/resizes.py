@@ -1,6 +1,6 @@
-"""Resizes of pods that run: whether they fit the node, which containers restart, and how events tell of them. Pure.
+"""Resizes of running pods: whether they fit the node, which containers restart, and their events. Pure.
 
-Named after what a kubelet says of them; the texts are its own.
+Reasons and messages are the kubelet's.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from strato.node.predicates import insufficient
 
 DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
 _RESIZED = ("cpu", "memory")
-"""What may be resized."""
+"""The resources that may be resized."""
 
 
 class Pending(NamedTuple):
-    """Why a resize is not begun."""
+    """Why the node does not begin a resize."""
 
     reason: str
     message: str
 
 
 def allocated_spec(spec: PodSpec, record: PodRecord) -> PodSpec:
-    """Return a pod's spec with the resources that its node has given it and its containers."""
+    """Return a pod's spec with the resources that its node has allocated to it and its containers."""
     given = {container.name: container.allocated for container in record.containers}
     return replace(
         spec,
@@ -40,12 +40,12 @@ def allocated_spec(spec: PodSpec, record: PodRecord) -> PodSpec:
 
 
 def verdict(wanted: PodSpec, others: Iterable[PodSpec], allocatable: Mapping[str, str]) -> Pending | None:
-    """Return why a node cannot give a pod what it wants, None when it can.
+    """Return why a node cannot resize a pod, None when it can.
 
     Args:
-        wanted: The pod as it is to be.
-        others: What the node has given its other pods.
-        allocatable: What it has for all of them.
+        wanted: The pod's spec with the wanted resources.
+        others: Specs of the node's other pods, with the resources allocated to them.
+        allocatable: The node's allocatable amounts.
     """
     shortages = insufficient(wanted, others, allocatable, _RESIZED)
     for lacking in shortages:
@@ -56,7 +56,7 @@ def verdict(wanted: PodSpec, others: Iterable[PodSpec], allocatable: Mapping[str
 
 
 def needs_restart(container: Container, held: ResourceRequirements) -> bool:
-    """Return whether the container's policy wants a restart when it gets its resources in place of those it has."""
+    """Return whether the container's ``resizePolicy`` requires a restart for the change from its present resources."""
     wanted = container.resources
     changed = {
         name
@@ -71,7 +71,7 @@ def needs_restart(container: Container, held: ResourceRequirements) -> bool:
 
 
 def event_text(what: str, pod: Pod, error: str = "") -> str:
-    """Return the message of an event: what became of a resize, and of which."""
+    """Return the message of an event about a resize: its result, and the resources."""
     members = (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers))
     summary = {
         name: [{"name": one.name, "resources": resources_json(one.resources)} for one in containers]

@@ -1,4 +1,4 @@
-"""Whether and when a container runs again, as the kubelet decides it. Pure."""
+"""Whether and when a container runs again, by the kubelet's rules. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BASE_SECONDS = 10.0
 CAP_SECONDS = 300.0
 """Longest wait."""
 RESET_SECONDS = 600.0
-"""A container that ran this long starts over with the first wait."""
+"""After a run of at least this length the next wait is `BASE_SECONDS` again."""
 
 
 def should_restart(policy: str, exit_code: int) -> bool:

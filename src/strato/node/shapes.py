@@ -22,7 +22,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 RACK: Final = "topology.kubernetes.io/rack"
 MOST: Final = 1_000_000
-"""Nodes of all shapes together."""
+"""Most nodes of all shapes together."""
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _PLACES: Final = {"zone": ZONE, "region": REGION, "rack": RACK}
 _SHAPE = re.compile(r"\s*(\d{1,9})\s*x\s*(.+)", re.IGNORECASE | re.ASCII)
@@ -35,30 +35,30 @@ _MOST_VALUES: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """A number of equal nodes: equal but for the labels that they take by turns."""
+    """A number of nodes that are equal except for the labels in `spread`."""
 
     count: int
     resources: Mapping[str, str]
-    """Capacity of each, resource → quantity; always with cpu, memory and pods."""
+    """Capacity of each node, resource → quantity; always with cpu, memory and pods."""
     cpu_overcommit_factor: float = 1.0
-    """By which the cpu that each offers is more than it has."""
+    """Factor by which each node's cpu is amplified."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of each node, beside those every node has."""
+    """Labels of each node, besides those that every node has."""
     name: str = ""
-    """Of the node, where the shape is a single machine that its trace names."""
+    """Name of the node, if the shape is a single machine that a trace names."""
     spread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Label → values that the nodes take by turns; see `labels_of`."""
+    """Label → values that are assigned to the nodes in turn; see `labels_of`."""
     taints: tuple[Mapping[str, str], ...] = ()
-    """Of each node."""
+    """Taints of each node."""
     mtbf_seconds: float = math.inf
-    """Mean time from a node's start to its failure; infinite: it does not fail by itself."""
+    """Mean time between failures of a node; infinite: it does not fail by itself."""
     mttr_seconds: float = 3600.0
-    """Mean time that a failed node is down."""
+    """Mean time to repair: how long a failed node is down."""
 
     def labels_of(self, index: int) -> Mapping[str, str]:
-        """Return the labels of one of the nodes, which is in [0, count).
+        """Return the labels of the node with an index in [0, count).
 
-        Values go round; zones and regions by racks, where there are any: a rack is in one zone.
+        Values are assigned in turn, zones and regions to whole racks if there are racks: a rack lies in one zone.
         """
         if not self.spread:
             return self.labels
@@ -75,11 +75,11 @@ def parse_nodes(text: str, plain: Mapping[str, str] | None = None) -> tuple[Node
     ``taint:KEY=VALUE:EFFECT``, ``mtbf=30d`` or ``mttr=1h``. Cpu is 1, memory 4 GiB per cpu and 110 pods by default.
 
     Args:
-        text: To be read.
-        plain: Resources of nodes of which only a number is given; None refuses that.
+        text: The text of all shapes.
+        plain: Resources of nodes given by their number only; None refuses such shapes.
 
     Raises:
-        InvalidInput: What is wrong with which shape.
+        InvalidInput: Some shapes are invalid; all problems are listed.
     """
     problems: list[Problem] = []
     shapes = [_shape(part, problems, plain) for part in text.split("+")]
@@ -103,7 +103,7 @@ def total_capacity(shapes: tuple[NodeShape, ...]) -> dict[str, int]:
 
 @dataclass(slots=True)
 class _Draft:
-    """A shape while its items are read; each reader returns what is wrong, empty when nothing is."""
+    """A shape while its items are read; each method returns why an item is invalid, empty when it is valid."""
 
     resources: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class _Draft:
     mttr_seconds: float = 3600.0
 
     def read(self, item: str) -> str:
-        """Take one item."""
+        """Read one item."""
         name, equals, value = item.partition("=")
         name, value = name.strip(), value.strip()
         kind, colon, key = name.partition(":")
@@ -168,7 +168,7 @@ class _Draft:
         return ""
 
     def read_factor(self, text: str) -> str:
-        """Take a factor of the cpu offered."""
+        """Read the overcommit factor."""
         try:
             self.factor = written_ratio(read_factor(text, "overcommit"))
         except InvalidFactor as error:
@@ -176,12 +176,12 @@ class _Draft:
         return ""
 
     def read_mtbf(self, text: str) -> str:
-        """Take the mean time between failures."""
+        """Read the mean time between failures."""
         self.mtbf_seconds = days_seconds(text)
         return "" if self.mtbf_seconds > 0 else f"mtbf={text} is no time above zero; write for example mtbf=30d"
 
     def read_mttr(self, text: str) -> str:
-        """Take the mean time to repair."""
+        """Read the mean time to repair."""
         self.mttr_seconds = days_seconds(text)
         return "" if self.mttr_seconds > 0 else f"mttr={text} is no time above zero; write for example mttr=1h"
 
@@ -194,7 +194,7 @@ _READERS: Final[Mapping[str, Callable[[_Draft, str], str]]] = {
 
 
 def days_seconds(text: str) -> float:
-    """Read a time such as ``30d``, ``90s`` or ``1h30m`` in seconds; NaN where it is none."""
+    """Read a duration such as ``30d``, ``90s`` or ``1h30m`` in seconds; NaN if the text is none."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)d", text, re.ASCII)
     if match is not None:
         return float(match[1]) * 86400
@@ -234,7 +234,7 @@ def _shape(text: str, problems: list[Problem], plain: Mapping[str, str] | None) 
 
 
 def _values(text: str, key: str) -> tuple[str, ...]:
-    """Return the values of a label: one, several (``a|b``), a range (``a..c``) or, of racks, a number of them."""
+    """Return the values of a label: one, several (``a|b``), a range (``a..c``) or, for racks, a number of them."""
     if key == RACK and _COUNT.fullmatch(text):
         return tuple(f"r{number}" for number in range(1, min(int(text), _MOST_VALUES) + 1))
     values: list[str] = []

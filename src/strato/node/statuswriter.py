@@ -1,9 +1,10 @@
-"""Writes pod statuses, the newest state only, and removes pods from the API once they have stopped.
+"""Writes the newest statuses of pods, and removes deleted pods from the API once they have stopped.
 
-They are strategic merge patches, as a kubelet's: conditions of others stay, whoever writes at the same time.
+Statuses are written as strategic merge patches, as by a kubelet, so that they leave the conditions of other components
+unchanged, also those written at the same time.
 
-The last status of a pod that was deleted is written only where somebody's finalizer keeps the object
-(`Pod.is_awaited`). Of any other pod nobody could read it, and it would be a write more for each.
+The final status of a deleted pod is written only if a finalizer keeps the object (`Pod.is_awaited`). Any other object
+is removed right afterwards, so that nobody could read its status and the write would be wasted.
 """
 
 from __future__ import annotations
@@ -29,37 +30,37 @@ _log = logging.getLogger(__name__)
 
 
 class Subject(Protocol):
-    """A pod whose status is to be written."""
+    """A pod whose status is written."""
 
     namespace: str
     name: str
     uid: str
     is_stopped: bool
-    """Whether it was deleted and all its containers have ended: it is to be removed from the API."""
+    """Whether it was deleted and all its containers have ended, so that it has to be removed from the API."""
 
     def next_write(self, now: float) -> dict[str, Any] | bytes | None:
-        """Return what to merge into its status, or the patch as JSON; None of a stopped pod whose end nobody awaits."""
+        """Return what to merge into its status, or that as JSON; None for a stopped pod that no finalizer keeps."""
 
 
 S = TypeVar("S", bound=Subject)
 
 
 class _Request(NamedTuple, Generic[S]):
-    """What to do for a pod."""
+    """The requests to send for a pod."""
 
     subject: S
     patch: Patch | None
-    """Of its status."""
+    """The patch of its status, if one is needed."""
     deletes: bool
-    """Whether it is removed after that."""
+    """Whether the pod is removed after that."""
 
 
 class StatusWriter(Generic[S]):
-    """Brings pods' statuses to the API through a `StatusQueue`.
+    """Writes pods' statuses to the API through a `StatusQueue`.
 
     Args:
         on_written: Called after each answered write with the subject and whether the pod still exists.
-        concurrency: Requests in flight at most.
+        concurrency: Most requests in flight.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class StatusWriter(Generic[S]):
         self.drain = self._queue.drain
 
     def submit(self, subject: S) -> None:
-        """Ask for a write; asking again before it happened costs nothing."""
+        """Queue a write of the newest status; further calls before that write have no effect."""
         self._queue.put(subject.uid, subject)
 
     def _build(self, uid: str, subject: S) -> Write[_Request[S]]:
@@ -123,7 +124,7 @@ class StatusWriter(Generic[S]):
         return None
 
     async def _judged(self, subject: S, conflict: Conflict) -> ApiError:
-        """Tell the two conflicts apart: another pod has the name by now, or somebody wrote at the same time."""
+        """Find the cause of a Conflict: another pod has the name by now, or another client wrote at the same time."""
         try:
             found = await self._cluster.get(Pod, subject.name, subject.namespace)
         except ApiError as failure:

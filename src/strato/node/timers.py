@@ -11,11 +11,11 @@ from typing import Any
 from strato.clock import Clock
 
 _EARLY = 5e-7
-"""Timers may fire this many seconds too soon, by the rounding of sums of floats."""
+"""Timers may fire this many seconds too early, because sums of floats are rounded."""
 
 
 class Timers:
-    """Calls functions at instants of the clock's monotonic time, in order, ties by insertion.
+    """Calls functions at instants of the clock's monotonic time; those of one instant in the order of insertion.
 
     A timer cannot be cancelled: the function checks whether it still applies (an epoch number is cheapest).
     Functions are called on the loop thread and must not block.

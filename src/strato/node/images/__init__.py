@@ -1,1 +1,1 @@
-"""Images: what their names mean, how they come from registries and archives, and their store."""
+"""Images: their names, how they are read from registries and archives, and the local store."""

@@ -1,6 +1,6 @@
 """Images in files: OCI layouts, as ``skopeo copy … oci:DIR`` and ``buildah push`` write them, and ``docker save``'s.
 
-Every blob is held to the size and digest that name it.
+The size and digest of every blob are checked.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _DOCKER = "manifest.json"
 
 
 class ImageSource(Protocol):
-    """Where the parts of one image come from."""
+    """A source of the parts of one image."""
 
     @abstractmethod
     def manifest(self) -> Manifest:
-        """Return what it consists of; BadImage when it cannot be told."""
+        """Return the image's manifest; BadImage when there is no usable one."""
 
     @abstractmethod
     def open(self, blob: Descriptor) -> AbstractContextManager[BinaryIO]:
-        """Open a part that is what its descriptor says; BadImage when it is not."""
+        """Open a part; BadImage when its size or digest differs from the descriptor."""
 
 
 def source_of(directory: str) -> ImageSource | None:
-    """Return the image a directory holds in parts; None when it is a root file system, or anything else."""
+    """Return the source of an image layout or archive in a directory; None if it is a root file system or other."""
     there = [os.path.lexists(os.path.join(directory, name)) for name in (LAYOUT, INDEX, "blobs")]
     if all(there):
         return OciLayout(directory)
@@ -66,7 +66,7 @@ class BlobFolder:
         self._directory = directory
 
     def path(self, digest: str) -> str:
-        """Return where a blob lies."""
+        """Return the path of a blob."""
         return os.path.join(self._directory, "blobs", *digest.split(":"))
 
     @contextmanager
@@ -74,7 +74,7 @@ class BlobFolder:
         """Open a blob.
 
         Raises:
-            BadImage: It is missing, or not what its descriptor says.
+            BadImage: It is missing, or its size or digest differs from the descriptor.
         """
         try:
             descriptor = beneath.open_regular(self.path(blob.digest))
@@ -117,14 +117,14 @@ class OciLayout(BlobFolder):
 
 
 class DockerArchive:
-    """What ``docker save`` wrote of one image: ``manifest.json``, a configuration, and layers."""
+    """The output of ``docker save`` for one image: ``manifest.json``, a configuration, and layers."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._paths: dict[str, str] = {}
 
     def manifest(self) -> Manifest:
-        """Measure the image's parts: the archive itself names no digests but the configuration's."""
+        """Compute the digests of the image's layers; the archive has only that of the configuration."""
         text = beneath.read_regular(os.path.join(self._directory, _DOCKER), MAX_DOCUMENT_BYTES)
         try:
             (found,) = json.loads(text)

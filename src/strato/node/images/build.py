@@ -1,6 +1,6 @@
-"""Build an image of files of this machine: a folder, or a Python environment with all that it needs to run.
+"""Build an image from files of this machine: a folder, or a Python environment with all that it needs to run.
 
-An image has one layer, without owners and with one time for everything: the same files give the same digests.
+An image has one layer. Its entries have no owners and all the same time, so that equal files give equal digests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from strato.node.images.references import ImageReference
 
 _SECONDS = 120.0
 _LEVEL = 1
-"""Of compression: twice as fast as the usual one, a tenth larger."""
+"""Level of compression: twice as fast as the default level, and the result a tenth larger."""
 _LIBRARIES_AT_ONCE = 500
 _LIBRARY = re.compile(r"(?<!\S)(/\S+)\s+\(0x[0-9a-f]+\)")
 _ASK = """
@@ -44,25 +44,26 @@ print(json.dumps({"prefix": sys.prefix, "program": sys.executable, "real": os.pa
                   "libraries": [paths["stdlib"], paths["platstdlib"]]}))
 """
 _NEEDED = ("/etc/ld.so.cache", "/etc/ssl/certs", "/etc/passwd", "/etc/group", "/usr/share/zoneinfo/UTC")
-"""Of the machine, beside a Python environment: where libraries are, authorities of TLS, names of users."""
+"""Files of the machine that a Python environment needs too: the linker's cache, TLS authorities, names of users."""
 _SHELL = "/bin/sh"
-"""What Python runs commands with, and Kubernetes' users look into containers with."""
+"""The shell with which Python runs commands, and which users run in containers."""
 
 
 _LEFT_OUT = ("site-packages", "dist-packages", "test", "idlelib", "config-", "__pycache__")
-"""Of the standard library's folder: packages of others, tests, what is for building Python."""
+"""Entries of the standard library's folder to leave out: third-party packages, tests, files for building Python."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What an image is made of."""
+    """The content of an image to build."""
 
     files: Sequence[tuple[str, str]]
-    """Path on this machine and in the image; a folder with all that is in it. The first of equal paths counts."""
+    """Pairs of path on this machine and path in the image; folders are added with their content. If a path in the image
+    occurs twice, the first counts."""
     config: dict[str, Any] = field(default_factory=dict)
     """``Entrypoint``, ``Cmd``, ``Env``, … of its containers."""
     modified: int = 0
-    """Time of everything in it, in seconds since 1970."""
+    """Modification time of all entries, in seconds since 1970."""
 
 
 def build(recipe: Recipe, reference: ImageReference, directory: str) -> str:
@@ -121,12 +122,12 @@ class _Hashed:
         return self._target.write(data)
 
     def flush(self) -> None:
-        """Write what is held back."""
+        """Write buffered data."""
         self._target.flush()
 
     @property
     def digest(self) -> str:
-        """Of what was written."""
+        """Digest of what was written."""
         return f"sha256:{self._hash.hexdigest()}"
 
 
@@ -187,12 +188,12 @@ def _add(archive: tarfile.TarFile, source: str, name: str, modified: int) -> Non
 
 
 def python_environment(directory: str) -> Recipe:
-    """Return what an image of a Python environment has: it, its Python, and the shared libraries of both.
+    """Return the recipe of a Python environment: the environment, its Python, and the shared libraries of both.
 
-    Everything keeps its path, which scripts of the environment have in their first lines.
+    All files keep their paths, because scripts of the environment have the path of its Python in their first lines.
 
     Raises:
-        UsageError: There is none, or its Python does not run.
+        UsageError: There is no environment in the directory, or its Python does not run.
     """
     program = os.path.join(os.path.abspath(directory), "bin", "python")
     facts = json.loads(_output([program, "-I", "-c", _ASK], directory))
@@ -219,9 +220,9 @@ def _libraries(binaries: Sequence[str], directory: str) -> list[str]:
 
 
 def _links(path: str) -> Iterator[str]:
-    """Yield a path and what it leads to, link by link, by the names that the links have for it.
+    """Yield a path and, link by link, the paths that it leads to, as the links name them.
 
-    These need not be where a file really is: where ``/lib`` is a link here, it is a directory of the image.
+    These are not resolved further: ``/lib`` may be a link on this machine and is a directory in the image.
     """
     yield path
     while os.path.islink(path):

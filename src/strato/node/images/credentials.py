@@ -1,6 +1,6 @@
-"""Who asks a registry: Docker's configuration, in a file or in a Secret of type ``kubernetes.io/dockerconfigjson``.
+"""Credentials for registries, from a Docker configuration file or a Secret ``kubernetes.io/dockerconfigjson``.
 
-Source: Docker's ``config.json`` and credential helpers; the kubelet's rules for which entry suits an image.
+Source: Docker's ``config.json`` and credential helpers; the kubelet's rules for which entry applies to an image.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ class BadCredentials(StateError):
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Who asks a registry."""
+    """A user's credentials for a registry."""
 
     username: str = ""
     password: str = field(default="", repr=False)
     identity_token: str = field(default="", repr=False)
-    """For which the registry's token service gives tokens, in place of a password."""
+    """A token that the registry's token service accepts instead of a password."""
 
 
 @dataclass(frozen=True, slots=True)
 class DockerConfig:
-    """Credentials by where they count, and the programs that know more."""
+    """Credentials by the registry or path that they apply to, and credential helpers."""
 
     entries: tuple[tuple[str, Credential], ...] = ()
     helpers: Mapping[str, str] = field(default_factory=dict)
-    """Registry → helper; the empty name is for all others."""
+    """Registry → helper; the empty name applies to all other registries."""
 
     def matching(self, reference: ImageReference) -> list[Credential]:
         """Return the credentials for an image, those for the longest path first."""
@@ -62,11 +62,11 @@ def parse_config(text: bytes | str, where: str, *, is_old: bool = False) -> Dock
 
     Args:
         text: JSON.
-        where: It comes from, for messages.
-        is_old: Whether it is what today's form has under ``auths``.
+        where: Origin of the text, for messages.
+        is_old: Whether it has the old format, which consists of the present format's ``auths`` only.
 
     Raises:
-        BadCredentials: It is no such configuration.
+        BadCredentials: The text is no such configuration.
     """
     try:
         found = json.loads(text)
@@ -94,7 +94,7 @@ def _credential(body: dict[str, Any]) -> Credential | None:
 
 
 def _key(text: str) -> str:
-    """Return where an entry counts: a host, with a path when it is for that alone."""
+    """Return what an entry applies to: a host, or a host and path."""
     host, slash, path = text.removeprefix("https://").removeprefix("http://").partition("/")
     for version in ("v1", "v2"):
         if slash and (path == version or path.startswith(f"{version}/")):
@@ -108,7 +108,7 @@ def _host(key: str) -> str:
 
 
 def _suits(key: str, reference: ImageReference) -> bool:
-    """Whether an entry is for an image; its host may have ``*`` for all or some of a label."""
+    """Whether an entry applies to an image; its host may have ``*`` for a DNS label or a part of one."""
     pattern, found = _host(key), reference.registry
     wanted_host, _, wanted_port = pattern.partition(":")
     host, _, port = found.partition(":")
@@ -122,7 +122,7 @@ def _suits(key: str, reference: ImageReference) -> bool:
 
 
 async def docker_credentials(reference: ImageReference, environ: Mapping[str, str]) -> list[Credential]:
-    """Return what this user's Docker configuration has for an image: of helpers first, then of the file.
+    """Return the credentials for an image in this user's Docker configuration: from helpers first, then from the file.
 
     Raises:
         BadCredentials: The configuration cannot be read, or a helper fails.
@@ -165,7 +165,7 @@ async def _ask(helper: str, registry: str) -> Credential | None:
         if process.returncode is None:
             process.kill()
     if process.returncode:
-        if b"not found" in output:  # of no such credentials
+        if b"not found" in output:  # the helper has no credentials for this registry
             return None
         raise BadCredentials(f"the credential helper {program} ended with status {process.returncode} for {registry}")
     try:

@@ -34,12 +34,12 @@ MANIFEST_TYPES = (
     "application/vnd.docker.distribution.manifest.v2+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
-"""What a registry is asked for."""
+"""The media types that are requested from a registry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A blob by its content."""
+    """The digest and size that identify a blob."""
 
     digest: str
     size: int
@@ -50,7 +50,7 @@ class Descriptor:
         """Read a descriptor.
 
         Raises:
-            BadImage: It is none.
+            BadImage: The value is no descriptor.
         """
         body = found if isinstance(found, dict) else {}
         digest, size = body.get("digest"), body.get("size")
@@ -61,26 +61,26 @@ class Descriptor:
         return cls(digest, size, str(body.get("mediaType") or ""))
 
     def to_json(self) -> Json:
-        """Return it as a manifest names it."""
+        """Return the descriptor as JSON for a manifest."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an image for one platform consists of."""
+    """The parts of an image for one platform."""
 
     config: Descriptor
     layers: tuple[Descriptor, ...]
-    """The lowest first."""
+    """Layers, the lowest first."""
 
 
 class ImageConfig(msgspec.Struct, frozen=True):
-    """What an image says of the containers that run on it; what a pod says counts more."""
+    """An image's defaults for its containers, which a pod's spec may override."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
-    """``NAME=value`` each."""
+    """Variables, each ``NAME=value``."""
     user: str = ""
     """``user[:group]``, names or numbers."""
     working_dir: str = ""
@@ -90,7 +90,7 @@ class ImageConfig(msgspec.Struct, frozen=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """Its environment."""
+        """The variables as a mapping."""
         return dict(line.split("=", 1) for line in self.env if "=" in line)
 
 
@@ -98,7 +98,7 @@ def parse(text: bytes, name: str) -> Json:
     """Decode a document.
 
     Raises:
-        BadImage: It is too large, no JSON, or no object.
+        BadImage: The text is too large, or no JSON object.
     """
     if len(text) > MAX_DOCUMENT_BYTES:
         raise BadImage(f"{name} is larger than {MAX_DOCUMENT_BYTES} bytes")
@@ -117,10 +117,10 @@ def digest_of_bytes(data: bytes) -> str:
 
 
 def suiting(index: Json) -> list[Descriptor]:
-    """Return what an index names for this machine, the best first; None of it may be an image.
+    """Return the entries of an index for this machine, the best first; they need not be images.
 
     Raises:
-        BadImage: It is no index.
+        BadImage: The document is no index.
     """
     return [Descriptor.of(one) for one in _objects(index, "manifests") if _suits(one)]
 
@@ -133,7 +133,7 @@ def _suits(descriptor: Json) -> bool:
 
 
 def machine_platform() -> dict[str, str]:
-    """Return what this machine runs, as indexes and configurations say it."""
+    """Return this machine's platform, in the form of indexes and configurations."""
     machine = platform.machine()
     return {"os": "linux", "architecture": _ARCHITECTURES.get(machine, machine)}
 
@@ -142,7 +142,7 @@ def manifest_of(document: Json) -> Manifest:
     """Read an image's manifest.
 
     Raises:
-        BadImage: It is none that can be used; the message says why.
+        BadImage: The document is no usable manifest; the message says why.
     """
     if document.get("schemaVersion", 2) != 2:
         raise BadImage(f"its manifest has schema {document['schemaVersion']!r}; only 2 is read: push the image anew")
@@ -160,10 +160,10 @@ def manifest_body(manifest: Manifest) -> bytes:
 
 
 def config_of(document: Json, layers: int) -> tuple[ImageConfig, list[str]]:
-    """Read an image's configuration; return what containers get of it, and the digests of the layers, unpacked.
+    """Read an image's configuration; return the defaults for containers, and the digests of the unpacked layers.
 
     Raises:
-        BadImage: It is none, or not one of so many layers.
+        BadImage: The document is no configuration, or has another number of layers.
     """
     rootfs = document.get("rootfs")
     diff_ids = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
@@ -188,7 +188,7 @@ def config_of(document: Json, layers: int) -> tuple[ImageConfig, list[str]]:
 
 
 def chain_ids(diff_ids: Sequence[str]) -> list[str]:
-    """Return a name for the layers up to each: equal where all of them are, so that images share them."""
+    """Return for each layer the chain id of the layers up to it: images with equal first layers have equal ids."""
     chain: list[str] = []
     for diff_id in diff_ids:
         chain.append(digest_of_bytes(f"{chain[-1]} {diff_id}".encode()) if chain else diff_id)

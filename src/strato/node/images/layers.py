@@ -19,9 +19,9 @@ from strato.errors import one_line
 from strato.node.images.rootwriter import Attributes, BadImage, Budget, RootWriter, clean
 
 _MAX_READ_BYTES = 4 << 20
-"""Of one read: no header of an archive is larger, whatever it says of itself."""
+"""Most bytes of one read, so that an archive with false sizes in its headers cannot make us read all at once."""
 _SLACK_BYTES = 1 << 30
-"""Headers and padding of an archive, beside its files."""
+"""Most bytes of an archive's headers and padding."""
 _WHITEOUT, _OPAQUE, _RESERVED = ".wh.", ".wh..wh..opq", ".wh..wh."
 _COMPRESSIONS = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -29,16 +29,16 @@ _BROKEN = (tarfile.TarError, EOFError, ValueError, zlib.error, gzip.BadGzipFile,
 
 
 def unpack(source: BinaryIO, directory: str, budget: Budget, *, layer: bool = False) -> str:
-    """Unpack an archive, compressed or not, over what is in a directory; return its digest, decompressed.
+    """Unpack an archive, compressed or not, over the content of a directory; return its digest, decompressed.
 
     Args:
         source: The archive, at its beginning.
         directory: Made if missing.
-        budget: What may be unpacked; counts on.
-        layer: Whether names that begin with ``.wh.`` take away what earlier layers have.
+        budget: The rest of what the image may unpack; reduced.
+        layer: Whether names that begin with ``.wh.`` are whiteouts, which remove entries of earlier layers.
 
     Raises:
-        BadImage: It is no archive that can be read, leads out of the directory, or is too large.
+        BadImage: The archive cannot be read, leads out of the directory, or is too large.
     """
     try:
         with RootWriter(directory, budget) as writer:
@@ -52,7 +52,7 @@ def unpack(source: BinaryIO, directory: str, budget: Budget, *, layer: bool = Fa
     except _BROKEN as err:
         raise BadImage(f"it is not a tar archive that can be read: {one_line(err)}") from err
     except OSError as err:
-        if err.errno is None:  # of a decompressor
+        if err.errno is None:  # raised by a decompressor
             raise BadImage(f"it is not a tar archive that can be read: {one_line(err)}") from err
         raise
 
@@ -61,7 +61,7 @@ def _write_all(archive: tarfile.TarFile, writer: RootWriter, *, is_layer: bool) 
     own: set[str] = set()
     while (member := archive.next()) is not None:
         archive.members = []  # type: ignore[attr-defined]  # documented, not in the stubs; else it remembers them all
-        if member.size < 0:  # the next header would be this one again
+        if member.size < 0:  # tarfile would seek back and read this header again, for ever
             raise BadImage(f"{member.name!r} has {member.size} bytes")
         parts = clean(member.name)
         if is_layer and parts and parts[-1].startswith(_WHITEOUT):
@@ -73,7 +73,7 @@ def _write_all(archive: tarfile.TarFile, writer: RootWriter, *, is_layer: bool) 
 
 
 def _take_away(parts: list[str], writer: RootWriter, own: set[str]) -> None:
-    """Apply a whiteout: of one name, or of all that earlier layers have in a directory."""
+    """Apply a whiteout: remove one entry, or all entries of earlier layers in a directory."""
     above, name = "/".join(parts[:-1]), parts[-1]
     if name == _OPAQUE:
         for found in writer.names_in(above):
@@ -105,7 +105,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, writer: RootWriter
 
 
 class _Bounded:
-    """A decompressed archive whose headers and padding are bounded too: what it says of sizes is not believed."""
+    """A decompressed archive whose headers and padding are bounded too, because sizes in it may be false."""
 
     def __init__(self, source: BinaryIO, budget: Budget) -> None:
         head = source.read(6)
@@ -121,7 +121,7 @@ class _Bounded:
         self._hashed_bytes = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read; never all at once."""
+        """Read at most `_MAX_READ_BYTES`."""
         if size < 0 or size > _MAX_READ_BYTES:
             raise tarfile.ReadError(f"a header of {size} bytes")
         data = self._file.read(size)
@@ -133,7 +133,7 @@ class _Bounded:
         return data
 
     def seek(self, position: int) -> int:
-        """Go on to a position, reading all before it."""
+        """Move forward to a position, by reading all before it."""
         self._check(position)
         self._file.seek(min(position, self._hashed_bytes))
         while self._file.tell() < position and self.read(min(position - self._file.tell(), _MAX_READ_BYTES)):
@@ -157,7 +157,7 @@ class _Bounded:
 
 
 def _zstd() -> Callable[[BinaryIO], IO[bytes]]:
-    """Return what opens zstd archives: the standard library from Python 3.14 on, else the same as a package."""
+    """Return the opener of zstd archives: the standard library's from Python 3.14 on, else a package's."""
     for name in ("compression.zstd", "backports.zstd"):
         with contextlib.suppress(ImportError):
             return cast("Callable[[BinaryIO], IO[bytes]]", importlib.import_module(name).open)
@@ -165,14 +165,15 @@ def _zstd() -> Callable[[BinaryIO], IO[bytes]]:
 
 
 def link_tree(source: int, target: int, budget: Budget) -> None:
-    """Give all of one tree that `unpack` wrote names in another, which is empty; files are not copied.
+    """Link all files of a tree that `unpack` has written into another, empty tree, without copying them.
 
-    A file that the other tree replaces later stays in this one: `RootWriter` never writes into one that is there.
+    A later change of the target tree does not affect the source, because `RootWriter` replaces files and never writes
+    into existing ones.
 
     Args:
-        source: Descriptor of the directory.
-        target: Descriptor of the other.
-        budget: Counts what is linked.
+        source: Descriptor of the source's directory.
+        target: Descriptor of the target's directory.
+        budget: Counts the links.
     """
     with os.scandir(source) as entries:
         for entry in entries:
@@ -200,7 +201,7 @@ def _opened(name: str, flags: int, parent: int) -> Iterator[int]:
 
 
 def digest_of(source: BinaryIO) -> str:
-    """Return a file's digest as OCI writes it; goes back to its beginning."""
+    """Return a file's digest as OCI writes it; leaves the file at its beginning."""
     digest = hashlib.sha256()
     while data := source.read(_MAX_READ_BYTES):
         digest.update(data)

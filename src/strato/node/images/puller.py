@@ -1,4 +1,4 @@
-"""Pull images into the store, and push them from files: from mirrors and registries, with each of the credentials."""
+"""Pull images into the store from mirrors and registries, trying all credentials, and push images from files."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from strato.node.images.store import Image, ImageStore
 
 _LAYERS_AT_ONCE = 3
 _ATTEMPTS = 3
-"""Downloads of one blob, when connections break."""
+"""Attempts to download one blob when connections break."""
 _REFUSED = (401, 403)
 
 
 class PullFailed(StateError):
-    """An image cannot be pulled; the message says why, of each place that was asked."""
+    """An image cannot be pulled; the message has the reason of each mirror and registry that was tried."""
 
 
 @dataclass(slots=True)
 class _Pull:
-    """A pull under way, and how many wait for it."""
+    """A pull in progress, and how many callers wait for it."""
 
     task: asyncio.Task[Image]
     waiting: int = 0
 
 
 class ImagePuller:
-    """Pulls images; who asks for one that is being pulled waits for the same pull.
+    """Pulls images; concurrent requests for one image share one pull.
 
     Args:
-        max_bytes: Larger images, unpacked, are refused.
+        max_bytes: Images that are larger when unpacked are refused.
     """
 
     def __init__(self, store: ImageStore, settings: RegistrySettings, max_bytes: int = MAX_BYTES) -> None:
@@ -59,10 +59,10 @@ class ImagePuller:
     async def pull(
         self, reference: ImageReference, credentials: Sequence[Credential] = (), progress: Progress = lambda *_: None
     ) -> Image:
-        """Bring an image into the store, or up to date there; layers that are there are not fetched again.
+        """Bring an image into the store, or up to date there; does not fetch layers that the store has.
 
         Raises:
-            PullFailed: Nobody gives it, or what comes cannot be used.
+            PullFailed: No mirror or registry serves a usable image.
         """
         key = (reference, tuple(credentials))
         pull = self._pulls.get(key)
@@ -82,7 +82,7 @@ class ImagePuller:
     async def _pull(self, reference: ImageReference, credentials: Sequence[Credential], progress: Progress) -> Image:
         problems: list[str] = []
         for endpoint in endpoints(reference.registry, self._settings):
-            # a mirror is another's: it gets no credentials of the registry
+            # a mirror may belong to somebody else, so it gets no credentials of the registry
             asking: Sequence[Credential | None] = credentials if credentials and not endpoint.is_mirror else (None,)
             for credential in asking:
                 repository = Repository(endpoint, reference, credential, self._settings)
@@ -141,20 +141,20 @@ class ImagePuller:
         try:
             return await asyncio.shield(unpacking)
         except asyncio.CancelledError:
-            budget.is_cancelled = True  # the thread uses the blobs, which go with this function
+            budget.is_cancelled = True  # stops the unpacking thread: the blobs are removed when this function returns
             await asyncio.gather(unpacking, return_exceptions=True)
             raise
 
 
 class _Pulled(BlobFolder):
-    """What was fetched of an image."""
+    """The fetched parts of an image."""
 
     def __init__(self, directory: str, manifest: Manifest) -> None:
         super().__init__(directory)
         self._manifest = manifest
 
     def manifest(self) -> Manifest:
-        """Return what the registry said."""
+        """Return the manifest from the registry."""
         return self._manifest
 
 
@@ -165,11 +165,11 @@ async def push(
     settings: RegistrySettings,
     progress: Progress,
 ) -> str:
-    """Give a registry an image from files; return the digest of its manifest.
+    """Upload an image from files to a registry; return the digest of its manifest.
 
     Raises:
-        PullFailed: The registry does not take it.
-        BadImage: It cannot be read.
+        PullFailed: The registry refuses the image.
+        BadImage: The image cannot be read.
     """
     manifest = source.manifest()
     layers = tuple(replace(layer, media_type=layer.media_type or OCI_LAYER) for layer in manifest.layers)

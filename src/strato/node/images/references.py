@@ -22,23 +22,23 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class InvalidImageName(UsageError):
-    """A text is no name of an image."""
+    """A text is no valid name of an image."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """What a name means."""
+    """The parts of an image's name."""
 
     registry: str
     """Host and port."""
     repository: str
     tag: str = ""
     digest: str = ""
-    """Beside a tag it is the digest that counts."""
+    """If there is a tag too, the digest takes precedence."""
 
     @property
     def version(self) -> str:
-        """Digest or tag: what a registry is asked for."""
+        """The digest, or else the tag, which is requested from a registry."""
         return self.digest or self.tag
 
     @property
@@ -48,16 +48,16 @@ class ImageReference:
 
     @property
     def familiar(self) -> str:
-        """Shortest form; the same for all names that mean the same."""
+        """The shortest form of the name; equal for all names of the same image."""
         name = self.name.removeprefix(f"{DOCKER_HUB}/").removeprefix(_LIBRARY)
         return f"{name}@{self.digest}" if self.digest else f"{name}:{self.tag}"
 
 
 def parse_reference(text: str) -> ImageReference:
-    """Understand an image's name; without tag and digest its tag is ``latest``.
+    """Parse an image's name; without tag and digest its tag is ``latest``.
 
     Raises:
-        InvalidImageName: It is none.
+        InvalidImageName: The text is no valid name.
     """
     rest, at, digest = text.partition("@")
     name, colon, tag = rest.rpartition(":")

@@ -1,4 +1,4 @@
-"""Write an image's root file system: whatever its entries are called and link to, they end up below one directory."""
+"""Write an image's root file system: all entries end up below one directory, whatever their names and links say."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from strato.node.beneath import Scope
 from strato.node.removal import remove_tree
 
 MAX_BYTES = 32 << 30
-"""Of an image, unpacked."""
+"""Most bytes of an unpacked image."""
 MAX_ENTRIES = 1_000_000
 MAX_LINKS = 10 * MAX_ENTRIES
-"""Names that layers with many entries cost, when each has a tree of its own."""
+"""Most links that the trees of an image's layers may take; each layer's tree links all entries of the ones below."""
 _CHUNK_BYTES = 1 << 20
 _MAX_ID = (1 << 32) - 2
 
 
 class Readable(Protocol):
-    """What the content of a file is read from."""
+    """A source of a file's content."""
 
     def read(self, size: int, /) -> bytes:
-        """Return at most so many bytes, none at its end."""
+        """Return at most ``size`` bytes, empty at the end."""
 
 
 class BadImage(Exception):
-    """An image that is refused; the message says which entry and why."""
+    """An image is refused; the message says which entry is bad, and why."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """What may still be unpacked of an image."""
+    """How many bytes, entries and links of an image may still be unpacked."""
 
     max_bytes: int = MAX_BYTES
     max_entries: int = MAX_ENTRIES
@@ -41,13 +41,13 @@ class Budget:
     entries: int = 0
     links: int = 0
     is_cancelled: bool = False
-    """Set by who does not want the image any more."""
+    """Set by the caller to stop the unpacking thread."""
 
     def link(self) -> None:
-        """Count a name that a tree of an earlier layer's gives to this one.
+        """Count a link to an entry of an earlier layer's tree.
 
         Raises:
-            BadImage: There are too many.
+            BadImage: There are too many links.
         """
         self.links += 1
         if self.links > MAX_LINKS:
@@ -71,7 +71,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What an entry has beside its content."""
+    """Mode, owner and times of an entry."""
 
     mode: int
     uid: int = 0
@@ -79,7 +79,7 @@ class Attributes:
     modified: float = 0.0
 
     def permissions(self, *, is_directory: bool) -> int:
-        """Return the mode without set-user-id; others write only where they cannot remove one another's files."""
+        """Return the mode without set-user-id, and without write permission for others except in sticky directories."""
         if is_directory and self.mode & stat.S_ISVTX:
             return self.mode & 0o1777
         return self.mode & 0o755
@@ -87,31 +87,31 @@ class Attributes:
 
 @dataclass(slots=True)
 class RootWriter:
-    """Writes entries below a directory, each in place of what has its name; links on the way stay inside."""
+    """Writes entries below a directory; replaces existing entries, and resolves links inside the directory."""
 
     directory: str
     budget: Budget
     owners: bool = field(default_factory=lambda: os.geteuid() == 0)
-    """Whether entries get their owners: only root gives files away."""
+    """Whether entries get their owners, which only root can set."""
     _root: int = -1
     _directories: dict[str, Attributes] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
-        """Make the directory and hold it."""
+        """Make the directory and open it."""
         os.makedirs(self.directory, mode=0o755, exist_ok=True)
         self._root = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go."""
+        """Close the directory."""
         os.close(self._root)
 
     def close_directories(self) -> None:
-        """Give directories their modes and times, which writing into them would have changed or been refused by."""
+        """Set the modes and times of directories, last: writes into them change times, and modes could forbid them."""
         for name, attributes in reversed(self._directories.items()):
             try:
                 found = beneath.open_at(self._root, name, os.O_RDONLY | os.O_DIRECTORY, links=False)
-            except OSError:  # something else took its place
+            except OSError:  # a later entry has replaced the directory
                 continue
             try:
                 self._set(found, attributes, is_directory=True)
@@ -119,7 +119,7 @@ class RootWriter:
                 os.close(found)
 
     def make_directory(self, name: str, attributes: Attributes) -> None:
-        """Make a directory; one that is there keeps its entries."""
+        """Make a directory; an existing one keeps its entries."""
         parts = clean(name)
         self.budget.take(name, 0)
         if parts:
@@ -153,7 +153,7 @@ class RootWriter:
             self._set(descriptor, attributes, is_directory=False)
 
     def make_link(self, name: str, target: str, attributes: Attributes) -> None:
-        """Make a symbolic link; where it leads does not matter before somebody follows it, inside a container."""
+        """Make a symbolic link; its target is not checked, because only containers follow it, inside their root."""
         self.budget.take(name, len(target))
         parent, last = self._parent(clean(name))
         try:
@@ -165,7 +165,7 @@ class RootWriter:
             os.close(parent)
 
     def make_hard_link(self, name: str, target: str) -> None:
-        """Make another name of a file that was written before; one of the machine's is never reached."""
+        """Make a hard link to a file of the image; can never reach a file of the machine."""
         self.budget.take(name, 0)
         source_parent, source = self._parent(clean(target), make=False)
         try:
@@ -183,7 +183,7 @@ class RootWriter:
             os.close(source_parent)
 
     def remove(self, name: str) -> None:
-        """Remove what an earlier layer has under a name, if anything."""
+        """Remove the entry that an earlier layer has under a name, if any."""
         self.budget.take(name, 0)
         try:
             parent, last = self._parent(clean(name), make=False)
@@ -195,7 +195,7 @@ class RootWriter:
             os.close(parent)
 
     def names_in(self, name: str) -> list[str]:
-        """Return what is in a directory; nothing when there is none."""
+        """Return the names in a directory; empty if there is no such directory."""
         path = "/".join(clean(name)) or "."
         try:
             found = beneath.open_at(self._root, path, os.O_RDONLY | os.O_DIRECTORY, scope=Scope.IN_ROOT)
@@ -236,7 +236,7 @@ def clean(name: str) -> list[str]:
     """Return the parts of an entry's name.
 
     Raises:
-        BadImage: It leads out of the image, or can be no name.
+        BadImage: The name leads out of the image, or is invalid.
     """
     parts: list[str] = []
     for part in name.split("/"):

@@ -1,10 +1,10 @@
-"""The local image store: names of images, what they say of themselves, and the root file systems behind them.
+"""The local image store: names of images, their configurations, and their root file systems.
 
-An image is a directory, a tar archive, an OCI image layout or a Docker archive that somebody imported, or comes from a
-registry. ``strato/host`` is always there: this machine's own root, read-only.
+An image was imported from a directory, a tar archive, an OCI image layout or a Docker archive, or pulled from a
+registry. The image ``strato/host`` always exists: it is this machine's own root, read-only.
 
-Below ``images`` each name has a directory with ``image.json``; root file systems lie in ``.roots``, named by the layers
-they are made of. Images that begin with the same layers share their files, as hard links.
+Below ``images`` each name has a directory with ``image.json``; root file systems are in ``.roots``, named by the chain
+id of their layers. Images with the same first layers share these layers' files as hard links.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from strato.node.removal import remove_tree
 HOST_IMAGE = "strato/host"
 _RECORD = "image.json"
 _SHARED_BYTES = 1 << 20
-"""A layer that is smaller, packed, is not worth a tree of links for other images that begin with it."""
+"""Layers whose archives are smaller get no tree of their own: sharing them would save less than its links cost."""
 
 
 class ImageProblem(UsageError):
-    """An image cannot be imported, or not under that name."""
+    """An image cannot be imported, or its name is not allowed."""
 
 
 class NoImage(StateError):
@@ -49,11 +49,11 @@ class NoImage(StateError):
 
 
 class _Record(msgspec.Struct, kw_only=True):
-    """What ``image.json`` says."""
+    """The content of ``image.json``."""
 
     id: str
     chain: list[str]
-    """Of its layers, up to each; the last one's is its root file system."""
+    """Chain ids of its layers; the last one names its root file system."""
     repo_digest: str
     config: ImageConfig
 
@@ -68,11 +68,11 @@ class Image:
     id: str = HOST_IMAGE
     """Digest of its configuration, or of its content when it has none."""
     repo_digest: str = ""
-    """Repository and digest it was pulled by; empty when it was imported."""
+    """Repository and digest from which it was pulled; empty for an imported image."""
     size_bytes: int = 0
-    """Of its files, those among them that it shares."""
+    """Size of its files, shared ones included."""
     used_at: float = 0.0
-    """When a container was last started on it, or it came."""
+    """When a container was last started on it, or else when it was imported or pulled."""
     config: ImageConfig = field(default_factory=ImageConfig)
 
     @property
@@ -82,15 +82,15 @@ class Image:
 
     @property
     def reference(self) -> str:
-        """What a pod's status calls it."""
+        """The name of the image in a pod's status."""
         return self.repo_digest or self.id
 
 
 def normal_name(name: str) -> str:
-    """Return the shortest of the names that mean the same image; with its tag, ``latest`` when it has none.
+    """Return the shortest name of an image, with its tag; ``latest`` when it has none.
 
     Raises:
-        InvalidImageName: It is no name.
+        InvalidImageName: The text is no valid name.
     """
     return parse_reference(name).familiar
 
@@ -104,11 +104,11 @@ class ImageStore:
         self._roots = self._directory / ".roots"
 
     def import_image(self, name: str, source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Image:
-        """Take an image from files, in place of an older one of that name.
+        """Import an image from files; replaces an older one of that name.
 
         Args:
-            name: Of the image.
-            source: Its root file system, an OCI image layout or what ``docker save`` wrote; a directory, or a tar
+            name: Name of the image.
+            source: A root file system, an OCI image layout or the output of ``docker save``, as a directory or as a tar
                 archive of it.
             max_bytes: Larger images are refused.
 
@@ -125,10 +125,10 @@ class ImageStore:
             raise ImageProblem(f"image {name!r}: {path} is neither a directory nor a tar archive")
 
     def add(self, name: str, source: ImageSource, budget: Budget, repo_digest: str = "") -> Image:
-        """Unpack an image from its parts, as far as its layers are not here yet; the caller holds the store.
+        """Unpack the layers of an image that the store does not have yet; the caller must hold `alone`.
 
         Raises:
-            BadImage: A part is missing, is not what its digest says, or leads out of the image.
+            BadImage: A part is missing, has another digest, or leads out of the image.
         """
         manifest = source.manifest()
         with source.open(manifest.config) as file:
@@ -146,9 +146,9 @@ class ImageStore:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the store: one import at a time, so that what a killed one left half done belongs to nobody."""
+        """Lock the store for one import at a time; unfinished directories found then are those of killed imports."""
         self._roots.mkdir(parents=True, exist_ok=True)
-        self._directory.chmod(0o700)  # images have directories that anybody may write to
+        self._directory.chmod(0o700)  # images have directories that any user of the machine could write to
         with (self._directory / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for left in self._directory.glob(".new-*"):
@@ -157,7 +157,7 @@ class ImageStore:
 
     @contextmanager
     def scratch(self) -> Iterator[str]:
-        """Yield a directory that is removed afterwards, by the next who holds the store at the latest."""
+        """Yield a directory that is removed afterwards; if this process is killed, the next import removes it."""
         self._directory.mkdir(parents=True, exist_ok=True)
         path = tempfile.mkdtemp(prefix=".new-", dir=self._directory)
         with beneath.opened(path, os.O_RDONLY | os.O_DIRECTORY) as held:

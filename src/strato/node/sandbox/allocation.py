@@ -1,6 +1,6 @@
-"""What of the machine has been given to which pod: which new ones get theirs, and what those get that want more.
+"""Allocates the machine's resources to pods: admits new pods, and resizes of running ones.
 
-Named after the part of a kubelet that does it.
+`AllocationManager` is named after the kubelet's.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from strato.node.sandbox.machine import Machine
 from strato.node.sandbox.podworker import OVER, PodWorker
 
 _SHARED: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
-"""What pods are admitted by here; devices have a pool of their own."""
+"""The resources that are checked here; GPUs have a pool of their own."""
 
 
 class AllocationManager:
     """See the module.
 
     Args:
-        machine: What there is to give.
-        workers: Of the node's pods, by uid.
-        pod_of: Returns what the API has under a pod's key.
-        node_of: Returns the node as the API has it; None where that is not known.
+        machine: The machine, with its allocatable amounts.
+        workers: Workers of the node's pods, by uid.
+        pod_of: Returns a pod from the API by its key.
+        node_of: Returns the node from the API; None where it is not known.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class AllocationManager:
         self._node_of = node_of
 
     def admit(self, pod: Pod) -> Refusal | None:
-        """Return why a pod that is new here cannot start beside the others, None when it can.
+        """Return why a new pod cannot start beside the others, None when it can.
 
-        Their scheduler has seen to that; who names the node by hand asks nobody.
+        The scheduler has checked the pods that it has bound; this check is for pods whose users set ``nodeName``.
         """
         room = Room(claim_of(other.allocated_spec) for other in self._admitted(pod.metadata.uid))
         claim = claim_of(pod.spec)
@@ -54,7 +54,7 @@ class AllocationManager:
         return refusal(pod.spec, shared, room, amounts_of(self._machine.allocatable), self._node_of())
 
     def _admitted(self, but: str) -> Iterator[PodWorker]:
-        """Yield the pods but one that hold something as the API has it: removed by force they hold nothing."""
+        """Yield the admitted pods except one that still exist in the API; pods deleted by force hold nothing."""
         for uid, worker in self._workers.items():
             if uid == but or not worker.is_admitted or phase_of(worker.record) in OVER:
                 continue
@@ -63,7 +63,7 @@ class AllocationManager:
                 yield worker
 
     def admit_resize(self, pod: Pod) -> Pending | None:
-        """Return why a pod cannot have what it wants, None when it can: then it is to take that at once."""
+        """Return why a pod cannot be resized, None when it can; then the caller must allocate the resources at once."""
         others = [
             worker.allocated_spec
             for uid, worker in self._workers.items()
@@ -71,11 +71,11 @@ class AllocationManager:
         ]
         pending = verdict(pod.spec, others, self._machine.allocatable)
         if pending is None:
-            asyncio.get_running_loop().call_soon(self.retry)  # it may take less than it had
+            asyncio.get_running_loop().call_soon(self.retry)  # a smaller pod may make room for pending resizes
         return pending
 
     def retry(self) -> None:
-        """Try again what is pending, by priority, then age: somebody has left, or takes less."""
+        """Retry pending resizes, by priority, then age; called when a pod has left or takes less."""
         waiting = [worker for worker in self._workers.values() if worker.record.pending_resize is not None]
         for worker in sorted(waiting, key=_order):
             worker.resize()

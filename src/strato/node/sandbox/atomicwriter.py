@@ -1,8 +1,8 @@
 """Write the files of a configMap, secret, downwardAPI or projected volume, as the kubelet's atomic writer does.
 
-The files lie in a directory named after their content; ``..data`` is a link to it and is replaced in one step, and what
-containers see are links through it. Everything is made relative to the volume's descriptor, and nothing that is there
-already is followed: a pod's files end up in its volume whatever their paths say.
+The files are written into a directory named by a hash of their content; the link ``..data`` leads to it and is replaced
+atomically, and containers see links through ``..data``. All paths are resolved relative to the volume's descriptor and
+no existing link is followed, so that no path can place a file outside of the volume.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class File:
 
 
 def write_payload(directory: str, files: Mapping[str, File], group: int | None = None) -> bool:
-    """Write a payload volume so that readers see the old files or the new ones, never a mixture.
+    """Write a payload volume so that readers see either the old files or the new ones, never a mixture.
 
-    The same files are not written twice, also not after a restart of the node.
+    Unchanged files are not written again, not even after a restart of the node.
 
     Args:
         directory: The volume's directory; made if missing.
@@ -58,7 +58,7 @@ def write_payload(directory: str, files: Mapping[str, File], group: int | None =
     with beneath.opened(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as volume:
         _set_directory(volume, group)
         old = _current(directory)
-        remove_tree(os.path.join(directory, version))  # what an earlier try, killed, left half done
+        remove_tree(os.path.join(directory, version))  # left unfinished by a killed process
         os.mkdir(version, 0o755, dir_fd=volume)
         new = beneath.open_at(volume, version, os.O_RDONLY | os.O_DIRECTORY, links=False)
         try:
@@ -81,7 +81,7 @@ def write_payload(directory: str, files: Mapping[str, File], group: int | None =
 
 
 def _check(path: str) -> None:
-    """Refuse what the API server refuses too: it may be another one, or an older one."""
+    """Refuse invalid paths; the API server refuses them too, but another or older one may not."""
     parts = path.split("/")
     is_fine = path and not path.startswith(("/", "..")) and ".." not in parts and "\0" not in path
     if not is_fine or len(path.encode()) > _MAX_PATH_BYTES or any(len(p.encode()) > _MAX_NAME_BYTES for p in parts):
@@ -121,7 +121,7 @@ def _set_directory(descriptor: int, group: int | None) -> None:
 
 
 def _link(volume: int, tops: set[str]) -> None:
-    """Show the files' first names in the volume, and those that are gone no more."""
+    """Make links for the files' top-level names in the volume, and remove those of names that are gone."""
     names = set(os.listdir(volume))
     for top in tops - names:
         os.symlink(f"{_DATA}/{top}", top, dir_fd=volume)

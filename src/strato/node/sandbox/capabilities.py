@@ -19,15 +19,15 @@ DEFAULT = frozenset(
         "AUDIT_WRITE"
     )
 )
-"""Of containerd and Docker, but MKNOD: without a filter of devices it makes files that lead to the machine's disks."""
+"""The defaults of containerd and Docker except MKNOD, which without a device filter gives access to the disks."""
 NAMESPACED = frozenset(str.split("CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP SETFCAP SYS_CHROOT"))
-"""Those that mean something in a user namespace that owns no network and one user."""
+"""Capabilities that have an effect in a user namespace with a single user and without its own network."""
 
 
 def choose(added: Iterable[str], dropped: Iterable[str], start: frozenset[str] = DEFAULT) -> frozenset[str]:
-    """Return what a container has after ``capabilities.add`` and ``drop``, as container runtimes decide it.
+    """Return the capabilities of a container after ``capabilities.add`` and ``drop``, by container runtimes' rules.
 
-    ``ALL`` comes first, in ``drop`` before ``add``; names after it; a name that is both dropped and added is dropped.
+    ``ALL`` is applied first, in ``drop`` before ``add``, then single names; a name both added and dropped is dropped.
 
     Raises:
         KeyError: The kernel has no such capability; the name is its argument.

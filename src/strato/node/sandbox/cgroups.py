@@ -1,4 +1,4 @@
-"""Limits of CPU, memory and processes by control groups, version 1 or 2, where this process may write them."""
+"""Limits of CPU, memory and processes by control groups, version 1 or 2, if this process may write these."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strato.kernelstats import CFS_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS
 _ROOT = "/sys/fs/cgroup"
 CONTROLLERS = ("cpu", "memory", "pids")
 _ACCOUNTING = ("cpuacct",)
-"""Version 1 counts CPU time in a hierarchy that may be one of its own."""
+"""Hierarchies of version 1 that only count; CPU time may be counted in another hierarchy than ``cpu``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Limits:
     processes: int = 0
     """Processes and threads."""
     is_pod: bool = False
-    """Whether it is a pod: for its memory the kernel ends one of its containers, not all of them."""
+    """Whether it is a pod: when it is out of memory, the kernel must kill one container instead of all."""
 
 
 def cpu_quota(millicores: int) -> int:
@@ -39,10 +39,10 @@ class Cgroups:
 
     Args:
         name: Name of the group that holds them.
-        root: Where control groups are mounted.
+        root: Directory where control groups are mounted.
         membership: The kernel's file that names this process's groups.
-        note: File that keeps where they are: the next process of the node, or the one that clears away, may be in
-            other groups itself. Empty keeps nothing.
+        note: File in which the groups' paths are noted, because the next process of the node, or that of ``strato
+            down``, may be in other groups itself. Empty for no file.
     """
 
     def __init__(self, name: str, root: str = _ROOT, membership: str = "/proc/self/cgroup", *, note: str = "") -> None:
@@ -50,16 +50,16 @@ class Cgroups:
         self._roots = _noted(note) or _find_roots(name, root, membership)
         """Hierarchy (``cpu``, ``memory``, ``pids`` or ``unified``) → directory."""
         if note and self._roots:
-            with contextlib.suppress(OSError):  # a full disk is reported elsewhere
+            with contextlib.suppress(OSError):  # a full disk is reported by the node's conditions
                 os.makedirs(os.path.dirname(note), exist_ok=True)
                 _write(note, json.dumps(self._roots))
 
         self.missing = self._missing_controllers()
-        """Controllers that are not there, or not delegated to this node: what they would limit has no limit."""
+        """Controllers that are missing or not delegated to this node, so that their limits are not enforced."""
 
     @property
     def enabled(self) -> bool:
-        """Whether limits can be enforced at all."""
+        """Whether any limits can be enforced."""
         return bool(self._roots)
 
     @property
@@ -77,7 +77,7 @@ class Cgroups:
             return CONTROLLERS
 
     def unenforced(self, key: str, limits: Limits) -> list[str]:
-        """Return which limits of a container, ``cpu`` or ``memory``, the kernel does not hold it to."""
+        """Return which limits of a container, ``cpu`` or ``memory``, the kernel does not enforce."""
         found = []
         if limits.cpu_millicores and not (
             self._holds("unified", key, "cpu.max") or self._holds("cpu", key, "cpu.cfs_quota_us")
@@ -91,7 +91,7 @@ class Cgroups:
         return found
 
     def _holds(self, hierarchy: str, key: str, name: str, most: int = 0) -> bool:
-        """Tell whether a group's limit is set, to ``most`` at most; version 1 has numbers for none."""
+        """Return whether a group's limit is set, to at most ``most``; in version 1 a huge number means no limit."""
         if hierarchy not in self._roots:
             return False
         try:
@@ -102,13 +102,13 @@ class Cgroups:
         return text not in ("max", "-1") and (not most or int(text) <= most)
 
     def create(self, key: str, limits: Limits) -> list[str]:
-        """Make a container's or a pod's groups anew, with its limits.
+        """Make new groups for a container or pod, with its limits.
 
-        Groups of a former run go first, and what they counted with them. A pod's stay while there are some below them,
-        and get these limits.
+        Groups of an earlier run are removed first, with their counters. A pod's groups stay while there are groups
+        below them, and get the limits.
 
         Returns:
-            The files that a container's process must write itself into.
+            The files into which a container's process must write its pid.
         """
         files = []
         for hierarchy, group in self._roots.items():
@@ -120,15 +120,15 @@ class Cgroups:
             except OSError:
                 continue
             for name, text in _settings(hierarchy, limits):
-                with contextlib.suppress(OSError):  # a limit the kernel was built without must not stop the pod
+                with contextlib.suppress(OSError):  # a kernel built without a limit must not keep the pod from starting
                     _write(os.path.join(path, name), text)
             files.append(os.path.join(path, "cgroup.procs"))
         return files
 
     def update(self, key: str, limits: Limits) -> str:
-        """Give a container that runs, or a pod, other limits; return what is in the way, empty when all have been set.
+        """Change the limits of a running container or pod; return why some could not be set, empty when all were.
 
-        A limit of memory below what is in use is not set: the kernel would kill for it.
+        A memory limit below the present use is not set, because the kernel would kill processes.
         """
         used = self._memory_used(key)
         if limits.memory_bytes and used >= limits.memory_bytes:
@@ -136,14 +136,15 @@ class Cgroups:
         for hierarchy, group in self._roots.items():
             path = os.path.join(group, key)
             settings = _settings(hierarchy, limits, replaced=True)
-            # of a limit and one that includes it, which has to go first depends on the direction: the other is refused
+            # Write all settings twice: the kernel refuses a limit above the one that includes it (memory, and memory
+            # with swap), so which of them must be first depends on whether they grow or shrink.
             for name, text in (*settings, *settings):
                 with contextlib.suppress(OSError):
                     _write(os.path.join(path, name), text)
         return ""
 
     def _memory_used(self, key: str) -> int:
-        """Return the bytes that count against a container's limit; 0 where nobody knows."""
+        """Return the bytes that count against a container's memory limit; 0 if that is unknown."""
         for hierarchy, name in (("memory", "memory.usage_in_bytes"), ("unified", "memory.current")):
             if hierarchy in self._roots:
                 with (
@@ -154,7 +155,7 @@ class Cgroups:
         return 0
 
     def oom_killed(self, key: str) -> bool:
-        """Return whether the kernel killed something in the container for its memory limit."""
+        """Return whether the kernel has killed a process in the container for its memory limit."""
         for hierarchy, name in (("memory", "memory.oom_control"), ("unified", "memory.events")):
             if hierarchy in self._roots:
                 return _counter(os.path.join(self._roots[hierarchy], key, name), "oom_kill") > 0
@@ -170,7 +171,7 @@ class Cgroups:
         return sorted(found)
 
     def remove(self, key: str) -> None:
-        """Remove a container's or, with all below it, a pod's groups; those still in use stay."""
+        """Remove a container's or, with all below it, a pod's groups; groups that are still in use stay."""
         for group in self._roots.values():
             for directory, _, _ in os.walk(os.path.join(group, key), topdown=False):
                 with contextlib.suppress(OSError):
@@ -185,7 +186,10 @@ class Cgroups:
 
 
 def _settings(hierarchy: str, limits: Limits, *, replaced: bool = False) -> list[tuple[str, str]]:
-    """Return what is written into which files of a group; into those of no limit only where there may have been one."""
+    """Return pairs of file and text to write into a group.
+
+    Files of limits that are not set are written only with ``replaced``, since there may be an earlier limit.
+    """
     settings = []
     if hierarchy == "cpu":
         settings.append(("cpu.shares", str(cpu_shares(limits.cpu_request_millicores))))
@@ -216,7 +220,7 @@ def _settings(hierarchy: str, limits: Limits, *, replaced: bool = False) -> list
 
 
 def _noted(note: str) -> dict[str, str]:
-    """Return the groups a note names, none unless all are there: they go when the machine restarts."""
+    """Return the groups that a note names; empty unless all exist, because a restart of the machine removes them."""
     try:
         with open(note) as file:
             roots: dict[str, str] = json.load(file)
@@ -226,7 +230,7 @@ def _noted(note: str) -> dict[str, str]:
 
 
 def _find_roots(name: str, root: str, membership: str) -> dict[str, str]:
-    """Make our group in each hierarchy that has one we may write to."""
+    """Make the node's group in each hierarchy in which this process may write."""
     own = _own_groups(membership)
     controllers = os.path.join(root, "cgroup.controllers")
     candidates: dict[str, Sequence[str]]
@@ -261,7 +265,7 @@ def _usable(hierarchy: str, parent: str, group: str) -> bool:
 
 
 def _make_below(hierarchy: str, group: str, key: str) -> None:
-    """Make a group and those on the way to it, which hand the controllers down: version 2 has limits only there."""
+    """Make a group and its parents; in version 2 each parent must enable the controllers for its children."""
     parts = key.split("/")
     for depth in range(1, len(parts) + 1):
         path = os.path.join(group, *parts[:depth])
@@ -271,10 +275,10 @@ def _make_below(hierarchy: str, group: str, key: str) -> None:
 
 
 def _delegate(hierarchy: str, group: str) -> tuple[str, ...]:
-    """Enable the controllers for the groups below, as version 2 requires; return which are not to be had.
+    """Enable the controllers for child groups, as version 2 requires; return those that cannot be enabled.
 
     Raises:
-        OSError: Not even memory can be limited.
+        OSError: Not even the memory controller can be enabled.
     """
     missing = []
     if hierarchy == "unified":
@@ -282,7 +286,7 @@ def _delegate(hierarchy: str, group: str) -> tuple[str, ...]:
         for name in ("pids", "cpu"):
             try:
                 _write(control, f"+{name}")
-            except OSError:  # not everywhere handed to ordinary users
+            except OSError:  # some systems do not delegate this controller to ordinary users
                 missing.append(name)
         _write(control, "+memory")
     return tuple(sorted(missing))

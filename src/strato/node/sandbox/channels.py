@@ -1,9 +1,9 @@
 """Input and output of a process over one socket of messages, whose first byte names the channel.
 
 The channels are those of Kubernetes' remote command protocol; a status is JSON of our own. `ExecStreams` serves the
-process of one command, `Attachments` everybody who is attached to a container. A client that does not read holds back
-the output, one that sends too much is not read: nothing is kept but one message in each direction. Standard library
-only.
+process of one command, `Attachments` all clients attached to a container. Buffers hold one message in each direction: a
+client that does not read blocks the output, and while the process does not read its input, the client's messages are
+not read either. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 DATA_BYTES = 32 * 1024
-"""Of input or output in one message, at most."""
+"""Most bytes of input or output in one message."""
 MESSAGE_BYTES = 128 * 1024
 """The largest message: a command and its arguments."""
 STALLED_SECONDS = 10.0
-"""How long a client that is attached to a container may hold back its output."""
+"""How long an attached client may block a container's output before it is disconnected."""
 MOST_ATTACHED = 16
-"""Clients attached to one container at a time."""
+"""Most clients attached to one container at a time."""
 _END_OF_INPUT = b"\x04"
 _REQUEST_SECONDS = 10.0
 
@@ -35,11 +35,11 @@ _REQUEST_SECONDS = 10.0
 def receive_message(sock: socket.socket) -> bytes:
     """Return the next message, empty at the end.
 
-    An end that was closed before it had read everything resets the other, whose kernel says that first and hands out
-    afterwards what was sent before.
+    If the peer closes its end with unread data, the kernel first reports ECONNRESET here, and only afterwards returns
+    the messages that the peer had sent before; so that error is skipped.
 
     Raises:
-        BlockingIOError: None has come yet.
+        BlockingIOError: There is no message yet.
     """
     try:
         try:
@@ -69,7 +69,7 @@ class Client:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a message waits for the client to read."""
+        """Whether a message is waiting to be sent because the client does not read."""
         return bool(self._pending)
 
     def send(self, channel: int, data: bytes) -> None:
@@ -79,7 +79,7 @@ class Client:
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits, as far as there is room."""
+        """Send the waiting message, if the socket has room."""
         try:
             if self._pending:
                 self._socket.send(self._pending)
@@ -90,7 +90,7 @@ class Client:
             self._pending, self.is_gone = b"", True
 
     def receive(self) -> tuple[int, bytes] | None:
-        """Return the next message, None when none has come; see `is_gone`."""
+        """Return the next message, None when there is none; `is_gone` says whether the client has disconnected."""
         try:
             message = receive_message(self._socket)
         except BlockingIOError:
@@ -101,7 +101,7 @@ class Client:
         return message[0], message[1:]
 
     def finish(self, status: dict[str, Any], seconds: float = STALLED_SECONDS) -> None:
-        """Send what waits and the status, and close; a client that does not read is given some seconds."""
+        """Send the waiting message and the status, and close; waits at most ``seconds`` for the client to read."""
         with contextlib.suppress(OSError):
             self._socket.settimeout(seconds)
             if self._pending:
@@ -110,13 +110,13 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._pending, self.is_gone = b"", True
         self._socket.close()
 
 
 class Input:
-    """Where a process reads from: a pipe or a terminal; None takes nothing."""
+    """The input of a process: a pipe or a terminal; None discards input."""
 
     def __init__(self, descriptor: int | None, *, is_terminal: bool) -> None:
         self.fd, self._is_terminal = descriptor, is_terminal
@@ -127,11 +127,11 @@ class Input:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something waits for the process to read."""
+        """Whether input is waiting because the process does not read."""
         return bool(self._pending)
 
     def take(self, channel: int, data: bytes) -> None:
-        """Carry out a client's message; call it only when nothing waits."""
+        """Handle a client's message; call it only when no input is waiting."""
         if channel == STDIN and data and not self._ends:
             self._pending = data
         elif channel == CLOSE and data == bytes((STDIN,)):
@@ -144,7 +144,7 @@ class Input:
         self.flush()
 
     def end(self) -> None:
-        """Let the process see the end of its input, once it has read what waits."""
+        """Close the input, after the process has read what is waiting."""
         if self._is_terminal:
             self._pending += _END_OF_INPUT
         else:
@@ -152,7 +152,7 @@ class Input:
         self.flush()
 
     def flush(self) -> None:
-        """Write what waits, as far as there is room."""
+        """Write the waiting input, as far as there is room."""
         if self.fd is None:
             self._pending = b""
             return
@@ -161,7 +161,7 @@ class Input:
                 self._pending = self._pending[os.write(self.fd, self._pending) :]
         except BlockingIOError:
             return
-        except OSError:  # the process reads no more
+        except OSError:  # the process has closed its input
             self._pending, self._ends = b"", True
         if self._ends and not self._pending and not self._is_terminal:
             os.close(self.fd)
@@ -169,24 +169,24 @@ class Input:
 
 
 def read_output(descriptor: int, size: int = DATA_BYTES) -> bytes | None:
-    """Return output of a pipe or terminal that does not block: None when there is none yet, empty at its end."""
+    """Return output of a non-blocking pipe or terminal: None when there is none yet, empty at its end."""
     try:
         return os.read(descriptor, size)
     except BlockingIOError:
         return None
-    except OSError:  # EIO: nobody has the terminal open any more
+    except OSError:  # EIO: no process has the terminal open any more
         return b""
 
 
 class ExecStreams:
-    """Carries the streams of a command that runs in a container.
+    """Copies the streams of a command in a container between its process and the client.
 
     Args:
-        client: Who asked for it.
-        process: Descriptor of the command's process, readable when that has ended (a pidfd).
-        container: The same of the container's supervisor.
-        stdin: Where the command reads from.
-        outputs: Channel of each descriptor it writes to.
+        client: The client that asked for the command.
+        process: Descriptor of the command's process (a pidfd), readable when that has ended.
+        container: The pidfd of the container's supervisor.
+        stdin: The command's input.
+        outputs: Descriptor of an output of the command → its channel.
     """
 
     def __init__(self, client: Client, process: int, container: int, stdin: Input, outputs: dict[int, int]) -> None:
@@ -196,7 +196,7 @@ class ExecStreams:
             os.set_blocking(descriptor, False)
 
     def run(self) -> bool:
-        """Carry until the command has ended; return False when the client or the container has gone before."""
+        """Copy until the command has ended; return False if the client or the container is gone before."""
         client, stdin = self._client, self._stdin
         has_ended = False
         while not client.is_gone:
@@ -219,7 +219,7 @@ class ExecStreams:
                 self._serve_client(ready[client.fd])
             if stdin.fd in ready:
                 stdin.flush()
-            if not self._copy(ready) and is_draining:  # it was looked for after the end, and there was none
+            if not self._copy(ready) and is_draining:  # the command has ended, and all its output has been read
                 return not client.is_gone
         return False
 
@@ -234,7 +234,7 @@ class ExecStreams:
             self._stdin.take(*message)
 
     def _copy(self, ready: dict[int, int]) -> bool:
-        """Send output that is there, and return whether there was any."""
+        """Send available output, and return whether there was any."""
         found = False
         for descriptor in [one for one in self._outputs if one in ready]:
             if self._client.is_behind:
@@ -249,12 +249,12 @@ class ExecStreams:
 
 
 class Attachments:
-    """Who is attached to a container: they see its output from now on and may write its input.
+    """The clients attached to a container, which get its output from now on and may write its input.
 
     Args:
-        listener: Where they connect.
+        listener: The socket to which clients connect.
         stdin: The container's input.
-        once: Whether the input ends with the first client that could write it.
+        once: Whether the container's input ends when the first client that could write it disconnects (``stdinOnce``).
     """
 
     def __init__(self, listener: socket.socket, stdin: Input, *, once: bool) -> None:
@@ -266,11 +266,11 @@ class Attachments:
 
     @property
     def hold_back(self) -> bool:
-        """Whether output has to wait: a client has not read the last of it."""
+        """Whether output has to wait because a client has not read the last message."""
         return any(client.is_behind for client in self._clients.values())
 
     def register(self, poller: select.poll) -> None:
-        """Have the poller look for what concerns clients."""
+        """Register the sockets of the listener and the clients with a poller."""
         if len(self._clients) + len(self._asking) < MOST_ATTACHED:
             poller.register(self._listener.fileno(), select.POLLIN)
         for fd in self._asking:
@@ -282,13 +282,13 @@ class Attachments:
             poller.register(self._stdin.fd, select.POLLOUT)
 
     def wait_milliseconds(self) -> int | None:
-        """Return after what time at most `handle` or `drop_stalled` has something to do."""
+        """Return the longest time to wait before `drop_stalled` must be called; None for any time."""
         since = [client.stalled_since for client in self._clients.values() if client.is_behind]
         since += [began for _, began in self._asking.values()]
         return None if not since else max(0, int((min(since) + STALLED_SECONDS - time.monotonic()) * 1000) + 1)
 
     def handle(self, fd: int, events: int) -> None:
-        """Carry out what the poller found."""
+        """Handle an event of the poller."""
         if fd == self._listener.fileno():
             with contextlib.suppress(OSError):
                 client = Client(self._listener.accept()[0])
@@ -320,7 +320,7 @@ class Attachments:
         if events & select.POLLOUT:
             client.flush()
         if events & select.POLLIN and not client.is_gone and not self._stdin.is_behind:
-            message = client.receive()  # what it sent before it hung up is still there
+            message = client.receive()  # messages that it sent before it disconnected can still be read
             if message is not None and (message[0] != STDIN or CLOSE in self._wants[fd]):
                 self._take(*message)
         elif events & (select.POLLHUP | select.POLLERR):
@@ -329,7 +329,7 @@ class Attachments:
             self._drop(fd)
 
     def _take(self, channel: int, data: bytes) -> None:
-        """Carry out a message; the end of one client's input is the container's only if it reads only one client."""
+        """Handle a message; the end of a client's input ends the container's input only with ``once``."""
         if channel != CLOSE or self._once:
             self._stdin.take(channel, data)
 
@@ -341,7 +341,7 @@ class Attachments:
             self._stdin.end()
 
     def output(self, channel: int, data: bytes) -> None:
-        """Show a piece of output to those who want it; call it only when nothing is held back."""
+        """Send a piece of output to the clients that want that channel; call it only if `hold_back` is False."""
         for fd, client in list(self._clients.items()):
             if channel in self._wants[fd]:
                 client.send(channel, data)
@@ -349,7 +349,7 @@ class Attachments:
                     self._drop(fd)
 
     def drop_stalled(self) -> None:
-        """Let go of clients that hold back the output for too long, or do not say what they want."""
+        """Disconnect clients that block the output for too long, or that have not sent their options in time."""
         now = time.monotonic()
         for fd, client in list(self._clients.items()):
             if client.is_behind and now - client.stalled_since >= STALLED_SECONDS:
@@ -360,7 +360,7 @@ class Attachments:
                 client.close()
 
     def catch_up(self) -> None:
-        """Wait until no client holds back the output; those that stall are let go."""
+        """Wait until no client blocks the output; disconnects those that do so for too long."""
         while self.hold_back:
             poller = select.poll()
             for fd, client in self._clients.items():
@@ -370,7 +370,7 @@ class Attachments:
             self.drop_stalled()
 
     def finish(self) -> None:
-        """Tell all that the container has ended."""
+        """Send all clients the end of the container, and close."""
         for client in self._clients.values():
             client.finish({"exitCode": 0}, seconds=1.0)
         for client, _ in self._asking.values():
@@ -385,7 +385,7 @@ def _when(is_behind: bool) -> int:
 
 
 def listen(directory: str, name: str) -> socket.socket:
-    """Return a socket that takes connections at a file only this user can reach; its path may have any length."""
+    """Return a listening socket at a file that only this user can reach; the path may have any length."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     mask = os.umask(0o177)

@@ -1,4 +1,4 @@
-"""Clear away what a node left on the machine: for ``strato down``, when no node process runs any more."""
+"""Remove what a node has left on the machine: for ``strato down``, when no process of the node runs any more."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def teardown(
 ) -> int:
     """Kill all containers below a node's data directory, remove its namespaces, bridge, egress NAT and pods.
 
-    Call only when no node runs on the directory. Images and logs stay, and which containers have run: the next node
-    goes by their restart policy, and removes what is left of unknown pods.
+    Call only when no node runs on the directory. Images and logs stay, and so do the records of which containers have
+    run: the next node restarts containers by their restart policy, and removes what is left of unknown pods.
 
     Args:
         data_dir: The node's directory.
-        report: Called with what could not be removed.
-        anew: Forget that containers have run: the next node runs every pod from its beginning.
+        report: Called with a text about what could not be removed.
+        anew: Whether to forget that containers have run, so that the next node runs every pod from its beginning.
 
     Returns:
         How many containers were killed.
@@ -52,7 +52,7 @@ def teardown(
         for name in ("user", "ipc", "uts", "net", "pid"):
             with contextlib.suppress(OSError):
                 linux.unmount(os.path.join(node_paths.pod(uid).namespaces, name))
-        for pid in cgroups.processes(uid):  # of plain processes, whose supervisor could not take them along
+        for pid in cgroups.processes(uid):  # with isolation "plain" children may outlive their supervisor
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         _wait(cgroups.processes(uid), report)
@@ -69,7 +69,7 @@ def teardown(
 
 
 def _wait_for_spawner(directory: str, report: Callable[[str], Any]) -> None:
-    """Wait until the spawner has finished what it was told last; it ends when its node has."""
+    """Wait until the spawner has finished its last request; it ends after its node."""
     try:
         lock = os.open(os.path.join(directory, "spawner.lock"), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def _alive(directory: str) -> int:
 
 
 def _wait(pids: list[int], report: Callable[[str], Any]) -> None:
-    """Wait for killed processes to be gone; a person waits for this on the machine's clock."""
+    """Wait until killed processes are gone; uses the real clock, as a user waits for the command."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     for pid in pids:
         while os.path.exists(f"/proc/{pid}") and _is_process(pid):

@@ -1,4 +1,4 @@
-"""What the node does for its pods' use of services: the data plane, the name server, the variables."""
+"""Gives the node's pods access to services: the data plane, the name server, the variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strato.node.services.records import Settings
 from strato.node.services.serviceproxy import ServiceProxy
 
 _PREFIX_LENGTH = 20
-"""Of the range of cluster IPs; the API server's own is the first."""
+"""Prefix length of the range of cluster IPs; the API server's own IP is the first."""
 _BY_NAMESPACE = "namespace"
 
 _log = logging.getLogger(__name__)
@@ -31,12 +31,12 @@ class NodeServiceAccess:
     """See the module.
 
     Args:
-        machine: Receives the name server's address and the variables of pods.
-        services: All services.
-        slices: All endpoint slices; None where this node may not see them, and connects nothing then.
-        pods: This node's, perhaps among others; their host ports are opened as node ports are.
-        clock: Of the node.
-        wanted: How services are to be had; None: not by this node.
+        machine: Gets the name server's address and the variables of pods.
+        services: Informer of all services.
+        slices: Informer of all endpoint slices; None if this node may not read them: then no service is connected.
+        pods: Informer of this node's pods, perhaps among others; their host ports are opened like node ports.
+        clock: The node's clock.
+        wanted: How to connect services; None if this node does not connect any.
         event: Records an event of an object: type, reason, message.
     """
 
@@ -68,16 +68,16 @@ class NodeServiceAccess:
         machine.service_variables = self._variables
 
     def add_neighbour(self, name: str) -> None:
-        """Serve the pods of another node of this machine too; before the informers have their first list."""
+        """Serve the pods of another node of this machine too; call it before the informers have their first list."""
         self._nodes[name] = ""
 
     def place_neighbour(self, other: Machine) -> None:
-        """Note the other node's address, where it has one of its own; before `start`."""
+        """Add the other node's address, if it has one of its own; call it before `start`."""
         if self._machine.bridge:
             self._nodes[other.node_name] = other.host_ip
 
     async def start(self) -> Callable[[], Coroutine[None, None, None]] | None:
-        """Know the services, and open them; return what keeps that current until it is cancelled."""
+        """Open all services; return the coroutine function that keeps them current until it is cancelled."""
         await _synced(self._services)
         if self._proxy is None or self._slices is None or self._wanted is None:
             return None

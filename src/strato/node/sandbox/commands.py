@@ -1,7 +1,7 @@
-"""What the API server asks the spawner's socket for: a command in a container, a connection into a pod's network.
+"""Requests of the API server at the spawner's socket: a command in a container, a connection into a pod's network.
 
-Each request is a connection of its own and is served by a fresh process, a child of the spawner, that ends with it. A
-client that hangs up ends its command. Standard library only.
+Each request has its own connection, which a new child process of the spawner serves. When the client closes the
+connection, the command is killed. Standard library only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strato.errors import one_line
 from strato.node.sandbox import channels, container, linux
 
 SOCKET = "streams.sock"
-"""In the node's data directory."""
+"""Name of the socket in the node's data directory."""
 _REQUEST_SECONDS = 10.0
 _CONNECT_SECONDS = 10.0
 
@@ -25,7 +25,7 @@ Request = dict[str, Any]
 
 
 def serve(sock: socket.socket) -> NoReturn:
-    """Serve one connection and end; call in a fresh child."""
+    """Serve one connection and exit; call it in a new child process."""
     try:
         linux.set_process_name("strato-exec")
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -34,7 +34,7 @@ def serve(sock: socket.socket) -> NoReturn:
         message = sock.recv(channels.MESSAGE_BYTES)
         if message:
             _OPERATIONS[json.loads(message)["op"]](sock, json.loads(message))
-    except Exception as error:  # whatever it is, it is an answer
+    except Exception as error:  # any failure is sent to the client as the answer
         with contextlib.suppress(OSError):
             sock.send(bytes((channels.STATUS,)) + json.dumps({"error": _reason(error)}).encode())
     finally:
@@ -55,7 +55,7 @@ def _exec(sock: socket.socket, request: Request) -> None:
     entry = container.enter_running(spec, state)
     failed_read, failed_write = os.pipe()
     streams = Pipes(stdin=request["stdin"], tty=tty)
-    linux.hide_from_tracers()  # the child is a process that the container sees, from its first moment on
+    linux.hide_from_tracers()  # before the fork: the child is visible in the container from its first moment on
     pid = os.fork()
     if pid == 0:
         container.become(spec, entry, request["argv"], streams.theirs, failed_write, streams.sends_terminal)
@@ -84,9 +84,9 @@ def _exec(sock: socket.socket, request: Request) -> None:
 
 
 class Pipes:
-    """What joins a process to who serves its streams: pipes, or a terminal that the process opens itself.
+    """The pipes or the terminal that connect a process with the process that serves its streams.
 
-    The terminal is one of the container's own, so it is opened by the container's user, inside; see `container`.
+    A terminal belongs to the container, so the container's user opens it, inside; see `container`.
     """
 
     def __init__(self, *, stdin: bool, tty: bool) -> None:
@@ -103,7 +103,7 @@ class Pipes:
             self._ours[number], self.theirs[number] = os.pipe()
 
     def close_theirs(self) -> None:
-        """Let go of the process's ends."""
+        """Close the ends that belong to the process."""
         for fd in self.theirs:
             if fd is not None:
                 os.close(fd)
@@ -111,10 +111,10 @@ class Pipes:
             self.sends_terminal.close()
 
     def ours(self) -> tuple[channels.Input, dict[int, int]]:
-        """Return the input, and the channel of each output; call when the process has begun its program.
+        """Return the input, and the channel of each output; call it after the process has executed its program.
 
         Raises:
-            OSError: The process could not have a terminal.
+            OSError: The process could not open a terminal.
         """
         stdin, out, err = self._ours
         if not self._tty:
@@ -128,7 +128,7 @@ class Pipes:
 
 
 def _connect(sock: socket.socket, request: Request) -> None:
-    """Connect to a port of the pod's loopback and hand the connection over."""
+    """Connect to a port of the pod's loopback, and send the connection's descriptor to the client."""
     linux.enter_namespace(request["namespace"])
     problem = OSError("no address")
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):

@@ -1,7 +1,7 @@
-"""Become a process of a container: enter its namespaces and control groups, be its user, run a command.
+"""Become a process of a container: enter its namespaces and control groups, take its user, execute a command.
 
-The container's own process takes this way, and so does every command run in it later (probes, hooks): there is no
-second one that could grant more. Standard library only.
+Both the container's own process and every command that is run in it later (probes, hooks, exec) use `become`, so that
+none of them can get more rights than the others. Standard library only.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ State = dict[str, Any]
 
 @dataclass(slots=True)
 class Entry:
-    """Descriptors of what a process joins on its way into a container, in the order of joining."""
+    """Descriptors of the control groups and namespaces that a process joins, in that order, to enter a container."""
 
     cgroups: list[int] = field(default_factory=list)
     namespaces: list[int] = field(default_factory=list)
     user: int | None = None
-    """User namespace that is entered last; in it nothing of the machine can be changed any more."""
+    """User namespace, entered last, because in it the process has no rights to the machine any more."""
     arriving: socket.socket | None = None
-    """Where further namespaces come from, which are still being made."""
+    """Socket that receives the descriptors of further namespaces, which are still being made."""
 
     @classmethod
     def of_spec(cls, spec: Spec) -> Entry:
-        """Open what the container's specification names: its control groups and its pod's namespaces."""
+        """Open the control groups and the pod's namespaces that the container's specification names."""
         entry = cls([os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroups"]])
         if spec["isolation"] == "root":
             entry.namespaces = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in spec["namespaces"]]
@@ -56,15 +56,15 @@ class Entry:
 
     @property
     def descriptors(self) -> list[int]:
-        """All of them."""
+        """All descriptors."""
         return [*self.cgroups, *self.namespaces, *([self.user] if self.user is not None else [])]
 
 
 def enter_running(spec: Spec, state: State) -> Entry:
-    """Open a running container's namespaces and make this process's children part of its process namespace.
+    """Open a running container's namespaces, and make this process's children members of its process namespace.
 
     Raises:
-        ProcessLookupError: It runs no more.
+        ProcessLookupError: The container has ended.
     """
     pid = state["pid"]
     entry = Entry.of_spec(spec)
@@ -83,17 +83,17 @@ def enter_running(spec: Spec, state: State) -> Entry:
 
 
 def process_namespace(state: State) -> int:
-    """Return a descriptor of the namespace that the processes of a running container are in.
+    """Return a descriptor of a running container's process namespace.
 
     Raises:
-        ProcessLookupError: It runs no more.
+        ProcessLookupError: The container has ended.
     """
     pid = state["pid"]
     try:
         namespace = os.open(f"/proc/{pid}/ns/pid_for_children", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise ProcessLookupError("the container does not run") from None
-    if linux.start_ticks(pid) != state["startTicks"]:  # the number belongs to another process now
+    if linux.start_ticks(pid) != state["startTicks"]:  # the pid has been reused by another process
         os.close(namespace)
         raise ProcessLookupError("the container does not run")
     return namespace
@@ -107,22 +107,23 @@ def become(
     failed: int,
     terminal: socket.socket | None = None,
 ) -> NoReturn:
-    """Turn into a process of the container; what goes wrong is written to ``failed``.
+    """Turn this process into a process of the container; writes a failure to ``failed`` and exits.
 
-    Call in a fresh child that is to be nothing else. No descriptor but standard input, output and error gets past
-    this function, and until the ``exec`` nobody in the container can look into the process.
+    Call it in a new child process. It closes all descriptors but standard input, output and error, and until the
+    ``exec`` no process of the container can inspect this one.
 
     Args:
-        spec: Of the container.
-        entry: What is joined.
+        spec: Specification of the container.
+        entry: Descriptors of what the process joins.
         argv: The program and its arguments.
-        standard: Its input, output and error output; None is ``/dev/null``.
-        failed: Where problems go.
-        terminal: Where the other end of a terminal is sent; the process gets this terminal for all three.
+        standard: Descriptors of input, output and error output; None is ``/dev/null``.
+        failed: Descriptor to which failures are written.
+        terminal: If given, the process opens a terminal for all three and sends its other end to this socket.
     """
     try:
         linux.hide_from_tracers()
-        newest, held = linux.last_capability(), linux.held_capabilities()  # inside, /proc could be a volume
+        # before entering, because the container's /proc could be a volume with false files
+        newest, held = linux.last_capability(), linux.held_capabilities()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
@@ -141,11 +142,11 @@ def become(
         if arriving is not None:
             message, fds = receive_fds(arriving)
             if not message:
-                os._exit(START_ERROR)  # they could not be made; whoever knows why says so
+                os._exit(START_ERROR)  # the namespaces could not be made; the process that failed reports why
             entry.namespaces += fds
         if spec["isolation"] != "plain":
             if entry.cgroups:
-                with contextlib.suppress(OSError):  # a kernel without them
+                with contextlib.suppress(OSError):  # a kernel without this kind of namespace
                     linux.unshare(linux.CLONE_NEWCGROUP)
             for fd in entry.namespaces:
                 linux.enter(fd)
@@ -158,20 +159,20 @@ def become(
         if terminal is not None:
             env.setdefault("TERM", "xterm")
         _be_user(spec["security"], entry.user, newest, held, own_root=bool(spec["base"]))
-        if spec["isolation"] == "plain":  # on the machine itself it is made by whom the pod runs as
+        if spec["isolation"] == "plain":  # without a root of its own the process's user makes the directory
             beneath.change_directory(spec["workingDir"])
         if terminal is not None:
             _open_terminal(terminal)
-        linux.hide_from_tracers()  # where fs.suid_dumpable is set, a change of user ends it
+        linux.hide_from_tracers()  # again: with fs.suid_dumpable set, a change of user makes a process dumpable
         os.execvpe(argv[0], list(argv), env)
-    except BaseException as error:  # nothing may return into the caller's code from here
+    except BaseException as error:  # this process must never return into the caller's code
         with contextlib.suppress(OSError):
             os.write(failed, _explain(argv[0], error).encode())
         os._exit(START_ERROR)
 
 
 def _be_user(security: dict[str, Any], user_namespace: int | None, newest: int, held: int, *, own_root: bool) -> None:
-    """Take the container's user, groups, capabilities and filter; the last step before its program."""
+    """Take the container's user, groups, capabilities and seccomp filter; the last step before the ``exec``."""
     kept, uid, gid = security["capabilities"], security["uid"], security["gid"]
     program = _filter(security)
     groups = list(security["groups"])
@@ -181,7 +182,7 @@ def _be_user(security: dict[str, Any], user_namespace: int | None, newest: int, 
     if user_namespace is not None:
         linux.enter(user_namespace)
     if program and not security["noNewPrivileges"]:
-        linux.set_filter(program)  # while this process still has the right to
+        linux.set_filter(program)  # before capabilities are dropped, which it needs
     if kept is not None:
         linux.drop_bounding(kept, newest)
         if security["setGroups"]:
@@ -201,7 +202,7 @@ def _be_user(security: dict[str, Any], user_namespace: int | None, newest: int, 
 
 
 def _open_terminal(other_end: socket.socket) -> None:
-    """Get a terminal of the container's own, by the rights of its user, and hand its other end over."""
+    """Open a terminal in the container with the rights of its user, and send its other end."""
     try:
         master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -223,7 +224,7 @@ _TIOCSPTLCK, _TIOCGPTPEER = 0x40045431, 0x5441
 
 
 def _own_output(spec: Spec, *, has_input: bool) -> None:
-    """Let the container's user open its standard input, output and error by their names in ``/dev``."""
+    """Make the container's user the owner of its standard streams, so that it can open ``/dev/stdin`` and the like."""
     security = spec["security"]
     if spec["isolation"] != "user" and security["uid"] is not None and os.geteuid() == 0:
         for number in (0, 1, 2) if has_input else (1, 2):
@@ -238,7 +239,7 @@ def _filter(security: dict[str, Any]) -> bytes:
 
 
 def _home(uid: int) -> str:
-    """Return a user's home directory as the image tells it."""
+    """Return a user's home directory from the image's ``/etc/passwd``."""
     for fields in _lines("/etc/passwd"):
         if len(fields) > 5 and fields[2] == str(uid) and fields[5].startswith("/"):
             return fields[5]
@@ -246,7 +247,7 @@ def _home(uid: int) -> str:
 
 
 def _groups_of(uid: int) -> list[int]:
-    """Return the groups the image puts a user into."""
+    """Return the groups of a user in the image's ``/etc/group``."""
     names = [fields[0] for fields in _lines("/etc/passwd") if len(fields) > 3 and fields[2] == str(uid)]
     if not names:
         return []
@@ -255,7 +256,7 @@ def _groups_of(uid: int) -> list[int]:
 
 
 def _lines(path: str) -> list[list[str]]:
-    """Return the fields of a file of the container's, which may be anything."""
+    """Return the fields of each line of a file of the container, which may have any content and any type."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
@@ -276,7 +277,7 @@ def _explain(name: str, error: BaseException) -> str:
 
 
 def receive_fds(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """Return a message and the descriptors that came with it, which no program inherits; empty when nobody sends."""
+    """Return a message and its descriptors, which are close-on-exec; empty when the other end is closed."""
     room = socket.CMSG_SPACE(8 * array.array("i").itemsize)
     message, ancillary, _, _ = sock.recvmsg(MESSAGE_BYTES, room, socket.MSG_CMSG_CLOEXEC)
     fds = array.array("i")
@@ -287,7 +288,7 @@ def receive_fds(sock: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def kill_group(processes: str) -> None:
-    """Kill what is in a control group and those below it, at once where the kernel can (version 2, Linux 5.14).
+    """Kill all processes in a control group and those below it, at once where the kernel can (version 2, Linux 5.14).
 
     Args:
         processes: The group's ``cgroup.procs``.
@@ -306,7 +307,7 @@ def kill_group(processes: str) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process of ours and all its descendants, which are stopped first so that none slips away by forking."""
+    """Kill a child process and all its descendants; stops them first, so that none escapes by forking."""
     stopped: set[int] = set()
     while fresh := _tree(pid) - stopped:
         for each in fresh:

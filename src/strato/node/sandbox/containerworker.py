@@ -1,4 +1,4 @@
-"""One container of a pod, from its first start to its last end: probes, hooks, restarts."""
+"""`ContainerWorker`: runs one container of a pod from its first start to its last end, with probes, hooks, restarts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from strato.node.sandbox.runtime import Ended, Run, Runtime, RuntimeProblem
 from strato.node.sandbox.sandbox import MESSAGE_BYTES, PodSandbox
 
 CONFIG_RETRY_SECONDS = 2.0
-"""Between two looks for what a pod refers to and is not there."""
+"""Seconds between two checks whether an object that a pod refers to exists now."""
 KILL_TIMEOUT_SECONDS = 5.0
 _KEPT_ATTEMPTS = 2
 
@@ -33,23 +33,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeServices:
-    """What the node does for the workers of one pod."""
+    """The functions of the node that the workers of one pod call."""
 
     hosts: Callable[[], str]
-    """Returns the content of ``/etc/hosts`` now."""
+    """Returns the present content of ``/etc/hosts``."""
     submit: Callable[[], None]
-    """Asks for the pod's status to be written."""
+    """Queues a write of the pod's status."""
     confirm: Callable[[], Awaitable[None]]
-    """Returns when what the watch showed of the pod is committed; awaited before its processes start, and before a
-    deletion ends them."""
+    """Waits until the state of the pod that the watch has shown is committed; awaited before its processes start, and
+    before they are ended because of a deletion."""
     event: Callable[[str, str, str], None]
     """Records an event of the pod: type, reason, message."""
     images: ImageManager
-    """Where its images come from."""
+    """Provides the images of its containers."""
     admit: Callable[[Pod], Refusal | None]
-    """Returns why the pod, which is new, cannot start beside the others of the node, None when it can."""
+    """Returns why the new pod cannot start beside the others of the node, None when it can."""
     admit_resize: Callable[[Pod], Pending | None]
-    """Returns why the pod cannot have the resources it wants, None when it can."""
+    """Returns why the pod cannot be resized to its spec, None when it can."""
 
 
 class ContainerWorker:
@@ -80,10 +80,10 @@ class ContainerWorker:
         self._hidden = ""
 
     def update(self, spec: Container) -> str:
-        """Take what may change of a container: its image, with which it is restarted, and its resources.
+        """Apply the changes that a container allows: its image, which restarts it, and its resources.
 
         Returns:
-            Why it does not have the resources yet that it has been given; empty when nothing is in the way.
+            Why the container does not run with its allocated resources yet; empty when it does.
         """
         record, self._spec = self.record, spec
         record.allocated = spec.resources
@@ -115,16 +115,16 @@ class ContainerWorker:
         return self._last is not None and not self._last.ended.done()
 
     async def run(self, *, is_lost: bool, begun: asyncio.Event | None = None) -> None:
-        """Run it until it need not run again.
+        """Run the container, again and again as its restart policy says, until its final end.
 
         Args:
-            is_lost: Whether what its record tells of is gone without a trace.
-            begun: Set when it has started once.
+            is_lost: Whether the run that the container's record describes has vanished without a trace.
+            begun: Set when the container has started once.
         """
         record, attempt = self.record, max(0, self._sandbox.last_attempt(self._spec.name))
         policy = ALWAYS if record.sidecar else NEVER if record.ephemeral else self._pod.spec.restart_policy
         if record.init and not record.sidecar and policy == ALWAYS:
-            policy = "OnFailure"  # an init container that passed does not run again
+            policy = "OnFailure"  # an init container that succeeded does not run again
         if is_lost and (record.ending is not None or record.last is not None):
             if not record.init and record.ending is not None and not should_restart(policy, record.ending.exit_code):
                 return
@@ -157,7 +157,7 @@ class ContainerWorker:
         run = self._runtime.adopt(self._sandbox.attempt(spec.name, attempt))
         if run is None:
             run = self._last = await self._launch(attempt)
-            if record.actual is not self._spec.resources:  # it was given others while it was started
+            if record.actual is not self._spec.resources:  # a resize was applied while the container was starting
                 self._resize()
             await self._post_start(run)
         self._last = run
@@ -181,7 +181,7 @@ class ContainerWorker:
         return ended
 
     async def _wait_for_end(self, run: Run, probing: asyncio.Task[Probe]) -> Ended:
-        """Return how a run ended; it is ended here when it fails a probe, or the container is to be another one."""
+        """Return how a run ended; ends it when a probe has failed for good, or the container's spec has changed."""
         changed = asyncio.create_task(self._changed.wait())
         waits: set[asyncio.Future[Any]] = {run.ended, changed, probing}
         try:
@@ -200,7 +200,7 @@ class ContainerWorker:
         return await asyncio.shield(run.ended)
 
     async def _launch(self, attempt: int) -> Run:
-        """Start the container's process; waits as long as something it needs is missing."""
+        """Start the container's process; waits while an image, ConfigMap or Secret that it needs is missing."""
         reported, wait = "", 0.0
         while True:
             self._changed.clear()
@@ -232,7 +232,7 @@ class ContainerWorker:
             return run
 
     async def _wait_for_image(self, problem: ImageUnavailable, wait: float) -> None:
-        """Say what is wrong with the image, then that its pull is backed off, as a kubelet does."""
+        """Report the image's problem, then that its pull is in back-off, as a kubelet does."""
         self.record.wait(problem.reason, str(problem))
         self._node.event("Warning", "Failed", f"Error: {problem.reason}")
         self._node.submit()
@@ -249,7 +249,7 @@ class ContainerWorker:
         await self._wait(wait - shown)
 
     async def _wait(self, seconds: float) -> None:
-        """Return after so long, or as soon as the image has come otherwise or the container is to have another."""
+        """Wait; returns early when the image has been imported meanwhile, or the container's image has changed."""
         ways: list[asyncio.Task[Any]] = [asyncio.create_task(self._node.images.wait_for(self._spec, seconds))]
         ways.append(asyncio.create_task(self._changed.wait()))
         try:
@@ -290,17 +290,17 @@ class ContainerWorker:
     # Ending
 
     def find_left_over(self) -> None:
-        """Find the process from before a restart of the node, if it has not been adopted yet."""
+        """Adopt the process from before a restart of the node, unless that was done already."""
         attempt = self._sandbox.last_attempt(self._spec.name)
         if self._last is None and attempt >= 0:
             self._last = self._runtime.adopt(self._sandbox.attempt(self._spec.name, attempt))
 
     async def stop(self, grace_seconds: float, message: str = "") -> None:
-        """End its process, which runs: the hook, SIGTERM, and SIGKILL after the grace.
+        """End the running process: the preStop hook, SIGTERM, and SIGKILL after the grace period.
 
         Args:
-            grace_seconds: What it has from now, its hook included.
-            message: Of the event.
+            grace_seconds: Grace period from now, including the hook.
+            message: Message of the event.
         """
         run, record = self._last, self.record
         assert run is not None, "only a container that runs is stopped"
@@ -327,7 +327,7 @@ class ContainerWorker:
         return self._clock.monotonic() - began
 
     async def _post_start(self, run: Run) -> None:
-        """Run the postStart hook; a container whose hook fails is ended."""
+        """Run the postStart hook; ends the container if the hook fails."""
         lifecycle = self._spec.lifecycle
         hook = lifecycle.post_start if lifecycle is not None else None
         if hook is None or run.ended.done():

@@ -1,9 +1,9 @@
 """Egress NAT of pods: address translation by nftables, and forwarding on the interface of the default route.
 
-Every node has one nftables table, named like its bridge; no other rule is read or changed. Where forwarding was off on
-that interface, it is switched on for it alone and a note is left in ``/run``; new connections from there stay refused
-unless they are to a published port. The last node to be removed switches forwarding off again. Standard library only;
-call as root.
+Every node has one nftables table, named after its bridge; no other table is read or changed. If forwarding was off on
+that interface, `enable_egress` switches it on for this interface only and leaves a note in ``/run``. Connections that
+come in through the interface are still refused, except those to published ports. When the last node is removed,
+forwarding is switched off again. Standard library only; call as root.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def rules(bridge: str, network: str, device: str, *, guard: bool) -> str:
 
     Args:
         bridge: The pods' bridge.
-        network: Their addresses.
+        network: The network of their addresses.
         device: The interface of the default route.
-        guard: Whether forwarding from ``device`` is on only because of us, so that others must not come through.
+        guard: Whether forwarding from ``device`` is on only for our pods, so that all other forwarding is refused.
     """
     name = table_name(bridge)
     guarded = f'    iifname "{device}" oifname != "{bridge}" ct state new ct status & dnat == 0 drop\n' if guard else ""
@@ -62,7 +62,7 @@ def rules(bridge: str, network: str, device: str, *, guard: bool) -> str:
 
 
 def enable_egress(bridge: str, network: str) -> None:
-    """Let the pods behind a bridge reach what the machine reaches. Idempotent.
+    """Let the pods behind a bridge reach all networks that the machine reaches. Idempotent.
 
     Raises:
         EgressUnavailable: nftables is missing or refused, or the machine itself has no default route.
@@ -73,7 +73,7 @@ def enable_egress(bridge: str, network: str) -> None:
         _write(_note(bridge), "")
         note = os.path.join(_NOTES, f"forwarding-{device}")
         if _read(_FORWARDING.format(device)) == "0":
-            with open(note, "w"):  # before the switch: a crash in between must not leave it on for ever
+            with open(note, "w"):  # before switching on, so that after a crash in between it is switched off again
                 pass
         _nft(rules(bridge, network, device, guard=os.path.exists(note)))
         for name in (bridge, device):
@@ -81,7 +81,7 @@ def enable_egress(bridge: str, network: str) -> None:
 
 
 def disable_egress(bridge: str) -> None:
-    """Remove the bridge's table, and forwarding with the last one; nothing where it was never enabled. Idempotent.
+    """Remove the bridge's table; with the last table switch forwarding off. Idempotent.
 
     Raises:
         EgressUnavailable: nftables refused.
@@ -112,12 +112,12 @@ def _device() -> str:
 
 
 def _note(bridge: str) -> str:
-    """Return the file that stands for a bridge whose egress was enabled."""
+    """Return the path of the note for a bridge whose egress NAT is enabled."""
     return os.path.join(_NOTES, f"egress-{bridge}")
 
 
 def _sweep(*, keep: str = "", remove: str = "") -> None:
-    """Remove a bridge's table and those of bridges that are gone; with the last, switch forwarding off again."""
+    """Remove a bridge's table and those of bridges that are gone; with the last table switch forwarding off."""
     left = 0
     for name in _our_tables():
         bridge = name.replace("_", "-", 1)

@@ -24,12 +24,12 @@ from strato.errors import StratoError
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 _TEXT_CHARACTERS, _ALL_CHARACTERS = 128 << 10, 2 << 20
-"""Of one argument or variable, and of all: Linux starts no program with more."""
+"""Longest argument or variable, and longest sum of all, with which Linux starts a program."""
 _KEYED_FIELD = re.compile(r"metadata\.(annotations|labels)\['(.+)'\]")
 
 
 class ConfigProblem(StratoError):
-    """A reference of the pod's that cannot be followed now; the container waits with CreateContainerConfigError."""
+    """A reference in the pod's spec cannot be resolved now; the container waits with CreateContainerConfigError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class References:
     secrets: Mapping[str, Secret | None] = field(default_factory=dict)
 
     def config_data(self, name: str, *, optional: bool, text_only: bool = False) -> dict[str, bytes] | None:
-        """Return a ConfigMap's keys and values; environment variables see its text only.
+        """Return a ConfigMap's keys and values; ``text_only`` leaves out binary data, for environment variables.
 
         Raises:
             ConfigProblem: It does not exist and is not optional.
@@ -76,20 +76,20 @@ def _decoded(data: Mapping[str, str], owner: str) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class DownwardContext:
-    """What the node decided about a pod, for the downward API."""
+    """Values that the node has decided for a pod, for the downward API."""
 
     node_name: str
     host_ip: str
     pod_ip: str
     allocatable: Mapping[str, str] = field(default_factory=dict)
-    """The node's, which stand in for limits that are not set."""
+    """The node's allocatable amounts, which replace limits that are not set."""
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
     """Replace ``$(NAME)`` by the variable's value; an unknown name stays as it is, ``$$`` is a dollar.
 
     Raises:
-        ConfigProblem: So much comes in for the names that no program can be given it.
+        ConfigProblem: The result is longer than an argument of a program can be.
     """
     length = 0
 
@@ -103,7 +103,8 @@ def expand(text: str, values: Mapping[str, str]) -> str:
             raise ConfigProblem(f"what {text[:80]!r} refers to is longer than a program may be given")
         return found
 
-    closed = text.rfind(")") + 1  # behind that nothing is a reference, and each "$(" would be looked through to the end
+    # after the last ")" there is no reference; searching only before it keeps the time linear
+    closed = text.rfind(")") + 1
     return _REFERENCE.sub(replacement, text[:closed]) + text[closed:].replace("$$", "$")
 
 
@@ -120,7 +121,7 @@ def environment(
     downward: DownwardContext,
     services: Mapping[str, str] = EMPTY,
 ) -> dict[str, str]:
-    """Return the variables the container's ``envFrom`` and ``env`` define, in their order, over those of services.
+    """Return the variables of the container's ``envFrom`` and ``env``, in order; they override those of services.
 
     Raises:
         ConfigProblem: An object or key that is not optional is missing.
@@ -175,10 +176,10 @@ def _from_source(
 
 
 def field_value(pod: Pod, selector: ObjectFieldSelector, downward: DownwardContext) -> str:
-    """Return a field of the pod as the downward API tells it.
+    """Return the value of a field of the pod for the downward API.
 
     Raises:
-        ConfigProblem: No such field.
+        ConfigProblem: The downward API has no such field.
     """
     path = selector.field_path
     simple = {
@@ -238,7 +239,7 @@ def command_line(
     image_entrypoint: tuple[str, ...],
     image_command: tuple[str, ...],
 ) -> list[str]:
-    """Return the argument vector: ``command`` and ``args`` over the image's own, variables expanded."""
+    """Return the argument vector: ``command`` and ``args``, which override the image's own, with variables expanded."""
     command = container.command or image_entrypoint
     arguments = container.args or (() if container.command else image_command)
     words: list[str] = []

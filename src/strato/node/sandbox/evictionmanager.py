@@ -1,6 +1,6 @@
-"""The conditions of the machine, and the pods that must go because it runs short of disk.
+"""`EvictionManager`: the pressure conditions of the machine, and evictions of pods because it runs short of disk.
 
-Named after the part of a kubelet that does it.
+It is named after the kubelet's.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class EvictionManager:
         return sorted(machine.pressures ^ before)
 
     async def run(self, report: Callable[[Sequence[str]], None]) -> None:
-        """Look until cancelled; evict pods that use more disk than they may, or most of one that is nearly full."""
+        """Measure until cancelled; evict pods over their disk limits and, if the disk is low, its greatest user."""
         while True:
             await self._clock.sleep(self._seconds)
             self._report_changed(report)
@@ -60,11 +60,11 @@ class EvictionManager:
         paths = self._machine.node_paths
         workers = {uid: worker for uid, worker in self._workers.items() if not worker.record.reason}
         places = [(worker.pod, paths.pod(uid), paths.memory_dir(uid)) for uid, worker in workers.items()]
-        # in a thread: a pod decides how many files there are to look at
+        # in a thread, because a pod can create any number of files that have to be measured
         usages = await asyncio.to_thread(measure_all, places)
         is_freeing = any(worker.is_terminating for worker in self._workers.values())
         due = evictions(usages, disk_of(paths.data_dir), is_freeing=is_freeing)
-        if due:  # the disk may have filled since it was looked at: nobody goes for a condition that nobody saw
+        if due:  # report the conditions first: the disk may have filled since the last update
             self._report_changed(report)
         for eviction in due:
             if eviction.uid in self._workers:

@@ -1,6 +1,6 @@
-"""What this machine shows of its NVIDIA GPUs, and where the driver's libraries lie.
+"""Find this machine's NVIDIA GPUs and the driver's libraries.
 
-Reads files and asks ``nvidia-smi``; what it means is decided in `gpus`.
+This module reads files and runs ``nvidia-smi``; `gpus` interprets the results.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from strato.node.sandbox.volumes import Mount
 CONTROL_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 """Device files every container with a GPU needs beside the card's own."""
 INSIDE = "/usr/local/nvidia"
-"""Where a container with a root of its own finds the driver's libraries, as on other clusters."""
+"""Directory of the driver's libraries in containers on images, as on other clusters."""
 SMI_TIMEOUT_SECONDS = 20.0
-"""A driver that is not kept loaded takes seconds to wake."""
+"""Long, because a driver that is not loaded yet takes seconds to start."""
 
 _OWN_FOLDERS = ("usr/local/nvidia/lib64", "usr/lib/wsl/lib")
-"""Folders with nothing but the driver; they are not on the linker's usual path."""
+"""Folders that contain only the driver, and which are not on the linker's default path."""
 _COMMON_FOLDERS = ("usr/lib/{machine}-linux-gnu", "usr/lib64", "usr/lib")
 _LIBRARY = re.compile(
     r"lib(cuda|cudadebugger|nvidia-(ml|cfg|nvvm\d*|ptxjitcompiler|gpucomp|opencl|allocator))\.so[.\d]*"
@@ -34,17 +34,17 @@ _PROGRAM_FOLDERS = ("usr/bin", "usr/local/nvidia/bin", "usr/lib/wsl/lib")
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Where the driver's user-space part lies."""
+    """Paths of the driver's user-space parts."""
 
     folder: str = ""
-    """Its libraries; empty when there are none."""
+    """Folder of its libraries; empty when there are none."""
     is_own: bool = False
     """Whether that folder is the driver's alone, so that the linker needs its path."""
     smi: str = ""
     """The program ``nvidia-smi``."""
 
     def mounts(self) -> list[Mount]:
-        """Return what shows the driver to a container whose root is not this machine's."""
+        """Return the mounts that show the driver to a container on an image."""
         if not self.folder:
             return []
         names = sorted(name for name in os.listdir(self.folder) if _LIBRARY.fullmatch(name))
@@ -54,10 +54,10 @@ class Driver:
         return [Mount(source, target, read_only=True, programs=True) for source, target in shown]
 
     def library_path(self, *, own_root: bool) -> str:
-        """Return the folder whose path the linker needs, empty for none.
+        """Return the folder to add to ``LD_LIBRARY_PATH``, empty for none.
 
         Args:
-            own_root: The container's root is an image, not this machine's.
+            own_root: Whether the container's root is an image instead of this machine's.
         """
         if not self.folder:
             return ""
@@ -87,7 +87,7 @@ def _program(root: str) -> str:
 
 
 async def look(smi: str, root: str = "/") -> GpuSources:
-    """Read what the machine shows. A machine without GPUs costs two looks at folders.
+    """Read the sources about GPUs. On a machine without GPUs that is listing two folders.
 
     Args:
         smi: The program ``nvidia-smi``; empty leaves it out.

@@ -1,8 +1,8 @@
-"""Which pod and which container has which GPU.
+"""`GpuPool`: which pod and which container has which GPU.
 
-Whole GPUs (``nvidia.com/gpu``) are the node's to choose: the free ones with the lowest numbers, one pod each, noted in
-the pod's directory before its containers start, so that a restarted node finds them taken. Shared ones are the
-scheduler's to choose: it leaves the cards' numbers in the annotation ``volcano.sh/gpu-index``.
+The node chooses whole GPUs (``nvidia.com/gpu``): the free ones with the lowest numbers, each for one pod. It notes them
+in the pod's directory before the containers start, so that they are still taken after a restart of the node. The
+scheduler chooses shared GPUs: it writes their numbers into the annotation ``volcano.sh/gpu-index``.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.gpus import MEMORY, NUMBER, WHOLE, Gpu
 
 INDEX = "volcano.sh/gpu-index"
-"""Annotation of a pod: the cards the scheduler chose, counted from 0."""
+"""Annotation of a pod: the numbers, from 0, of the cards that the scheduler has chosen."""
 
 
 class Offer(Enum):
-    """How this machine's GPUs are offered."""
+    """How the node offers this machine's GPUs."""
 
     ALL = "all"
-    """Whole, each to one pod."""
+    """Whole GPUs, each to one pod."""
     SHARED = "shared"
-    """By memory or number, as the scheduler's plugin deviceshare gives them out."""
+    """Shared GPUs, by memory or number, which the scheduler's plugin deviceshare assigns."""
     NONE = "none"
-    """Not at all."""
+    """No GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,15 @@ class Grant:
 
     gpus: tuple[Gpu, ...] = ()
     memory_mib: int = 0
-    """Its part of a shared card; 0 where cards are counted."""
+    """Its part of a shared card's memory; 0 if it asks for a number of cards."""
     shared: bool = False
 
 
 def slices(spec: PodSpec, resource: str) -> dict[str, range]:
-    """Return which of a pod's cards each container has, by position.
+    """Return for each container the range of the pod's cards that it has.
 
-    Containers that run at the same time have different cards; an init container has cards that later ones get again.
+    Containers that run at the same time have different cards; the cards of an init container are used again by later
+    containers.
     """
     found: dict[str, range] = {}
     begun = 0
@@ -72,11 +73,11 @@ def _limit(container: Container, resource: str) -> int:
 
 
 class GpuPool:
-    """The machine's GPUs and who has them.
+    """The machine's GPUs and the pods that have them.
 
     Args:
         gpus: The cards to offer, in the order of their numbers.
-        offer: How.
+        offer: How the cards are offered.
     """
 
     def __init__(self, gpus: Sequence[Gpu] = (), offer: Offer = Offer.ALL) -> None:
@@ -86,7 +87,7 @@ class GpuPool:
         """Pod's uid → names of its whole GPUs. No GPU is in two of them."""
 
     def keep(self, uid: str, names: Sequence[str]) -> None:
-        """Take over what was given to a pod before a restart."""
+        """Record the GPUs that a pod got before a restart."""
         if names:
             self._held[uid] = tuple(names)
 
@@ -98,12 +99,12 @@ class GpuPool:
         """Return the names of a pod's whole GPUs, chosen now unless it has them.
 
         Raises:
-            ConfigProblem: Not enough are free.
+            ConfigProblem: There are not enough free GPUs.
         """
         uid, count = pod.metadata.uid, need(pod.spec, WHOLE)
         held = self._held.get(uid, ())
         names = [gpu.name for gpu in self.gpus]
-        if len(held) == count:  # also of cards that are gone: its containers may still run
+        if len(held) == count:  # even if some cards have vanished, because its containers may still use them
             return held
         taken = {name for other, those in self._held.items() if other != uid for name in those}
         free = [name for name in names if name not in taken] if self.offer is Offer.ALL else []
@@ -113,7 +114,7 @@ class GpuPool:
         return self._held[uid]
 
     def free(self) -> int:
-        """Return how many whole GPUs nobody has."""
+        """Return the number of free whole GPUs."""
         taken = {name for names in self._held.values() for name in names}
         return sum(gpu.name not in taken for gpu in self.gpus)
 
@@ -121,7 +122,7 @@ class GpuPool:
         """Return a container's GPUs; none for one that asks for none.
 
         Raises:
-            ConfigProblem: The scheduler chose none of the shared cards, or one that is not there.
+            ConfigProblem: The scheduler has chosen no shared card, or one that does not exist.
         """
         if _limit(container, WHOLE):
             by_name = {gpu.name: gpu for gpu in self.gpus}
@@ -162,12 +163,12 @@ class GpuPool:
 
 
 def variables(grant: Grant, all_gpus: Sequence[Gpu], *, fenced: bool) -> dict[str, str]:
-    """Return what tells a container's programs which GPUs are theirs.
+    """Return the variables that tell a container's programs which GPUs they may use.
 
     Args:
-        grant: The container's.
-        all_gpus: The machine's, in the order of their numbers.
-        fenced: Whether the container sees no device file but its own.
+        grant: The container's GPUs.
+        all_gpus: The machine's GPUs, in the order of their numbers.
+        fenced: Whether the container sees only the device files of its own GPUs.
     """
     if not grant.gpus:
         return {"NVIDIA_VISIBLE_DEVICES": "void", "CUDA_VISIBLE_DEVICES": ""}
@@ -176,7 +177,7 @@ def variables(grant: Grant, all_gpus: Sequence[Gpu], *, fenced: bool) -> dict[st
     found: dict[str, str] = {"NVIDIA_VISIBLE_DEVICES": ",".join(names if all(names) else numbers)}
     if all(names):
         found["CUDA_VISIBLE_DEVICES"] = ",".join(names)
-    elif fenced:  # CUDA counts what it can open
+    elif fenced:  # CUDA numbers the devices that it can open
         found["CUDA_VISIBLE_DEVICES"] = ",".join(str(position) for position in range(len(numbers)))
     else:
         found |= {"CUDA_VISIBLE_DEVICES": ",".join(numbers), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -184,7 +185,7 @@ def variables(grant: Grant, all_gpus: Sequence[Gpu], *, fenced: bool) -> dict[st
 
 
 def _shares(grant: Grant, numbers: Sequence[str]) -> dict[str, str]:
-    """Return what Volcano's device plugin says to containers with shared cards."""
+    """Return the variables that Volcano's device plugin sets in containers with shared cards."""
     if not grant.shared:
         return {}
     found = {"NVIDIA_VISIBLE_DEVICES": ",".join(numbers)}
@@ -194,5 +195,5 @@ def _shares(grant: Grant, numbers: Sequence[str]) -> dict[str, str]:
     return found | {
         "VOLCANO_GPU_ALLOCATED": str(grant.memory_mib),
         "VOLCANO_GPU_TOTAL": total,
-        "VOLCANO_GPU_MEMORY_TOTAL": total,  # its name in the user guide
+        "VOLCANO_GPU_MEMORY_TOTAL": total,  # Volcano's user guide has this name
     }

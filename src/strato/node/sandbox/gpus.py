@@ -1,8 +1,8 @@
-"""NVIDIA GPUs of this machine, put together from what the driver, the device files and ``nvidia-smi`` say. Pure.
+"""The NVIDIA GPUs of this machine, from device files, the driver's records and the output of ``nvidia-smi``. Pure.
 
-A GPU is offered when its device file is there, for that is what a container gets. The driver's own record
-(``/proc/driver/nvidia/gpus``) gives its name and UUID; ``nvidia-smi`` adds the memory and knows of cards that have
-failed or are divided (MIG). Where two of them disagree, the GPU in doubt is not offered, and a warning says why.
+A GPU is offered if its device file exists, because containers get that file. The driver's record
+(``/proc/driver/nvidia/gpus``) has its name and UUID; ``nvidia-smi`` adds the memory, and shows which cards have failed
+or are divided (MIG). If two sources contradict each other, the GPU is not offered, and a warning says why.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MEMORY, NUMBER = "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
 """MiB of cards that are shared, and how many cards there are, as Volcano's device plugin offers them."""
 RESOURCES = (WHOLE, MEMORY, NUMBER)
 LABELS = ("nvidia.com/gpu.present", "nvidia.com/gpu.product", "nvidia.com/gpu.count", "nvidia.com/gpu.memory")
-"""Of NVIDIA's gpu-feature-discovery, those that can be known without its libraries."""
+"""Those labels of NVIDIA's gpu-feature-discovery that can be determined without its libraries."""
 
 SMI_QUERY = ("--query-gpu=index,uuid,name,memory.total,mig.mode.current", "--format=csv,noheader,nounits")
 _SMI_FIELDS = 5
@@ -33,14 +33,14 @@ class Gpu:
     minor: int
     """Number of its device file, ``/dev/nvidiaMINOR``."""
     uuid: str = ""
-    """As the driver names it (``GPU-…``); empty when nobody knows."""
+    """The driver's UUID (``GPU-…``); empty when unknown."""
     model: str = ""
     memory_mib: int = 0
-    """0 when nobody knows."""
+    """Memory of the card; 0 when unknown."""
 
     @property
     def name(self) -> str:
-        """What names it in containers and on disk: the UUID, or the number of its device file."""
+        """Its name in containers and on disk: the UUID, or else the number of its device file."""
         return self.uuid or str(self.minor)
 
     @property
@@ -51,21 +51,21 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class GpuSources:
-    """What there is to read on a machine."""
+    """The information about GPUs that was read from a machine."""
 
     devices: Collection[str] = ()
     """Names in ``/dev`` that begin with ``nvidia``."""
     driver: Sequence[str] = ()
     """The ``information`` files of ``/proc/driver/nvidia/gpus``."""
     smi: str | None = None
-    """What ``nvidia-smi`` printed for `SMI_QUERY`; None when it is not there or failed."""
+    """Output of ``nvidia-smi`` for `SMI_QUERY`; None when it is missing or failed."""
     smi_problem: str = ""
-    """Why it failed."""
+    """Why ``nvidia-smi`` failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The cards to offer, by their numbers, and what a person should know of the others."""
+    """The cards to offer, by their numbers, and warnings about the others."""
 
     gpus: tuple[Gpu, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ def device_numbers(names: Collection[str]) -> list[int]:
 
 
 def find(sources: GpuSources) -> Found:
-    """Put together what is known of each card."""
+    """Combine the sources into the cards to offer."""
     warnings: list[str] = [f"nvidia-smi failed, so the memory of GPUs is not known: {sources.smi_problem}"] * bool(
         sources.smi_problem
     )
@@ -90,7 +90,7 @@ def find(sources: GpuSources) -> Found:
         unknown = (minor for minor in minors if minor not in known)
         warnings += (f"/dev/nvidia{minor} is not offered: the driver knows no such GPU" for minor in unknown)
         gpus = [known[minor] for minor in minors if minor in known]
-    else:  # some sandboxes hide the driver's record
+    else:  # some sandboxes, in which this node may run, hide the driver's records
         gpus = [Gpu(minor) for minor in minors]
     if sources.smi is not None:
         gpus = _with_smi(gpus, sources.smi, warnings)
@@ -121,7 +121,7 @@ class _Row:
 def _with_smi(gpus: list[Gpu], text: str, warnings: list[str]) -> list[Gpu]:
     rows = [row for line in text.splitlines() if (row := _smi_row(line)) is not None]
     by_uuid = {row.uuid: row for row in rows}
-    if any(not gpu.uuid for gpu in gpus):  # nothing to tell them apart by but their order
+    if any(not gpu.uuid for gpu in gpus):  # without UUIDs only their order identifies them
         if len(rows) != len(gpus):
             warnings.append(
                 f"no GPU is offered: nvidia-smi names {len(rows)}, there are {len(gpus)} device files, and nothing "
@@ -151,7 +151,7 @@ def _smi_row(line: str) -> _Row | None:
 
 
 def capacity(gpus: Sequence[Gpu], *, shared: bool) -> dict[str, str]:
-    """Return what a node with these cards offers: whole ones, or their memory and number to share."""
+    """Return the capacity of a node with these cards: whole cards, or memory and number of shared ones."""
     if not gpus:
         return {}
     if not shared:
@@ -160,12 +160,12 @@ def capacity(gpus: Sequence[Gpu], *, shared: bool) -> dict[str, str]:
 
 
 def _common_memory(gpus: Sequence[Gpu]) -> int:
-    """Return the memory that each has: the scheduler divides the sum by the number."""
+    """Return the memory to offer per card: the least, because the scheduler divides the sum by the number of cards."""
     return min(gpu.memory_mib for gpu in gpus)
 
 
 def labels(gpus: Sequence[Gpu]) -> dict[str, str]:
-    """Return the node's labels; of cards that differ, the first one's, as gpu-feature-discovery does."""
+    """Return the node's labels; if the cards differ, those of the first one, as gpu-feature-discovery does."""
     if not gpus:
         return {}
     first = gpus[0]

@@ -1,7 +1,7 @@
-"""Ask a gRPC server for its health: one call of ``grpc.health.v1.Health/Check`` on a connection of its own.
+"""Check the health of a gRPC server: one call of ``grpc.health.v1.Health/Check`` on a connection of its own.
 
-A probe needs one small request and one small answer of HTTP/2. The answer's headers are not read: a server that
-cannot tell its health sends no message, and the message is all that counts.
+A probe needs one small request and one small answer of HTTP/2. The answer's headers are not read: a server that fails
+the call sends no message, so the message alone decides.
 
 Source: RFC 9113 (frames), RFC 7541 (headers, literal only), grpc/doc/health-checking.md.
 """
@@ -21,11 +21,11 @@ _SERVING = b"\x08\x01"
 
 
 async def is_serving(host: str, port: int, service: str, *, user_agent: str) -> bool:
-    """Return whether a server says that a service of it, or with an empty name all of it, is serving.
+    """Return whether a server reports that one of its services, or with an empty name the whole server, is serving.
 
     Raises:
         OSError: There is no connection.
-        ValueError: The request does not fit into one frame, or what comes back is not HTTP/2.
+        ValueError: The request does not fit into one frame, or the answer is not HTTP/2.
     """
     name = service.encode()
     message = b"\x0a" + _varint(len(name)) + name if name else b""

@@ -1,6 +1,6 @@
-"""Says which path of a command a container on the machine's root cannot see, for whoever wonders about its exit code.
+"""Explain exit codes of containers on the machine's root whose command names a path that is hidden from them.
 
-Whether the machine has the path is not looked at: a pod must not learn what lies in somebody's home.
+The module does not check whether the path exists on the machine, because a pod must not learn which files there are.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from strato.node.sandbox.volumes import Mount
 
 _PATH = re.compile(rf"(?:^|(?<=[\s=:;&|(<>'\"]))({'|'.join(PRIVATE_DIRECTORIES)})/[^\s=:;&|()<>'\"$*?]+")
 _NOT_FOUND = (126, 127)
-"""What shells end with when a program cannot be run, or is not there."""
+"""Exit codes of shells when a program cannot be executed, or does not exist."""
 
 
 def hidden_path(argv: Sequence[str], mounts: Sequence[Mount]) -> str:
-    """Return a sentence on the first path of a command that is in a private directory and in no mount; or nothing."""
+    """Return a sentence about the first path of a command in a private directory and in no mount; else empty."""
     for word in argv:
         for found in _PATH.finditer(word):
             path = found[0].rstrip("/.,")
@@ -30,13 +30,13 @@ def hidden_path(argv: Sequence[str], mounts: Sequence[Mount]) -> str:
 
 
 def end_message(exit_code: int, error: str, written: str, hidden: str) -> str:
-    """Return what is said about the end of a container.
+    """Return the message about the end of a container.
 
     Args:
-        exit_code: Its own.
+        exit_code: Exit code of the container.
         error: Why it never started; empty if it did.
-        written: What the container itself says.
-        hidden: A sentence of `hidden_path`, or nothing.
+        written: Termination message that the container wrote.
+        hidden: The sentence of `hidden_path`, or empty.
     """
     if error:
         return f"{error}; {hidden}" if hidden else error

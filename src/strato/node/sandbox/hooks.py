@@ -13,11 +13,11 @@ from strato.node.sandbox.probes import answers
 from strato.node.sandbox.runtime import Run, Runtime, RuntimeProblem
 
 NO_LIMIT_SECONDS = 7 * 86400.0
-"""What `postStart` may take: the kubelet gives it no limit; the container's end ends it."""
+"""Time limit of ``postStart`` hooks, in effect none, as with a kubelet; a hook ends with its container."""
 
 
 class HookFailed(StratoError):
-    """A hook did not succeed; the message says how."""
+    """A hook has failed; the message says why."""
 
 
 async def run_hook(
@@ -26,7 +26,7 @@ async def run_hook(
     """Run a hook to its end, its time limit, or the container's end.
 
     Raises:
-        HookFailed: It did not succeed in its time.
+        HookFailed: The hook did not succeed within its time limit.
     """
     if hook.sleep is not None:
         await asyncio.wait({run.ended}, timeout=min(float(hook.sleep.seconds), timeout_seconds))

@@ -1,7 +1,7 @@
-"""What pods call one another: host names, and each pod's ``/etc/hosts``. Pure.
+"""Host names of pods, and each pod's ``/etc/hosts``. Pure.
 
-There is no DNS server in the sandbox. A pod with a ``subdomain`` (a headless service's name, as the ``svc`` plugin
-sets it) finds its siblings in its own ``/etc/hosts`` under every name that DNS would give them.
+The ``/etc/hosts`` of a pod with a ``subdomain`` (the name of a headless service, as the ``svc`` plugin sets it) has the
+pods with the same subdomain under every name that DNS would give them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CLUSTER_DOMAIN = "cluster.local"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A pod as its siblings see it."""
+    """Names and address of a pod, for the ``/etc/hosts`` of its siblings."""
 
     ip: str
     hostname: str
@@ -42,7 +42,7 @@ def hostname_of(pod: Pod) -> str:
 
 
 def peer_of(pod: Pod, ip: str) -> Peer:
-    """Return how others see the pod."""
+    """Return the `Peer` of a pod."""
     return Peer(ip, hostname_of(pod), pod.spec.subdomain, pod.metadata.namespace)
 
 

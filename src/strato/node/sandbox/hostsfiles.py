@@ -1,4 +1,4 @@
-"""Keeps ``/etc/hosts`` of this node's pods current: pods of one headless service know one another's names."""
+"""Keeps ``/etc/hosts`` of this node's pods up to date with the pods of the same headless service."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HostsFiles:
         self._stale: set[tuple[str, str]] = set()
 
     def mark(self, pod: Pod) -> None:
-        """Write the files of a pod's siblings again, soon: it has come, changed or gone."""
+        """Schedule new files for the siblings of a pod that was added, changed or removed."""
         if not pod.spec.subdomain:
             return
         if not self._stale:

@@ -1,4 +1,4 @@
-"""What an image says of its containers' user and stop signal, as container runtimes read it."""
+"""The user and stop signal of an image's configuration, by the rules of container runtimes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_ID = (1 << 32) - 2
 
 
 def user_of(image: Image) -> ImageUser:
-    """Return who an image's containers run as: ``user[:group]``, names of its own ``/etc/passwd`` or numbers.
+    """Return the user of an image's containers: ``user[:group]``, names in its own ``/etc/passwd`` or numbers.
 
     Raises:
         ConfigProblem: The image does not have that user.
@@ -39,7 +39,7 @@ def user_of(image: Image) -> ImageUser:
 
 
 def _number(text: str, otherwise: str) -> int | None:
-    """Return a user's or group's number: what is written, or what the image has for it."""
+    """Return the number of a user or group, given by number or by a name in the image's files."""
     for one in (text, otherwise):
         if one.isascii() and one.isdigit() and int(one) <= _MAX_ID:
             return int(one)
@@ -47,7 +47,7 @@ def _number(text: str, otherwise: str) -> int | None:
 
 
 def _lines(root: str, path: str, fields: int) -> list[list[str]]:
-    """Return the lines of a file of an image that have so many fields."""
+    """Return the lines of a file of an image that have at least ``fields`` fields."""
     with contextlib.suppress(OSError), beneath.opened(root, os.O_PATH | os.O_DIRECTORY) as directory:
         found = beneath.open_at(directory, path, scope=Scope.IN_ROOT)
         try:
@@ -60,7 +60,7 @@ def _lines(root: str, path: str, fields: int) -> list[list[str]]:
 
 
 def stop_signal(image: Image) -> int:
-    """Return what asks an image's containers to end; SIGTERM unless it says another that there is."""
+    """Return the signal that asks an image's containers to end; SIGTERM unless the image names another valid one."""
     text = image.config.stop_signal.upper().removeprefix("SIG")
     base, _, offset = text.partition("+")
     if text.isascii() and text.isdigit() and 0 < int(text) <= signal.NSIG:

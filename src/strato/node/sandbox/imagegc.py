@@ -1,7 +1,7 @@
-"""Images that nobody needs go before the disk runs short: those that a registry has, the longest unused first.
+"""Remove unused pulled images before the disk runs short, the least recently used first.
 
-Source: the kubelet's image garbage collection. Its thresholds are parts of a disk that holds nothing else; here
-they are twice and three times the room at which pods are evicted, so that images go before pods.
+Source: the kubelet's image garbage collection. Its thresholds are shares of a disk for images alone. Here they are two
+and three times the eviction threshold of free space, so that images are removed before pods are evicted.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from strato.node.images.store import Image, ImageStore
 from strato.node.sandbox.storage import Disk, disk_of
 
 MIN_AGE_SECONDS = 120.0
-"""An image that came or was used so shortly ago stays."""
+"""An image that was pulled or used within this time is kept."""
 _PERIOD_SECONDS = 60.0
 _HIGH, _LOW = 2, 3
-"""Free space, in units of the eviction threshold, at which removal begins and to which it goes on."""
+"""Free space, in units of the eviction threshold, below which removal begins and at which it stops."""
 
 _log = logging.getLogger(__name__)
 
 
 def to_collect(images: Iterable[Image], in_use: Collection[str], disk: Disk, now: float) -> Iterator[Image]:
-    """Decide which images go, in order; all of them may share files, so that it is looked again after each."""
+    """Yield the images to remove, in order; the caller measures the disk after each, because images share files."""
     if disk.free_bytes >= _HIGH * disk.threshold_bytes:
         return
     unused = (i for i in images if i.repo_digest and i.root not in in_use and now - i.used_at >= MIN_AGE_SECONDS)
@@ -40,7 +40,7 @@ class ImageCollector:
         self._clock = clock
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check the disk until cancelled."""
         while True:
             await self._clock.sleep(_PERIOD_SECONDS)
             try:

@@ -1,8 +1,8 @@
-"""Which image a container starts on, and how it gets there: the kubelet's image manager.
+"""`ImageManager`: provides the image of a container, pulled if need be, as the kubelet's image manager does.
 
-Source: Kubernetes' ``pkg/kubelet/images``: policies, reasons and events. Two rules are this node's own: an image that
-somebody imported has no registry to be compared with and satisfies ``Always``; and without strict images a container
-whose image is missing runs on this machine's own root when that has its command.
+Source: Kubernetes' ``pkg/kubelet/images``: policies, reasons and events. Two rules are this node's own. An imported
+image has no registry to compare it with, so it satisfies ``Always``. And without strict images a container whose image
+is missing runs on this machine's own root, if that has its command.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from strato.node.sandbox.machine import Machine
 ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF = "ErrImagePull", "ImagePullBackOff"
 NEVER_PULL, INVALID_NAME = "ErrImageNeverPull", "InvalidImageName"
 _LOOK_SECONDS = 2.0
-"""Between two looks for an image that may be imported meanwhile."""
+"""Seconds between two checks whether a missing image has been imported."""
 
 Event = Callable[[str, str, str], None]
 
 
 class ImageUnavailable(StratoError):
-    """A container cannot have its image now.
+    """The image of a container is not available now.
 
     Attributes:
-        reason: Of its waiting.
+        reason: Reason of the container's waiting state.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -49,10 +49,10 @@ class ImageUnavailable(StratoError):
 
 
 class CommandSource(Protocol):
-    """Who knows a container's command line."""
+    """Provides a container's program."""
 
     def machines_command(self, container: Container) -> str:
-        """Return the program a container names when this machine has it, else nothing."""
+        """Return the program of a container's command if this machine has it, else empty."""
 
 
 class ImageManager:
@@ -65,11 +65,11 @@ class ImageManager:
         self._puller = ImagePuller(machine.images, self._settings)
 
     async def ensure(self, pod: Pod, container: Container, commands: CommandSource, event: Event) -> Image:
-        """Return what a container starts on, pulled if need be.
+        """Return the image on which a container starts, pulled if need be.
 
         Raises:
-            ImageUnavailable: There is nothing, for now.
-            ConfigProblem: A reference of the container's cannot be followed.
+            ImageUnavailable: There is no image for now.
+            ConfigProblem: A reference in the container's spec cannot be resolved.
         """
         name, policy, store = container.image, container.image_pull_policy, self._machine.images
         try:
@@ -114,7 +114,7 @@ class ImageManager:
         return image
 
     async def _credentials(self, pod: Pod, reference: ImageReference, event: Event) -> list[Credential]:
-        """Return what the pod's Secrets have for an image, then what this user's Docker configuration has."""
+        """Return the credentials for an image: of the pod's Secrets, then of this user's Docker configuration."""
         found: list[Credential] = []
         missing: list[str] = []
         for named in pod.spec.image_pull_secrets:
@@ -137,7 +137,7 @@ class ImageManager:
         return [*found, *await docker_credentials(reference, self._settings.environ)]
 
     async def wait_for(self, container: Container, seconds: float) -> None:
-        """Return after so long, or as soon as a container's image has come by another way."""
+        """Wait; returns early when a container's image has been imported meanwhile."""
         until = self._clock.monotonic() + seconds
         before = self._machine.images.find(container.image)
         while (left := until - self._clock.monotonic()) > 0:
@@ -147,7 +147,7 @@ class ImageManager:
 
 
 def quoted(name: str) -> str:
-    """Return a name as events have it."""
+    """Return a name quoted as in the kubelet's events."""
     return json.dumps(name)
 
 

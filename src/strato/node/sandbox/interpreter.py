@@ -1,8 +1,8 @@
-"""The Python that becomes containers, as a copy in memory that nobody can write to.
+"""A sealed copy in memory of the Python that starts containers, so that no container can change the machine's file.
 
-A process that enters a container shows its program to the container as ``/proc/PID/exe`` until its ``exec``, and a
-container whose command is ``/proc/self/exe`` goes on running it. That link leads past all mounts, to the file itself:
-were it the machine's file, root in a container could change it (the class of CVE-2019-5736).
+Until its ``exec``, a process that enters a container shows its program to the container as ``/proc/PID/exe``, and a
+container whose command is ``/proc/self/exe`` even keeps running it. That link leads past all mounts to the file itself:
+if it were the machine's file, root in a container could overwrite it (the class of CVE-2019-5736).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 _MFD_EXEC = 0x10
-"""Where the kernel (6.3) asks that programs in memory are named as such."""
+"""Flag that kernels from 6.3 on may require for executable memory files."""
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _NOTHING: dict[str, str] = {}
 _LOWEST = 64
-"""Number of the descriptor at least: lower ones are given away in the process to be."""
+"""Lowest number of the copy's descriptor: lower ones are assigned to other descriptors in the child process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class Interpreter:
 
     path: str
     is_sealed: bool
-    """Whether it is a copy; else it is the machine's file."""
+    """Whether it is a sealed copy; else it is the machine's file."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables it needs to find its libraries."""
+    """Variables that it needs to find its libraries."""
 
 
 @contextlib.contextmanager
 def sealed() -> Iterator[Interpreter]:
-    """Hold a fresh sealed copy of this Python; the machine's file itself where no copy would run."""
+    """Yield a new sealed copy of this Python; the machine's file itself if a copy does not run here."""
     real = os.path.realpath(sys.executable)
     beside = os.path.join(os.path.dirname(os.path.dirname(real)), "lib")
     descriptor = None
@@ -77,7 +77,7 @@ def _memory_file() -> int:
 
 
 def _runs(path: str, environment: Mapping[str, str]) -> bool:
-    """Try it: a loader may look for libraries beside the file, a machine may forbid programs in memory."""
+    """Return whether the program runs: its libraries may lie beside the file, or the machine forbid memory files."""
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
     pid = os.posix_spawn(
         path, [sys.executable, "-I", "-S", "-B", "-c", "import ctypes"], environment, file_actions=null

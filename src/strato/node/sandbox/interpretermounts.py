@@ -11,10 +11,10 @@ from strato.node.sandbox.volumes import Mount
 
 
 def interpreter_mounts(taken: AbstractSet[str] = frozenset()) -> list[Mount]:
-    """Return mounts that keep this Python visible on the machine's root where it lies below a private directory.
+    """Return mounts that keep this Python visible on the machine's root if it lies below a private directory.
 
-    ``PATH`` on the machine's root begins with this Python's programs, so a virtual environment in ``/tmp`` must not
-    vanish behind the container's own ``/tmp``.
+    ``PATH`` of such containers begins with this Python's programs, so a virtual environment in ``/tmp`` must not be
+    hidden by the container's own ``/tmp``.
     """
     found: list[str] = []
     for path in dict.fromkeys((sys.prefix, sys.base_prefix, *_packages())):
@@ -28,11 +28,11 @@ def interpreter_mounts(taken: AbstractSet[str] = frozenset()) -> list[Mount]:
 
 
 _OF_A_PREFIX = ("bin", "lib", "lib64", "pyvenv.cfg")
-"""What of an installation in somebody's home directory is Python's."""
+"""The entries that belong to Python in an installation whose prefix is a home directory."""
 
 
 def _packages() -> list[str]:
-    """Return where this package lies, if that is a checkout."""
+    """Return the directory of this package, if it runs from a checkout."""
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     return (
         [] if source.startswith((sys.prefix + os.sep, sys.base_prefix + os.sep)) else [os.path.join(source, "strato")]
@@ -40,6 +40,6 @@ def _packages() -> list[str]:
 
 
 def _is_deep(path: str) -> bool:
-    """Tell whether a directory is nobody's home, which holds more than Python."""
+    """Return whether a directory is deep enough not to be a home directory, which holds more than Python."""
     parts = path.strip("/").split("/")
     return len(parts) > (2 if parts[0] == "home" else 1)

@@ -58,7 +58,7 @@ def unshare(flags: int) -> None:
 
 
 def enter_namespace(path: str) -> None:
-    """Join the namespace behind a file (``/proc/PID/ns/net`` or a bind mount of it)."""
+    """Join the namespace that a file refers to (``/proc/PID/ns/net`` or a bind mount of it)."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         enter(fd)
@@ -67,12 +67,12 @@ def enter_namespace(path: str) -> None:
 
 
 def enter(namespace_fd: int) -> None:
-    """Join the namespace behind an open descriptor."""
+    """Join the namespace that an open descriptor refers to."""
     _check(_libc.setns(namespace_fd, 0), "setns")
 
 
 def user_namespace_of(path: str) -> int:
-    """Open the user namespace that owns the namespace behind a file, one of this process's or below it."""
+    """Open the user namespace that owns the namespace of a file; it must be this process's own or a descendant."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return fcntl.ioctl(fd, _NS_GET_USERNS)
@@ -96,16 +96,16 @@ def bind(source: str, target: str, *, read_only: bool = False, recursive: bool =
 def bind_descriptor(
     source: int, target: int, attributes: int, staging: Callable[[], str], user_namespace: int | None = None
 ) -> None:
-    """Show an open file or directory at an open mount point: nothing can be put in the place of either.
+    """Bind an open file or directory at an open mount point; both are descriptors, so neither can be replaced.
 
     Args:
-        source: Descriptor of what is shown; O_PATH is enough.
+        source: Descriptor of the file or directory to show; O_PATH suffices.
         target: Descriptor of the mount point; a directory if the source is one.
-        attributes: ``MOUNT_ATTR_``…, of the mount and those below it.
-        staging: For kernels before Linux 5.12: makes an empty place of the caller's, of the same kind, where it is
-            mounted for the moment. What a descriptor was mounted on cannot be reached through that descriptor
-            afterwards.
-        user_namespace: Map the owners on disk as in that namespace (an idmapped mount).
+        attributes: ``MOUNT_ATTR_``… of the mount and those below it.
+        staging: For kernels before Linux 5.12: makes an empty file or directory of the caller's where the source is
+            mounted first, to set attributes. A mount cannot be reached through a descriptor that was opened before
+            it was mounted there.
+        user_namespace: Descriptor of a user namespace by which owners on disk are mapped (an idmapped mount).
 
     Raises:
         OSError: Among others, the file system has no idmapped mounts.
@@ -156,7 +156,7 @@ def can_be_mapped(source: str, user_namespace: int) -> bool:
 
 @contextlib.contextmanager
 def _clone_of(directory: int, path: str) -> Iterator[int]:
-    """Hold a copy of a mount that is attached nowhere yet."""
+    """Yield a detached copy of a mount, and close it at the end."""
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC | (0 if path else _AT_EMPTY_PATH)
     tree = _libc.syscall(_SYS_OPEN_TREE, directory, path.encode(), flags)
     _check(tree, f"open_tree {path}")
@@ -188,7 +188,7 @@ def _set_attributes(directory: int, path: str, attributes: int, user_namespace: 
 
 
 def user_namespace(uid_map: str, gid_map: str) -> int:
-    """Return a descriptor of a new user namespace with mappings (``inside outside count``); nobody runs in it."""
+    """Return a descriptor of a new user namespace with mappings (``inside outside count``), without processes in it."""
     ready_read, ready_write = os.pipe()
     done_read, done_write = os.pipe()
     pid = os.fork()
@@ -221,17 +221,17 @@ def write_maps(pid: int, uid_map: str, gid_map: str) -> None:
 
 
 def unmount(target: str) -> None:
-    """Detach a mount; it goes when nobody uses it any more."""
+    """Detach a mount; the kernel removes it when no process uses it any more."""
     _check(_libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
 
 
 def make_mounts_private() -> None:
-    """Keep this mount namespace's changes from the machine's."""
+    """Keep changes in this mount namespace from propagating to the machine's."""
     mount("none", "/", flags=MS_REC | MS_SLAVE)
 
 
 def pivot_root(new_root: str) -> None:
-    """Make a mount the root directory and let go of the old one."""
+    """Make a mount the root directory, and detach the old one."""
     number = _SYS_PIVOT_ROOT[os.uname().machine]
     os.chdir(new_root)
     # Both "." at once: the old root is stacked on the new one and detached from there.
@@ -247,12 +247,12 @@ def set_hostname(name: str) -> None:
 
 
 def become_subreaper() -> None:
-    """Inherit the orphans among the descendants."""
+    """Become the parent of descendants whose parents have ended (a subreaper)."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
 
 
 def die_with_parent() -> None:
-    """Be killed when the thread that started this process ends, however it ends."""
+    """Have the kernel kill this process when the thread that started it ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
 
 
@@ -262,7 +262,7 @@ def set_process_name(name: str) -> None:
 
 
 def map_user(uid: int, gid: int, inside_uid: int = 0, inside_gid: int = 0) -> None:
-    """In a fresh user namespace, be one user: map an id inside to the given id outside."""
+    """In a new user namespace, map one id inside to the given id outside."""
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{inside_uid} {uid} 1"),
@@ -273,11 +273,11 @@ def map_user(uid: int, gid: int, inside_uid: int = 0, inside_gid: int = 0) -> No
 
 
 def make_files_for(owner: int, capabilities: int) -> None:
-    """Let what this process makes from here on belong to a user and group, without losing its rights to files.
+    """Make files that this process creates from now on belong to a user and group, without losing its file rights.
 
     Args:
-        owner: Of both kinds of ids.
-        capabilities: Those it has; another user than root for files would lose some of them.
+        owner: The number of both the user and the group.
+        capabilities: The process's capabilities, set again because the kernel drops some with a change of file user.
     """
     _libc.setfsgid(owner)
     _libc.setfsuid(owner)
@@ -285,17 +285,17 @@ def make_files_for(owner: int, capabilities: int) -> None:
 
 
 def hide_from_tracers() -> None:
-    """Keep this process's memory, descriptors and root from all without CAP_SYS_PTRACE; an ``exec`` ends it."""
+    """Keep processes without CAP_SYS_PTRACE from this process's memory, descriptors and root, until its ``exec``."""
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
 
 
 def set_no_new_privileges() -> None:
-    """Never gain a right by ``exec`` from here on, nor any child."""
+    """Forbid this process and its children to gain rights by ``exec``."""
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
 
 
 def drop_bounding(kept: Iterable[int], last: int) -> None:
-    """Take all capabilities but those kept (bits) out of the bounding and ambient sets.
+    """Remove all capabilities but ``kept`` (numbers) from the bounding and ambient sets.
 
     Raises:
         OSError: This process has no CAP_SETPCAP.
@@ -308,7 +308,7 @@ def drop_bounding(kept: Iterable[int], last: int) -> None:
 
 
 def set_capabilities(bits: int) -> None:
-    """Make the permitted and effective capabilities these; the inheritable ones are none."""
+    """Set the permitted and effective capabilities, and clear the inheritable ones."""
     low, high = bits & 0xFFFFFFFF, bits >> 32
     header = struct.pack("<Ii", _CAPABILITY_VERSION_3, 0)
     data = struct.pack("<6I", low, low, 0, high, high, 0)
@@ -339,7 +339,7 @@ def set_filter(program: bytes) -> None:
 
 
 def close_all_but(kept: Iterable[int]) -> None:
-    """Close every descriptor but these."""
+    """Close all descriptors but ``kept``."""
     first = 0
     for number in sorted(set(kept)):
         if number > first:
@@ -349,10 +349,10 @@ def close_all_but(kept: Iterable[int]) -> None:
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot; with the pid it names a process for good.
+    """Return when a process started, in clock ticks since boot; pid and start time together identify a process.
 
     Raises:
-        ProcessLookupError: No such process, or only its zombie.
+        ProcessLookupError: There is no such process, or only a zombie.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

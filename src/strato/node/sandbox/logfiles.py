@@ -16,7 +16,7 @@ MAX_LINE_BYTES = 16384
 
 
 class LogWriter:
-    """Appends a container's output. Holds the directory open, so that it works from inside the container's root."""
+    """Appends a container's output to its log. It keeps the directory open, so that it works inside another root."""
 
     def __init__(self, path: str, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES) -> None:
         directory, self._name = os.path.split(path)
@@ -27,7 +27,7 @@ class LogWriter:
         self._open()
 
     def write(self, stream: str, data: bytes) -> None:
-        """Add output of one stream (``stdout``, ``stderr``); what does not end in a newline yet is kept back."""
+        """Add output of one stream (``stdout``, ``stderr``); buffers a last line that has no newline yet."""
         *lines, rest = (self._rest.get(stream, b"") + data).split(b"\n")
         head = _stamp(stream)
         records = []
@@ -43,7 +43,7 @@ class LogWriter:
         self._append(b"".join(records))
 
     def close(self) -> None:
-        """Write what is left of unfinished lines."""
+        """Write the buffered unfinished lines."""
         for stream, rest in self._rest.items():
             if rest:
                 self._append(b"%s P %s\n" % (_stamp(stream), rest))

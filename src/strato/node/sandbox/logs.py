@@ -1,4 +1,4 @@
-"""Container logs from disk, as ``kubectl logs`` asks for them."""
+"""Read container logs from disk, with the options of ``kubectl logs``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from strato.node import beneath
 from strato.node.sandbox.paths import NodePaths, PodPaths
 
 FOLLOW_SECONDS = 0.1
-"""Between two looks for more output while a log is followed."""
+"""Seconds between two reads of new output while a log is followed."""
 _CHUNK_BYTES = 65536
 _MESSAGE_LINES, _MESSAGE_BYTES, _END_BYTES = 80, 2048, 16384
 
 
 class LogQuery(Protocol):
-    """What part of a log is wanted (the server's ``LogOptions``)."""
+    """Options of a log request (the server's ``LogOptions``)."""
 
     @property
     def follow(self) -> bool:
@@ -52,7 +52,7 @@ class LogQuery(Protocol):
 
 
 class LineFilter:
-    """Turns records as they lie on disk into what the reader sees."""
+    """Turns records on disk into the output for the reader."""
 
     def __init__(self, query: LogQuery, now: float) -> None:
         self._timestamps = query.timestamps
@@ -143,7 +143,7 @@ def _attempt(place: PodPaths, namespace: str, pod: str, container: str, *, previ
 
 
 class _Tail:
-    """A log under its writer's hands: the file stays open, so that a rotation between two looks loses nothing."""
+    """A log that is being written: keeps the file open, so that a rotation between two reads loses nothing."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -164,11 +164,11 @@ class _Tail:
         ours = os.fstat(self._file.fileno()).st_ino
         for number in numbers:
             with suppress(FileNotFoundError), _open(f"{self._path}.{number}") as file:
-                if os.fstat(file.fileno()).st_ino != ours:  # rotated just now: its records come from `read`
+                if os.fstat(file.fileno()).st_ino != ours:  # else this file was just rotated, and `read` yields it
                     yield from (line.rstrip(b"\n") for line in file)
 
     def read(self) -> list[bytes]:
-        """Return the whole records that are new since the last call, at most some hundred KiB; empty at the end."""
+        """Return the complete new records since the last call, at most some hundred KiB; empty if there are none."""
         data = self._file.read(_CHUNK_BYTES)
         if not data and self._was_rotated():
             data = self._file.read(_CHUNK_BYTES)
@@ -176,7 +176,7 @@ class _Tail:
         return records
 
     def _was_rotated(self) -> bool:
-        """Go on to the file that took the name; what the writer added to the former one has been read."""
+        """Switch to the new file after a rotation; the old one has been read to its end before."""
         try:
             if os.stat(self._path).st_ino == os.fstat(self._file.fileno()).st_ino:
                 return False
@@ -189,7 +189,7 @@ class _Tail:
 
 
 def _chosen(tail: _Tail, tail_lines: int | None) -> Iterable[bytes]:
-    """Return all records there are, or those of the last lines."""
+    """Return all present records, or those of the last ``tail_lines`` lines."""
     records = _so_far(tail)
     return records if tail_lines is None else deque(records, maxlen=tail_lines)
 
@@ -201,17 +201,17 @@ def _so_far(tail: _Tail) -> Iterator[bytes]:
 
 
 def last_lines(place: PodPaths, container: str, number: int) -> str:
-    """Return the end of a run's log as the kubelet takes it for a termination message: 80 lines, 2 KiB at most."""
+    """Return the end of a run's log for a termination message, as the kubelet does: at most 80 lines and 2 KiB."""
     data = beneath.read_regular(place.log(container, number), _END_BYTES, from_end=True)
     records = data.split(b"\n")[:-1]
     if len(data) == _END_BYTES:
-        records = records[1:]  # begins somewhere in a line
+        records = records[1:]  # the first record is incomplete
     lines = [record.split(b" ", 3)[-1] for record in records]
     return b"\n".join(lines[-_MESSAGE_LINES:])[-_MESSAGE_BYTES:].decode(errors="replace")
 
 
 def _open(path: str) -> BinaryIO:
-    """Open a log; nothing that was put in its place is followed or waited for."""
+    """Open a log; follows no link in its place, and does not block on a pipe."""
     return open(beneath.open_regular(path), "rb")
 
 

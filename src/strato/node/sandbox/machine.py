@@ -1,4 +1,4 @@
-"""What all pods of the node share of this machine, and what of it is lent to which pod."""
+"""`Machine`: the properties and resources of this machine that all pods of the node share, and what each pod has."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from strato.node.sandbox.settings import NodeOffer, PodIsolation
 
 _MAX_PODS = "110"
 _LONGEST_FILE = 1 << 14
-"""Characters read of a file about the processor: the first one is described at its beginning."""
+"""Most characters read of ``/proc/cpuinfo``; the first processor is described at its beginning."""
 
 
 class Machine:
-    """See the module; `strato.node.sandbox.setup` finds out what begins as absent here."""
+    """See the module. `MachineSetup` determines the properties that have no value at first."""
 
     def __init__(
         self, cluster: Cluster, runtime: Runtime, node_paths: NodePaths, offer: NodeOffer, isolation: PodIsolation
@@ -46,43 +46,43 @@ class Machine:
         """``PATH`` of containers on the machine's own root: this Python's programs, then this process's PATH."""
         self.capacity = _capacity(_existing(directory), offer)
         self.allocatable: Mapping[str, str] = self.capacity
-        """What pods are admitted by: the capacity, its cpu amplified where that is asked for."""
+        """Amounts by which pods are admitted: the capacity, with the amplified cpu."""
         self.bridge = ""
-        """Empty: pods share the machine's network."""
+        """Name of the pods' bridge; empty if pods share the machine's network."""
         self.gateway = ""
         self.prefix_length = 20
         self.has_egress = False
-        """Whether pods behind the bridge reach what the machine reaches."""
+        """Whether pods behind the bridge have egress NAT."""
         self.addresses = PodAddresses(loopback_block(directory))
         self.dns = ""
-        """Address of the cluster's name server; empty: there is none that pods reach."""
+        """Address of the cluster's name server; empty if there is none that pods can reach."""
         self.service_variables: Callable[[Pod], dict[str, str]] = lambda _pod: {}
         """Returns the variables by which a pod's containers find services."""
         self.gpus = GpuPool()
-        """Its GPUs that are offered, and who has them."""
+        """The offered GPUs, and which pods have them."""
         self.has_gpus = False
-        """Whether it has any; containers that get none then see ``void``."""
+        """Whether the machine has GPUs; then containers without any get NVIDIA_VISIBLE_DEVICES=void."""
         self.driver = Driver()
         self.dev = offer.gpu_root + "dev"
-        """Where its device files are."""
+        """Directory of the device files."""
         self.users = UserBlocks(os.path.join(directory, "pods"))
-        """The ranges of users that pods with user namespaces of their own have."""
+        """The user id ranges of pods with their own user namespaces."""
         self.own_users = False
-        """Whether pods that do not say ``hostUsers`` have a user namespace of their own where they can."""
+        """Whether pods without ``hostUsers`` get their own user namespace where possible."""
         self.held = capabilities.names_of(linux.held_capabilities())
-        """Capabilities that it can give to containers."""
+        """Capabilities that the node can give to containers."""
         self.profiles = os.path.join(directory, "seccomp")
         """Directory of the seccomp profiles that pods may name."""
         self.hidden = sorted({os.path.realpath(path) for path in (directory, *isolation.hidden)})
-        """Directories of the machine that no container on its root sees."""
+        """Directories of the machine that are hidden from all containers on its root."""
         self.pressures: frozenset[str] = frozenset()
-        """Conditions in which it takes no new pods."""
+        """Pressure conditions that hold, in which new pods are refused."""
         self.image_policy = isolation.images
         self.substituted = 0
-        """Containers that ran on the machine's root instead of their image."""
+        """Number of containers that have run on the machine's root instead of their image."""
 
     def restore(self) -> None:
-        """Take note of what pods from before a restart have."""
+        """Record what pods from before a restart have."""
         self.users.keep(self.node_paths.uids())
         for uid in self.node_paths.uids():
             place = self.node_paths.pod(uid)
@@ -92,7 +92,7 @@ class Machine:
             self.gpus.keep(uid, place.gpus())
 
     def join(self, first: Machine) -> None:
-        """Be another node of a machine whose first node is set up; they share files of pods, network and users."""
+        """Become a further node of a machine whose first node is set up; shares its pod files, network and users."""
         self.runtime, self.images, self.users = first.runtime, first.images, first.users
         self.cgroups = first.cgroups
         self.bridge, self.gateway, self.prefix_length = first.bridge, first.gateway, first.prefix_length
@@ -100,7 +100,7 @@ class Machine:
         self.own_users, self.has_gpus = first.own_users, first.has_gpus
 
     def forget(self, uid: str) -> None:
-        """Take back what a pod had, and remove its files: its processes are gone."""
+        """Take back the resources of a pod whose processes are gone, and remove its files."""
         self.addresses.release(uid)
         self.gpus.release(uid)
         self.users.release(uid)
@@ -119,7 +119,7 @@ def _capacity(directory: str, offer: NodeOffer) -> dict[str, str]:
 
 
 def system_info() -> dict[str, str]:
-    """Return what ``status.nodeInfo`` says of the system."""
+    """Return the members of ``status.nodeInfo`` about the system."""
     return {
         "bootID": linux.boot_id(),
         "osImage": _os_name(),
@@ -136,10 +136,10 @@ def _os_name() -> str:
 
 
 def cpu_info(root: str = "/") -> dict[str, str]:
-    """Return the annotation that says which processor the machine has; empty where it cannot be told.
+    """Return the annotation about the machine's processor; empty if that cannot be determined.
 
     Args:
-        root: Where ``proc`` and ``sys`` are; anything but ``/`` is for tests.
+        root: Directory that has ``proc`` and ``sys``; anything but ``/`` is for tests.
     """
     lines = _read(f"{root}proc/cpuinfo").splitlines()
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
@@ -160,7 +160,7 @@ def _read(path: str) -> str:
 
 
 def _existing(directory: str) -> str:
-    """Return the nearest directory that is there already: it lies on the same disk."""
+    """Return the nearest existing parent of a directory, which lies on the same disk."""
     while not os.path.isdir(directory):
         directory = os.path.dirname(directory)
     return directory

@@ -1,8 +1,9 @@
 """Addresses of pods: in network namespaces behind a bridge, or one loopback address each.
 
-With privileges every pod has its own interface; all pods of the machine reach one another and the machine. Without,
-all share the machine's network and each gets an address of 127.0.0.0/8: a process should then bind to its pod's
-address (``status.podIP``, or what its host name resolves to), for binding to 0.0.0.0 takes the port from all others.
+With privileges every pod has its own interface, and all pods of the machine reach each other and the machine. Without
+privileges pods share the machine's network, and each gets an address of 127.0.0.0/8. A process should then bind to its
+pod's address (``status.podIP``, to which its host name resolves), because binding to 0.0.0.0 occupies the port for all
+pods.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ _LOOPBACK = ipaddress.IPv4Network("127.64.0.0/10")
 
 
 class PodAddresses:
-    """Hands out addresses of one network, the lowest free one that was not given lately.
+    """Assigns addresses of one network to pods, in ascending order and starting again at its end.
 
     Args:
-        network: Where from; its first address is the gateway's.
+        network: The network; its first address is the gateway's.
     """
 
     def __init__(self, network: ipaddress.IPv4Network) -> None:
@@ -31,10 +32,10 @@ class PodAddresses:
         self._next = 2
 
     def give(self, uid: str) -> str:
-        """Return the pod's address, a new one at its first asking.
+        """Return the pod's address; assigns one in the first call.
 
         Raises:
-            OverflowError: All are taken.
+            OverflowError: All addresses are taken.
         """
         for address, owner in self._taken.items():
             if owner == uid:
@@ -49,7 +50,7 @@ class PodAddresses:
         raise OverflowError(f"all {size} pod addresses of {self.network} are taken")
 
     def keep(self, uid: str, address: str) -> None:
-        """Note an address that was given before a restart."""
+        """Record an address that a pod got before a restart."""
         self._taken[address] = uid
 
     def release(self, uid: str) -> None:
@@ -60,7 +61,7 @@ class PodAddresses:
 def choose_block(
     seed: str, used: Iterable[ipaddress.IPv4Network], whole: ipaddress.IPv4Network = _BLOCKS
 ) -> ipaddress.IPv4Network:
-    """Return a /20 for a node's pods that overlaps nothing in use; the same seed gives the same start of the search."""
+    """Return a /20 for a node's pods that overlaps no network in use; the seed decides where the search begins."""
     busy = list(used)
     blocks = list(whole.subnets(new_prefix=_BLOCK_BITS))
     first = zlib.crc32(seed.encode()) % len(blocks)
@@ -78,7 +79,7 @@ def loopback_block(seed: str) -> ipaddress.IPv4Network:
 
 
 def routes_in_use() -> list[ipaddress.IPv4Network]:
-    """Return the networks this machine has routes to, the default route left out."""
+    """Return the networks to which this machine has routes, without the default route."""
     networks = []
     with open("/proc/net/route") as file:
         for line in list(file)[1:]:
@@ -90,10 +91,10 @@ def routes_in_use() -> list[ipaddress.IPv4Network]:
 
 
 def machine_address() -> str:
-    """Return the address this machine is known by, or loopback when it has no network."""
+    """Return the address that this machine uses for outgoing connections, or loopback without a network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
-            sock.connect(("198.51.100.1", 9))  # sends nothing: asks which address would be used
+            sock.connect(("198.51.100.1", 9))  # connecting a datagram socket only selects the source address
             address: str = sock.getsockname()[0]
         except OSError:
             return "127.0.0.1"
@@ -106,5 +107,5 @@ def bridge_name(seed: str) -> str:
 
 
 def veth_name(uid: str, seed: str) -> str:
-    """Return the name of the machine's end of a pod's cable, at most 15 characters."""
+    """Return the name of the machine's end of a pod's veth pair, at most 15 characters."""
     return f"st{zlib.crc32((seed + uid).encode()):08x}"

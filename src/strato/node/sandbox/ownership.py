@@ -1,7 +1,7 @@
 """Give a claimed volume to a pod's ``fsGroup``, as a kubelet does for volumes whose ownership it manages.
 
-The files belong to whoever wrote them, who may exchange them meanwhile: each is resolved to a descriptor and changed
-through that, no link is followed and no mount point below the volume entered.
+Pods may replace the files meanwhile. So each file is opened first and changed through its descriptor; no link is
+followed, and no mount point below the volume is entered.
 
 Source: Kubernetes' volume ownership (``SetVolumeOwnership``): bits, order and ``fsGroupChangePolicy``.
 """
@@ -20,17 +20,17 @@ _READ, _WRITE, _ENTER = 0o440, 0o220, 0o110
 
 
 def set_ownership(volume: str, group: int, policy: str = "", *, read_only: bool = False) -> int:
-    """Let a group own and use everything in a volume; return how many files were looked at.
+    """Make a group the owner of all files in a volume, with access to them; return how many files were checked.
 
     Args:
-        volume: Path of it.
-        group: Of the files, also of those that are made in its directories later.
-        policy: ``OnRootMismatch`` leaves a volume alone whose root is right; it becomes so last of all.
-        read_only: Whether the group needs to write.
+        volume: Path of the volume.
+        group: Group of the files, also of those that are made in its directories later (set-group-id).
+        policy: ``OnRootMismatch`` skips a volume whose root has the right group and mode; the root is changed last.
+        read_only: Whether the group gets no write permission.
 
     Raises:
-        ConfigProblem: It is deeper than can be walked.
-        OSError: It cannot be read.
+        ConfigProblem: The tree is too deep.
+        OSError: The volume cannot be read.
     """
     bits = _READ if read_only else _READ | _WRITE
     with beneath.opened(volume) as top:
@@ -46,7 +46,7 @@ def _is_right(descriptor: int, group: int, bits: int) -> bool:
 
 
 def _walk(top: int, group: int, bits: int) -> int:
-    """Change what is below a descriptor (O_PATH), and that itself last."""
+    """Change all files below a descriptor (O_PATH), and the descriptor's own file last."""
     levels = [(os.dup(top), _names(top))]
     count = 0
     try:
@@ -59,7 +59,7 @@ def _walk(top: int, group: int, bits: int) -> int:
                 continue
             try:
                 child = beneath.open_at(directory, names.pop(), os.O_PATH | os.O_NOFOLLOW, mounts=False)
-            except OSError:  # it has just gone, or is a mount point
+            except OSError:  # removed meanwhile, or a mount point
                 continue
             if len(levels) >= _MOST_LEVELS:
                 os.close(child)
@@ -83,7 +83,7 @@ def _names(descriptor: int) -> list[str]:
 
 
 def _give(descriptor: int, group: int, bits: int) -> None:
-    path = f"/proc/self/fd/{descriptor}"  # leads to the file itself, also to a link's own
+    path = f"/proc/self/fd/{descriptor}"  # leads to the opened file itself, even if that is a symbolic link
     mode = os.fstat(descriptor).st_mode
     os.chown(path, -1, group)
     if not stat.S_ISLNK(mode):

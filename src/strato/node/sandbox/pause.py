@@ -1,6 +1,6 @@
 """PID 1 of a pod whose containers share one process namespace; it only reaps orphans. Standard library only.
 
-It keeps the namespace alive, belongs to nobody, and is found again through a file in the pod's directory.
+It keeps the namespace alive. It is no child of the node, which finds it again through a file in the pod's directory.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _NOTE = "pause.json"
 
 
 def start(directory: str) -> None:
-    """Make a process namespace, kept by the file ``pid`` in a pod's directory, with its first process.
+    """Make a process namespace with its first process, and a mount of it at the file ``pid`` in a pod's directory.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The namespace cannot be made.
     """
     ready_read, ready_write = os.pipe()
     helper = os.fork()
@@ -41,7 +41,7 @@ def start(directory: str) -> None:
         numbers = file.read().split()  # until the process has closed its end
     if len(numbers) != 2:
         raise OSError("the pod's process namespace cannot be made")
-    pid = max(map(int, numbers))  # it itself says 0 when it is ready
+    pid = max(map(int, numbers))  # its parent writes its pid; it itself writes 0 when it is ready
     _note(directory, pid)
     target = os.path.join(directory, "pid")
     os.close(os.open(target, os.O_CREAT | os.O_CLOEXEC))
@@ -53,7 +53,7 @@ def _main(directory: str, ready: int) -> NoReturn:
         linux.set_process_name("strato-pause")
         linux.hide_from_tracers()
         newest = linux.last_capability()
-        linux.unshare(linux.CLONE_NEWNS)  # nothing of the machine's file system is to be found through it
+        linux.unshare(linux.CLONE_NEWNS)  # /proc/1/root in the containers must not lead to the machine's file system
         linux.make_mounts_private()
         linux.mount(
             "strato", directory, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC, "mode=555,size=4k"
@@ -68,7 +68,7 @@ def _main(directory: str, ready: int) -> NoReturn:
 
 
 def give_up_everything(owner: int | None, newest_capability: int) -> None:
-    """Keep no right that a process of the container could gain by taking this one over."""
+    """Drop all rights, so that a process of the container gains none by taking control of this one."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     if owner is not None:
         linux.enter(owner)
@@ -78,7 +78,7 @@ def give_up_everything(owner: int | None, newest_capability: int) -> None:
 
 
 def reap_for_ever() -> NoReturn:
-    """Collect orphans; SIGCHLD must be blocked."""
+    """Reap orphans; SIGCHLD must be blocked."""
     while True:
         signal.sigwait({signal.SIGCHLD})
         with contextlib.suppress(ChildProcessError):
@@ -87,7 +87,7 @@ def reap_for_ever() -> NoReturn:
 
 
 def _note(directory: str, pid: int) -> None:
-    """Write down which process it is."""
+    """Write pid and start time of the process into its file."""
     path = os.path.join(directory, _NOTE)
     with open(path + ".new", "w") as file:
         json.dump({"pid": pid, "startTicks": linux.start_ticks(pid), "boot": linux.boot_id()}, file)

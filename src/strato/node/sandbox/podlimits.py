@@ -1,7 +1,7 @@
-"""What the kernel holds a pod and its containers to, by requests and limits of both. Pure.
+"""The control group limits of a pod and its containers, from their requests and limits. Pure.
 
-A pod's group has what its containers have together, or what the pod as a whole asks for; a limit of the sum only where
-every container has one. A container without a limit of its own has the pod's.
+The group of a pod has its pod-level resources, or else the sums of its containers'; a sum of limits only if every
+container has that limit. A container without a limit of its own gets the pod's.
 
 Source: Kubernetes' ``pkg/kubelet/cm``, ``ResourceConfigForPod``.
 """
@@ -21,11 +21,11 @@ from strato.api.quantity import Quantity
 from strato.node.sandbox.cgroups import Limits
 
 PROCESSES: Final = max(4096, 512 * (os.cpu_count() or 1))
-"""Processes and threads that a pod may have, and so each of its containers."""
+"""Most processes and threads of a pod, and of each of its containers."""
 
 
 def container_limits(spec: PodSpec, container: Container) -> Limits:
-    """Return what a container of a pod is held to."""
+    """Return the limits of a container of a pod."""
     requests = container.resources.requests
     whole = spec.resources.limits if spec.resources is not None else {}
     limits = {**{name: whole[name] for name in ("cpu", "memory") if name in whole}, **container.resources.limits}
@@ -45,7 +45,7 @@ def inherits(spec: PodSpec, container: Container) -> bool:
 
 
 def pod_limits(spec: PodSpec) -> Limits:
-    """Return what a pod is held to as a whole."""
+    """Return the limits of a pod as a whole."""
     requests, limits = effective_requests(spec), _limits(spec)
     best_effort = qos_class(spec) == "BestEffort"
     return Limits(
@@ -58,7 +58,7 @@ def pod_limits(spec: PodSpec) -> Limits:
 
 
 def _limits(spec: PodSpec) -> dict[str, Quantity]:
-    """Return the limits that a pod has as a whole: its own, and sums where every container has one."""
+    """Return the limits in a pod's spec as a whole: its own, else the sums of those that every container has."""
     whole = spec.resources.limits if spec.resources is not None else {}
 
     def by_limit(one: Container) -> Container:

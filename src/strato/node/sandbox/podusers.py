@@ -1,7 +1,7 @@
-"""Which pods have a user namespace of their own, and which range of the machine's user ids that maps to.
+"""Which pods get their own user namespace, and the range of the machine's user ids to which it is mapped.
 
-A pod has one unless it asks for something of the machine's that only the machine's users reach. Where the kernel or a
-file system does not allow it, such a pod runs with the machine's users, and one with ``hostUsers: false`` fails.
+A pod gets one unless it asks for something that needs the machine's users, such as the machine's network. If the kernel
+or a file system does not support it, the pod runs with the machine's users; with ``hostUsers: false`` it fails instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from strato.node.sandbox.container import USERS_OF_A_POD
 from strato.node.sandbox.gpus import RESOURCES
 
 ANY_USER = USERS_OF_A_POD
-"""First user of a block to try things with."""
+"""First user of a block that is used only for tests of the kernel's abilities."""
 _FIRST, _COUNT = 8192, 24576
 """Blocks from 536,870,912 on, above what people, services and ``/etc/subuid`` use, below 2**31."""
 _NOTE = "users"
@@ -33,7 +33,7 @@ class UserBlocks:
         self._newest = _FIRST - 1
 
     def keep(self, uids: Iterable[str]) -> None:
-        """Read what these pods were given before this process started."""
+        """Read the blocks that these pods got before this process started."""
         for uid in uids:
             with contextlib.suppress(OSError, ValueError), open(self._note(uid)) as file:
                 self._given[uid] = int(file.read())
@@ -47,14 +47,15 @@ class UserBlocks:
         if uid not in self._given:
             used = {first // USERS_OF_A_POD for first in self._given.values()}
             numbers = (_FIRST + (self._newest + step - _FIRST) % _COUNT for step in range(1, _COUNT + 1))
-            self._newest = number = next(n for n in numbers if n not in used)  # the one that was free for longest
+            # after the newest one: reuses a block as late as possible
+            self._newest = number = next(n for n in numbers if n not in used)
             self._given[uid] = number * USERS_OF_A_POD
             with open(self._note(uid), "w") as file:
                 file.write(str(self._given[uid]))
         return self._given[uid]
 
     def release(self, uid: str) -> None:
-        """Let others have a pod's block."""
+        """Free a pod's block."""
         if self._given.pop(uid, None) is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._note(uid))
@@ -64,7 +65,7 @@ class UserBlocks:
 
 
 def needs_host_users(pod: Pod) -> str:
-    """Return what of a pod's specification wants the machine's users, empty when it can have its own. Pure."""
+    """Return which member of a pod's spec needs the machine's users, empty when it can have its own. Pure."""
     return next(_needs(pod), "")
 
 
@@ -102,7 +103,7 @@ def _needs_of_container(container: Container) -> Iterator[str]:
 
 
 def _beyond(*ids: int | None) -> Iterator[str]:
-    """Yield ids that are in nobody's block."""
+    """Yield the ids that are too large for a block."""
     for number in ids:
         if number is not None and number >= USERS_OF_A_POD:
             yield f"user or group {number}"

@@ -46,14 +46,14 @@ class PodVolumes:
         self._tokens_until = 0.0
 
     def update(self, pod: Pod) -> None:
-        """Take the pod as it is now; the next `refresh` writes what changed of it."""
+        """Take the present pod; the next `refresh` writes the files that depend on what has changed."""
         self._pod = pod
 
     async def make(self) -> None:
         """Make all volumes.
 
         Raises:
-            ConfigProblem: Something the pod refers to is missing.
+            ConfigProblem: An object that the pod refers to is missing.
         """
         self._references = await self._read_references()
         self._token_texts = await self._tokens()
@@ -81,11 +81,11 @@ class PodVolumes:
         Containers that start later see the new values in their variables too, as with a kubelet.
 
         Args:
-            now: Seconds on a clock that never goes back; tokens are asked for again when most of their time is over.
+            now: A monotonic instant, by which tokens are renewed after `_TOKEN_USE` of their lifetime.
 
         Raises:
-            ConfigProblem: Something the pod refers to has gone; the files stay as they are.
-            ApiError: The server cannot be asked.
+            ConfigProblem: An object that the pod refers to was deleted; the files stay unchanged.
+            ApiError: The API server did not answer.
         """
         self._references = await self._read_references()
         if now >= self._tokens_until:
@@ -99,16 +99,16 @@ class PodVolumes:
                 write_payload(self._place.volume(name), files, self._volume_group)
 
     def variables(self, container: Container) -> dict[str, str]:
-        """Return the variables that a container's own spec sets, before them those of services.
+        """Return the variables of a container: those of services first, then those of its spec.
 
         Raises:
-            ConfigProblem: A reference cannot be followed.
+            ConfigProblem: A reference cannot be resolved.
         """
         links = self._machine.service_variables(self._pod)
         return environment(self._pod, container, self._references, self._downward(), links)
 
     def mounts(self, container: Container, variables: dict[str, str]) -> list[Mount]:
-        """Return what a container's ``volumeMounts`` show where.
+        """Return the mounts of a container's ``volumeMounts``.
 
         Raises:
             ConfigProblem: A sub-path leads out of its volume, or has a variable that is not there.
@@ -117,7 +117,7 @@ class PodVolumes:
 
     @property
     def foreign(self) -> list[str]:
-        """Where the volumes lie whose files are not this pod's alone."""
+        """Paths of the volumes whose files do not belong to this pod alone."""
         return [
             self._locations[volume.name]
             for volume in self._pod.spec.volumes
@@ -125,7 +125,7 @@ class PodVolumes:
         ]
 
     def remove(self) -> None:
-        """Remove what lasts as long as the pod runs."""
+        """Remove the volumes that exist only while the pod runs."""
         self._place.remove(self._memory_dir)
         for volume in self._pod.spec.volumes:
             if volume.empty_dir is not None:
@@ -151,7 +151,7 @@ class PodVolumes:
             return await self._claimed(claim.claim_name, read_only=claim.read_only)
         if volume.ephemeral is not None:
             return await self._claimed(f"{self._pod.metadata.name}-{volume.name}")
-        if volume.empty_dir is None:  # which the API fills in where no kind is named
+        if volume.empty_dir is None:  # an unsupported kind: the API server makes a volume without a kind an emptyDir
             raise ConfigProblem(f"volume {volume.name!r}: volumes of its kind cannot be mounted by this node")
         directory = self._place.volume(volume.name)
         if volume.empty_dir.medium == "Memory":
@@ -183,7 +183,7 @@ class PodVolumes:
             raise ConfigProblem(f"volume {claim.spec.volume_name!r} is no hostPath or local volume of this machine")
         path = check_host_path(source)
         security, group = self._pod.spec.security_context, self._volume_group
-        runs = self._place.has_namespaces  # then the files are its own affair
+        runs = self._place.has_namespaces  # of a running pod the ownership of files is left to the pod
         if volume.spec.local is not None and not (read_only or runs) and group is not None and security is not None:
             await asyncio.to_thread(set_ownership, path, group, security.fs_group_change_policy)
         return path
@@ -210,7 +210,7 @@ class PodVolumes:
         path = catalog.SERVICEACCOUNT.path(pod.metadata.namespace, account, "token")
         try:
             answer = await self._machine.cluster.raw("POST", path, body=msgspec.json.encode(body))
-        except (NotFound, MethodNotAllowed):  # no such account, or a server without tokens: the file is left out
+        except (NotFound, MethodNotAllowed):  # without the account, or a server with tokens, the file is left out
             return None
         except ApiError as err:
             raise ConfigProblem(f"service account token of {account!r}: {err}") from err

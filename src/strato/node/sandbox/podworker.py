@@ -1,8 +1,8 @@
-"""One pod on this machine, from bind to deletion: the kubelet's part.
+"""`PodWorker`: runs one pod on this machine from its bind to its deletion, as a kubelet does.
 
-A worker prepares the sandbox, runs the init containers in order and then the others side by side, restarts what the
-policy says, and ends everything when the pod is deleted or its deadline has passed. After a restart of the node it
-finds on disk what runs and goes on from there. All machine work goes through `Runtime` and `PodSandbox`.
+A worker prepares the sandbox, runs the init containers in order and then the others side by side, restarts them by the
+restart policy, and ends all when the pod is deleted or its deadline has passed. After a restart of the node it finds
+the running containers on disk and continues. It uses the machine only through `Runtime` and `PodSandbox`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from strato.node.sandbox.sandbox import PodSandbox
 from strato.node.sandbox.settings import NodePeriods
 
 EVICTION_GRACE_SECONDS = 1.0
-"""Of pods that have used too much of the disk, as a kubelet gives them."""
+"""Grace period of pods that are evicted for their disk usage, the same as a kubelet's."""
 RESIZE_RETRY_SECONDS = 3.0
-"""Between two looks whether a container uses less memory than it is to have."""
+"""Seconds between two checks whether a container uses less memory than its new limit."""
 OVER = ("Succeeded", "Failed")
-"""Phases of pods that hold nothing any more."""
+"""Phases of pods that have ended and hold no resources."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,29 +64,29 @@ class PodWorker:
         self._containers = list(map(self._worker_of, record.containers, _resizable(self.allocated_spec)))
         self._ephemeral = list(map(self._worker_of, record.ephemeral, pod.spec.ephemeral_containers))
         self._beside: list[asyncio.Task[None]] = []
-        """What runs beside the containers proper: sidecars, ephemeral containers, what keeps files new."""
+        """Tasks beside the main containers: sidecars, ephemeral containers, the refresh of mounted files."""
         self.is_admitted = record.has_begun
-        """Whether the node has let it begin."""
+        """Whether the node has admitted the pod."""
         self._is_served = False
         """Whether containers may be started."""
         self._is_resizing = False
         self._reported_pending = ("", 0)
-        """Reason and generation of the pending resize that an event has told of."""
+        """Reason and generation of the pending resize about which the last event was recorded."""
         self._terminating = asyncio.Event()
         self._deadline_changed = asyncio.Event()
         self._evicted = asyncio.Event()
         self._grace_seconds = float(pod.spec.termination_grace_period_seconds)
         self.is_stopped = False
-        """Whether all processes of a deleted pod have ended: the API object may be removed."""
+        """Whether all processes of a deleted pod have ended, so that the API object may be removed."""
         self._is_released = False
         self._is_lost = False
-        """Whether containers that its status tells of are gone without a trace."""
+        """Whether containers that the pod's status describes have vanished without a trace."""
         self.ended = asyncio.Event()
-        """Set when all its processes have ended and its last status waits to be written."""
+        """Set when all its processes have ended and its final status is queued."""
 
     @property
     def is_terminating(self) -> bool:
-        """Whether it is being ended and what it wrote is still there."""
+        """Whether the pod is being ended and its files still exist."""
         return (self._terminating.is_set() or self._evicted.is_set()) and not self._is_released
 
     def next_write(self, now: float) -> dict[str, Any] | None:
@@ -100,9 +100,9 @@ class PodWorker:
         return pod_status(self.record, now)
 
     def update(self, pod: Pod) -> None:
-        """Take what may change of a pod that runs.
+        """Apply the changes that a running pod allows.
 
-        That is labels, annotations, its deadline, images and resources of containers, and more ephemeral containers.
+        These are labels, annotations, the deadline, images and resources of containers, and new ephemeral containers.
         """
         before, self.pod = self.pod.spec, pod
         self.sandbox.update(pod)
@@ -124,11 +124,11 @@ class PodWorker:
 
     @property
     def allocated_spec(self) -> PodSpec:
-        """The pod's spec with the resources that the node has given it."""
+        """The pod's spec with the resources that the node has allocated to it."""
         return allocated_spec(self.pod.spec, self.record)
 
     def resize(self) -> None:
-        """Give the containers what they want now, if the node has it, and change them accordingly."""
+        """Allocate the resources that the spec asks for now, if the node has them, and resize the containers."""
         record, pod = self.record, self.pod
         is_wanted = pod.spec != self.allocated_spec
         record.pending_resize = self._node.admit_resize(pod) if is_wanted else None
@@ -136,7 +136,8 @@ class PodWorker:
         if record.pending_resize is not None:
             given = self.allocated_spec
             reason, message = record.pending_resize
-            if self._reported_pending != (reason, pod.metadata.generation):  # what is in the way may vary
+            # compare without the message, whose amounts may change from check to check
+            if self._reported_pending != (reason, pod.metadata.generation):
                 self._reported_pending = reason, pod.metadata.generation
                 self._node.event("Warning", f"Resize{reason}", event_text(reason, pod, message))
         elif is_wanted:
@@ -161,19 +162,19 @@ class PodWorker:
             self.resize()
 
     def terminate(self, grace_seconds: float) -> None:
-        """End the pod: it was deleted. A later, shorter grace is not honoured once ending has begun."""
+        """End the pod because it was deleted. Once that has begun, a shorter grace period has no effect any more."""
         if not self._terminating.is_set():
             self._grace_seconds = grace_seconds
             self._terminating.set()
 
     def evict(self, message: str) -> None:
-        """End the pod soon, which uses more of the machine than it may; its status and an event say why."""
+        """Evict the pod, which uses more of the machine than it may; its status and an event have the message."""
         if not (self._evicted.is_set() or self._terminating.is_set() or self._is_over()):
             self._node.event("Warning", "Evicted", message)
             self._disrupt("Evicted", message, EVICTION_GRACE_SECONDS)
 
     def shut_down(self, grace_seconds: float) -> bool:
-        """End the pod as a kubelet whose node is shut down; return whether it is a pod that has begun and not ended."""
+        """End the pod as a kubelet does at a shutdown; return False for a pod that has not begun or has ended."""
         if self._is_over() or not self.record.has_begun:
             return False
         if not (self._evicted.is_set() or self._terminating.is_set()):
@@ -186,7 +187,7 @@ class PodWorker:
         self._evicted.set()
 
     async def run(self) -> None:
-        """Run the pod; returns when it is finished or, if deleted, when all its processes have ended."""
+        """Run the pod; returns when it has finished or, if it was deleted, when all its processes have ended."""
         await self._node.confirm()
         serving = asyncio.create_task(self._serve(), name=f"pod {self.namespace}/{self.name}")
         ends = [asyncio.create_task(event.wait()) for event in (self._terminating, self._evicted)]
@@ -213,7 +214,7 @@ class PodWorker:
         self.ended.set()
 
     def _note_end_of(self, serving: asyncio.Task[None]) -> None:
-        """Fail the pod where serving it ended with a fault of ours: its containers end, and it can be deleted."""
+        """Fail the pod if the task that serves it ended by a bug, so that its containers end and it can be deleted."""
         error = serving.exception()
         if error is not None:
             _log.error("a pod cannot be served: pod=%s/%s", self.namespace, self.name, exc_info=error)
@@ -222,13 +223,13 @@ class PodWorker:
             self._node.event("Warning", self.record.reason, self.record.message)
 
     def _stop(self) -> None:
-        """Note that nothing of a deleted pod runs any more nor will."""
+        """Record that no process of a deleted pod runs, and that none will be started."""
         self.record.stop(self._clock.now())
         self.is_stopped = True
         self._node.submit()
 
     async def _wait_for_end(self, ends: set[asyncio.Task[Any]]) -> None:
-        """Return when one of these has come or the pod's deadline, which may be moved."""
+        """Wait until one of the tasks ends or the pod's deadline has passed, which may change meanwhile."""
         while True:
             self._deadline_changed.clear()
             moved = asyncio.create_task(self._deadline_changed.wait())
@@ -275,7 +276,7 @@ class PodWorker:
         beside, self._is_served = self._beside, True
         if self.sandbox.volumes.has_payloads:
             beside.append(asyncio.create_task(self._refresh()))
-        if self.pod.spec != self.allocated_spec:  # it was resized while the node was away
+        if self.pod.spec != self.allocated_spec:  # the pod was resized while the node did not run
             self.resize()
         beside += [asyncio.create_task(self._debug(container)) for container in self._ephemeral]
         try:
@@ -298,8 +299,8 @@ class PodWorker:
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def _debug(self, container: ContainerWorker) -> None:
-        """Run an ephemeral container, which may refer to what nobody has read for this pod yet."""
-        with contextlib.suppress(ConfigProblem, ApiError, OSError):  # its start says what is missing
+        """Run an ephemeral container, which may refer to objects that were not read for this pod before."""
+        with contextlib.suppress(ConfigProblem, ApiError, OSError):  # the container's start reports what is missing
             await self.sandbox.volumes.refresh(self._clock.monotonic())
         await container.run(is_lost=self._is_lost)
         self._node.submit()
@@ -317,7 +318,7 @@ class PodWorker:
                 return
 
     async def _refresh(self) -> None:
-        """Keep mounted files new; what cannot be read stays as it is and is reported once."""
+        """Keep mounted files up to date; if an object cannot be read, its files stay, and that is logged once."""
         reported = ""
         while True:
             await self._clock.sleep(self._refresh_seconds)
@@ -333,7 +334,7 @@ class PodWorker:
 
     async def _run(self, container: ContainerWorker, begun: asyncio.Event | None = None) -> None:
         await container.run(is_lost=self._is_lost, begun=begun)
-        if self._is_over():  # the next pod may arrive before this one is cleaned up
+        if self._is_over():  # free the GPUs at once, for a new pod that arrives before this one is cleaned up
             self.sandbox.give_back_gpus()
         self._node.submit()
 
@@ -341,7 +342,7 @@ class PodWorker:
         return phase_of(self.record) in OVER and not any(container.is_running for container in self._containers)
 
     async def _stop_all(self) -> None:
-        """End what still runs, the containers proper first, the sidecars after them in reverse order."""
+        """End all running containers: the main containers first, then the sidecars in reverse order."""
         everyone = (*self._containers, *self._ephemeral)
         for container in everyone:
             container.find_left_over()

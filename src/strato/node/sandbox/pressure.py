@@ -1,4 +1,4 @@
-"""Whether the machine runs short of memory, disk or processes, and which new pods it turns away meanwhile.
+"""Pressure conditions: whether the machine runs short of memory, disk or processes, and which new pods it refuses then.
 
 Source: Kubernetes' eviction manager: conditions, their transition period, and the admission of pods.
 """
@@ -14,30 +14,30 @@ from strato.node.sandbox.storage import CRITICAL_PRIORITY, Disk, disk_of
 
 MEMORY, DISK, PIDS = "MemoryPressure", "DiskPressure", "PIDPressure"
 TRANSITION_SECONDS = 300.0
-"""How long a condition stays after it was last seen, so that pods are not sent back and forth."""
+"""How long a condition stays True after it was last observed, so that it does not oscillate with each eviction."""
 LOW_MEMORY_BYTES = 100 << 20
 LOW_PIDS_RATIO = 0.05
-"""Of the processes and threads the kernel allows; a kubelet has no threshold unless configured."""
+"""Share of the processes and threads that the kernel allows; below it there is pressure. A kubelet has no default."""
 _MEMORY_TAINT = "node.kubernetes.io/memory-pressure"
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What is left of the machine."""
+    """The free resources of the machine."""
 
     disk: Disk
     memory_bytes: int
-    """Available, as the kernel estimates it: what caches give up counts as free."""
+    """Available memory by the kernel's estimate, which includes memory that caches can give up."""
     pids: int
     """Processes and threads that can still be started."""
     most_pids: int
 
 
 def measure_machine(directory: str, proc: str = "/proc") -> Signals:
-    """Look at the machine, and at the disk a directory lies on.
+    """Measure the machine, and the disk on which a directory lies.
 
     Raises:
-        OSError: The kernel does not say.
+        OSError: The kernel's files cannot be read.
     """
     most = min(int(_read(f"{proc}/sys/kernel/{name}")) for name in ("pid_max", "threads-max"))
     running = int(_read(f"{proc}/loadavg").split()[3].partition("/")[2])
@@ -61,20 +61,20 @@ def pressures(signals: Signals) -> frozenset[str]:
 
 
 class PressureConditions:
-    """Conditions that come at once and go only when they have not been seen for a while."""
+    """Conditions that become True at once, and False only when they were not observed for `TRANSITION_SECONDS`."""
 
     def __init__(self, transition_seconds: float = TRANSITION_SECONDS) -> None:
         self._transition_seconds = transition_seconds
         self._seen: dict[str, float] = {}
 
     def observe(self, found: frozenset[str], now: float) -> frozenset[str]:
-        """Return the conditions to report, after those that hold now were seen at an instant that never goes back."""
+        """Return the conditions to report, given those found at the monotonic instant ``now``."""
         self._seen.update(dict.fromkeys(found, now))
         return frozenset(k for k, at in self._seen.items() if k in found or now - at < self._transition_seconds)
 
 
 def rejection(pod: Pod, conditions: frozenset[str]) -> Refusal | None:
-    """Return why a new pod is turned away by a node in these conditions, None when it may start."""
+    """Return why a node with these conditions refuses a new pod, None when the pod may start."""
     if not conditions or (pod.spec.priority or 0) >= CRITICAL_PRIORITY:
         return None
     if conditions == {MEMORY} and (qos_class(pod.spec) != "BestEffort" or _bears_memory_pressure(pod)):

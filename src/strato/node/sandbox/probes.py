@@ -41,7 +41,7 @@ class Prober:
         self._event = event
 
     def first_verdict(self) -> tuple[bool, bool]:
-        """Return whether the container counts as started and as ready before any probe has run."""
+        """Return whether the container counts as started, and whether as ready, before any probe has run."""
         started = self._spec.startup_probe is None
         return started, started and self._spec.readiness_probe is None
 
@@ -125,13 +125,13 @@ class Prober:
 
 
 async def answers(get: HTTPGetAction, address: str, spec: Container) -> bool:
-    """Send the request that an action asks for; return whether its answer is a success.
+    """Send the HTTP request of a probe or hook; return whether the answer is a success.
 
     Certificates are not checked.
 
     Raises:
         OSError: There is no answer.
-        ValueError: The request cannot be sent.
+        ValueError: The request is invalid.
     """
     host = get.host or address
     port = port_number(spec, get.port)

@@ -1,4 +1,4 @@
-"""A pod's ``/etc/resolv.conf``, by what its network reaches."""
+"""A pod's ``/etc/resolv.conf``, with the name servers that its network reaches."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from strato.api.core import PodSpec
 
 MACHINES_FILES = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
-"""Where the machine's name servers stand; the second is asked when the first names a stub on loopback."""
+"""Files with the machine's name servers; the second is read if the first names only a stub resolver on loopback."""
 _NO_SERVER = ("nameserver 127.0.0.1", "options timeout:1 attempts:1")
-"""Makes look-ups fail at once where no name server can be reached."""
+"""Makes look-ups fail at once for pods that reach no name server."""
 
 
 class DnsScope(enum.Enum):
-    """What a pod's network leads to."""
+    """What a pod's network reaches."""
 
     MACHINE = "the machine's own network"
     TRANSLATED = "what the machine reaches, by address translation"
@@ -25,7 +25,7 @@ class DnsScope(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDns:
-    """The cluster's name server, and how names are completed."""
+    """The address of the cluster's name server, and the domain of its names."""
 
     server: str
     namespace: str
@@ -33,7 +33,7 @@ class ClusterDns:
 
 
 _MAX_SEARCHES, _MAX_SEARCH_CHARACTERS, _MAX_SERVERS = 32, 2048, 3
-"""As of a kubelet; more is left out."""
+"""A kubelet's limits; what exceeds them is left out."""
 
 
 def resolv_conf(
@@ -42,10 +42,10 @@ def resolv_conf(
     """Return the file's content: by the pod's ``dnsPolicy``, then its ``dnsConfig``.
 
     Args:
-        spec: Of the pod.
+        spec: Spec of the pod.
         scope: What its network reaches.
-        cluster: The cluster's name server, None where there is none; then all pods have the machine's.
-        files: The machine's.
+        cluster: The cluster's name server; None if there is none, then all pods use the machine's.
+        files: The machine's files.
     """
     machine = _fields(_machines_lines(scope, files))
     options: dict[str, str] = {}
@@ -74,7 +74,7 @@ def resolv_conf(
 
 
 def name_servers(files: Sequence[str] = MACHINES_FILES) -> list[str]:
-    """Return the addresses of the machine's own name servers, those on its loopback among them."""
+    """Return the addresses of the machine's own name servers, including those on its loopback."""
     return _fields(_lines(files[0]))["nameserver"][:_MAX_SERVERS]
 
 
@@ -83,7 +83,7 @@ def _asks_cluster(spec: PodSpec) -> bool:
 
 
 def _machines_lines(scope: DnsScope, files: Sequence[str]) -> list[str]:
-    """Return those of the machine's file that are good for a pod."""
+    """Return the lines of the machine's file that are useful for a pod."""
     if scope is DnsScope.PODS:
         return list(_NO_SERVER)
     lines = _lines(files[0])
@@ -93,7 +93,7 @@ def _machines_lines(scope: DnsScope, files: Sequence[str]) -> list[str]:
 
 
 def _fields(lines: Sequence[str]) -> dict[str, list[str]]:
-    """Return what the lines say; of searches and options the last counts."""
+    """Return the values of the lines by keyword; of several search and options lines the last counts."""
     found: dict[str, list[str]] = {"nameserver": [], "search": [], "options": []}
     for line in lines:
         word, *rest = line.split()[:_MAX_SEARCHES] or [""]
@@ -115,7 +115,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _beyond_loopback(lines: Sequence[str]) -> list[str]:
-    """Leave out name servers that listen on the machine's loopback; nothing when no other is named."""
+    """Return the lines without name servers on the machine's loopback; empty if there is no other name server."""
     kept = [line for line in lines if not _is_loopback(line)]
     return kept if any(line.startswith("nameserver") for line in kept) else []
 

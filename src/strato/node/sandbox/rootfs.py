@@ -1,8 +1,8 @@
-"""The file system a container sees: its image, what every container has (/proc, /dev, /etc/hosts), its volumes.
+"""Build a container's root file system: its image, what every container has (/proc, /dev, /etc/hosts), its volumes.
 
-An imported image gets an overlay, so that it can be written to; the machine's own root (image ``strato/host``) is
-shown read-only, with a private /tmp. Where a mount point is missing in a read-only tree, the directories on the way
-to it are rebuilt as a skeleton in memory whose entries point to the originals. Standard library only.
+An image gets an overlay, so that containers can write; the machine's own root (image ``strato/host``) is shown
+read-only, with a private /tmp. If a mount point is missing in a read-only tree, its parent directories are replaced by
+a skeleton: directories in memory into which the entries of the original ones are bound. Standard library only.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from strato.node import beneath
 from strato.node.sandbox import linux
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-"""What every container has of the machine's devices; others are given to containers one by one."""
+"""The devices of the machine that every container has; others are given to single containers."""
 _LINKS = (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2"), ("ptmx", "pts/ptmx"))
 _OWN_DEVICES = {"fd", "stdin", "stdout", "stderr", "ptmx", "pts", "shm", "mqueue"}
 PRIVATE_DIRECTORIES = ("/tmp", "/var/tmp", "/run", "/root", "/home")
-"""Of a container on the machine's root; what the machine has there is not shown."""
+"""Directories that are private to a container on the machine's root; the machine's own content is hidden."""
 _OWN = ("proc", "sys", "dev", "tmp", "run", "root", "home", "boot", "lost+found")
 """Directories of the machine's root that are not shown."""
 _SECRETS = (
@@ -37,7 +37,7 @@ _SECRETS = (
     "/var/lib/kubelet",
     "/var/spool",
 )
-"""Covered where owners cannot be unmapped (see `RootBuilder`)."""
+"""Paths to cover if owners cannot be unmapped (see `RootBuilder`)."""
 _MASKED = (
     "/proc/acpi",
     "/proc/asound",
@@ -52,10 +52,10 @@ _MASKED = (
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
 )
-"""Covered in every container but privileged ones, as container runtimes do."""
+"""Paths that are covered in all but privileged containers, as by container runtimes."""
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 _MACHINES_SYS = ("/sys/fs/bpf", "/sys/kernel/debug", "/sys/kernel/security", "/sys/kernel/tracing")
-"""File systems below /sys that come with it when a container shares the machine's network."""
+"""File systems below /sys that a bind of the machine's /sys includes, if a container shares the machine's network."""
 _CGROUPS = "/sys/fs/cgroup"
 
 
@@ -63,14 +63,14 @@ class RootBuilder:
     """Builds one container's root below ``root`` in the current mount namespace.
 
     Args:
-        base: Root of the image; empty is this machine's own.
-        root: Where it is put together.
-        scratch: Directory of ours for what the container writes.
-        unmapped: Descriptor of a user namespace that maps no owner of the machine's files. They are shown through it,
-            so that the container's root has no other right to them than everybody has: what only its owner may read, a
-            key or a password file, stays closed, also if it is made or replaced later.
-        user_namespace: Descriptor of the pod's own, in whose ids volumes are shown.
-        owner: The user and group outside that are root in it; what is made here is theirs.
+        base: Root of the image; empty for this machine's own root.
+        root: Directory in which the root is built.
+        scratch: The node's directory for what the container writes.
+        unmapped: Descriptor of a user namespace that maps no owner of the machine's files. They are mounted through it,
+            so that root in the container has only the rights of others: files that only their owner may read, such as
+            keys and password files, stay unreadable, even those that are made or replaced later.
+        user_namespace: Descriptor of the pod's own user namespace, to whose ids the owners in volumes are mapped.
+        owner: The user and group outside that are root in that namespace; directories made here belong to them.
     """
 
     def __init__(
@@ -85,17 +85,17 @@ class RootBuilder:
     ) -> None:
         self._unmapped = unmapped
         self._shows_owners = False
-        """Whether a part of the machine's root is shown with its owners."""
+        """Whether a part of the machine's root is shown with its real owners."""
         self._user_namespace = user_namespace
         self._base = base.rstrip("/")
         self._root = root
         self._scratch = scratch
         self._skeleton: set[str] | None = None
-        """Directories of ours, relative paths; None when the root can be written to anyway."""
+        """Directories of the skeleton, as relative paths; None when the root is writable and needs none."""
         self._privileged = self._shares_ipc = False
         self._owner = owner
         self._is_complete = False
-        """Whether the skeleton has all its mount points: behind those that are taken, pods' own files lie."""
+        """Whether the skeleton has all mount points. After that the root has mounts with the pod's own files."""
 
     def build(self, spec: dict[str, Any]) -> None:
         """Assemble everything: base, system directories, then the mounts in order of their paths."""
@@ -113,7 +113,8 @@ class RootBuilder:
         mounts = sorted(spec["mounts"], key=lambda m: str(m["target"]))
         with contextlib.ExitStack() as sources:
             opened = [sources.enter_context(_source(entry)) for entry in mounts]
-            if self._skeleton is not None:  # all mount points first: rebuilding a directory would hide a mount in it
+            # make all mount points before the first mount: replacing a directory later would hide a mount below it
+            if self._skeleton is not None:
                 for entry, source in zip(mounts, opened, strict=True):
                     self._ensure(entry["target"], is_directory=_is_directory(source))
                 self._ensure(spec["workingDir"], is_directory=True)
@@ -135,7 +136,7 @@ class RootBuilder:
             linux.mount("none", self._root, flags=still | (0 if self._privileged else linux.MS_NODEV))
 
     def _close(self, path: str) -> None:
-        """Make a private directory read-only, but not what is mounted in it."""
+        """Make a private directory read-only, but not the mounts in it."""
         with beneath.opened(self._root, os.O_PATH | os.O_DIRECTORY) as root:
             descriptor = beneath.open_at(root, path, scope=beneath.Scope.IN_ROOT)
         try:
@@ -145,7 +146,7 @@ class RootBuilder:
             os.close(descriptor)
 
     def _hide(self, paths: list[str]) -> list[str]:
-        """Cover directories of the machine with empty ones, in which mount points can still be made."""
+        """Cover directories of the machine with empty writable ones, in which mount points can be made."""
         found = list(paths)
         if self._shows_owners:
             found += [*_SECRETS, *_host_keys()]
@@ -190,11 +191,11 @@ class RootBuilder:
         """Bind an open file or directory at an absolute path of the container, making the mount point.
 
         Args:
-            source: Descriptor of what is shown.
-            target: Where.
-            read_only: Whether nobody may write to it.
-            mapped: Whether its owners are shown in the pod's ids.
-            required: Else the owners are nobody where the file system cannot do that.
+            source: Descriptor of the file or directory to show.
+            target: Path in the container.
+            read_only: Whether the mount is read-only.
+            mapped: Whether its owners are mapped to the pod's ids.
+            required: Whether it is an error if the file system cannot map owners; else they are shown as nobody.
         """
         user_namespace = self._user_namespace if mapped else None
         is_directory = _is_directory(source)
@@ -220,7 +221,7 @@ class RootBuilder:
             os.close(point)
 
     def _staging(self, is_directory: bool) -> str:
-        """Return a place of ours, out of every container's reach, where a mount is made read-only first."""
+        """Make a file or directory that no container reaches, where a mount is made read-only before it is moved."""
         path = os.path.join(self._scratch, "staging-directory" if is_directory else "staging-file")
         if is_directory:
             os.makedirs(path, exist_ok=True)
@@ -273,18 +274,18 @@ class RootBuilder:
                     self._place(descriptor, path, read_only=False, mapped=False)
 
     def _empty(self, name: str) -> str:
-        """Return an empty directory of ours; a mount of it costs less than a file system."""
+        """Return an empty directory to bind; that costs less than mounting a new file system."""
         path = os.path.join(self._scratch, name)
         os.makedirs(path, exist_ok=True)
         return path
 
     def _sys(self, spec: dict[str, Any]) -> None:
-        """Show the kernel's objects, read-only, and of the control groups only the container's own."""
+        """Mount /sys read-only, with the container's own control groups only."""
         sys = self._root + "/sys"
         flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
         if spec["isolation"] == "root":
             linux.mount("sysfs", sys, "sysfs", flags | (0 if self._privileged else linux.MS_RDONLY))
-        else:  # only who owns the network may have a /sys of its own
+        else:  # the kernel allows a new sysfs only to the owner of the network namespace
             linux.bind("/sys", sys, read_only=True)
             for path in _MACHINES_SYS:
                 self._mask(path)
@@ -304,7 +305,7 @@ class RootBuilder:
 
     def _devices(self, granted: list[str]) -> None:
         dev = self._root + "/dev"
-        # Without device files of its own: CUDA, as root, makes the ones it misses.
+        # MS_NODEV: as root, CUDA would make device files of GPUs that the container must not have.
         linux.mount("strato-dev", dev, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=755")
         wanted = set(os.listdir("/dev")) - _OWN_DEVICES if self._privileged else _DEVICES
         present = [f"/dev/{name}" for name in os.listdir("/dev") if name in wanted]
@@ -332,7 +333,7 @@ class RootBuilder:
             linux.mount("mqueue", dev + "/mqueue", "mqueue", flags)
 
     def _show_entries(self, directory: str) -> None:
-        """Fill a skeleton directory with the originals: links copied, all else bound read-only."""
+        """Fill a skeleton directory with the original's entries: copies links, and binds all else read-only."""
         source = f"{self._base}/{directory}" if directory else self._base or "/"
         with os.scandir(source) as entries:
             for entry in entries:
@@ -356,7 +357,7 @@ class RootBuilder:
                 return
             except OSError:  # not every file system can
                 self._shows_owners = True
-        with contextlib.suppress(OSError):  # what even its owner cannot see (a dead mount) stays an empty entry
+        with contextlib.suppress(OSError):  # an entry that cannot be read, such as a dead mount, stays empty
             linux.bind(entry.path, target)
             linux.make_read_only(target, 0 if self._privileged else linux.MOUNT_ATTR_NODEV)
 
@@ -364,9 +365,9 @@ class RootBuilder:
         os.close(self._mount_point(target, is_directory=is_directory))
 
     def _mount_point(self, target: str, *, is_directory: bool) -> int:
-        """Open a mount point inside, following the container's links inside its root, made if missing.
+        """Open a mount point, made if missing; resolves the container's links inside its root.
 
-        Volumes that are mounted already can be changed by other containers meanwhile, so it is a descriptor.
+        It returns a descriptor, because other containers can change volumes that are mounted already.
         """
         with beneath.opened(self._root, os.O_PATH | os.O_DIRECTORY) as root:
             if self._skeleton is not None and not self._is_complete:
@@ -378,7 +379,7 @@ class RootBuilder:
             return beneath.make_mount_point(root, target, is_directory=is_directory)
 
     def _materialise(self, parts: list[str]) -> None:
-        """Replace read-only originals on the way by skeleton directories of ours."""
+        """Replace the read-only directories on a path by skeleton directories."""
         assert self._skeleton is not None
         for depth in range(1, len(parts) + 1):
             relative = "/".join(parts[:depth])
@@ -404,7 +405,7 @@ def _is_read_only(path: str) -> bool:
 
 
 def _source(entry: dict[str, Any]) -> contextlib.AbstractContextManager[int]:
-    """Open what a mount shows: a path the node chose, below it a path the pod chose."""
+    """Open the source of a mount: a path of the node's, and below it a sub-path of the pod's."""
     if not entry.get("subPath"):
         return beneath.opened(entry["source"])
     return beneath.opened_below(entry["source"], entry["subPath"])

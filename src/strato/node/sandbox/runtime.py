@@ -1,6 +1,7 @@
-"""The node's side of the spawner: start containers, wait for their ends, find them again after a restart.
+"""`Runtime`, the node's side of the spawner: starts containers, waits for their ends, adopts them after a restart.
 
-All that must outlive this process is in the attempt's directory (see `supervisor`): a restarted node adopts what runs.
+All state that must survive this process is in the attempt's directory (see `supervisor`), so that a restarted node can
+adopt the running containers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _START_TIMEOUT_SECONDS = 30.0
 
 
 class RuntimeProblem(StratoError):
-    """The machine refused something a sandbox needs; the message says what."""
+    """The machine refused an operation that a sandbox needs; the message has its error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,17 @@ class Ended:
     started_at: float
     finished_at: float
     error: str = ""
-    """Why it could not be started at all."""
+    """Why the process could not be started; empty if it was."""
 
     @property
     def never_started(self) -> bool:
-        """Whether there was no process at all."""
+        """Whether no process was started."""
         return bool(self.error) and self.exit_code == START_ERROR
 
 
 @dataclass(slots=True)
 class Run:
-    """A container's run: its supervisor, and the future of its end."""
+    """One run of a container: its supervisor, and a future that gets its end."""
 
     directory: str
     pid: int
@@ -65,50 +66,50 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Everything the supervisor must know to run a container once."""
+    """All that the supervisor needs to run a container once."""
 
     directory: str
-    """Of this attempt; made by the runtime."""
+    """Directory of this attempt; the runtime makes it."""
     log: str
     argv: Sequence[str]
     env: Mapping[str, str]
     hostname: str
     working_dir: str = "/"
     base: str = ""
-    """Root file system of the image; empty is this machine's own."""
+    """Root file system of the image; empty for this machine's own."""
     mounts: Sequence[Mount] = ()
     namespaces: Sequence[str] = ()
     cgroups: Sequence[str] = ()
     """``cgroup.procs`` files to join."""
     hide: Sequence[str] = ()
-    """Directories of the machine no container may look into."""
+    """Directories of the machine to hide from the container."""
     security: Security = field(default_factory=Security)
     host_ipc: bool = False
     process_namespace: str = ""
-    """File of the pod's that its containers share, or ``host``; empty gives the container its own."""
+    """File of the process namespace that the pod's containers share, or ``host``; empty for one of its own."""
     target_directory: str = ""
-    """Of the run of a container whose process namespace it joins; empty when of none."""
+    """Directory of the run of the container whose process namespace it joins; empty for none."""
     user_namespace: str = ""
-    """File of a namespace that the pod's own user namespace owns; empty when it has none."""
+    """File of a namespace that the pod's own user namespace owns; empty if the pod has none."""
     user_base: int = 0
-    """The user outside that is root in it."""
+    """The user outside that is root in the pod's user namespace."""
     devices: Sequence[str] = ()
-    """Device files that only this container gets, beside those all have."""
+    """Device files that this container gets besides those that all containers have."""
     stdin: bool = False
-    """Whether it reads what who is attached to it writes."""
+    """Whether attached clients can write to its input."""
     stdin_once: bool = False
-    """Whether its input ends with the first of them."""
+    """Whether its input ends when the first of these clients disconnects."""
     tty: bool = False
     stop_signal: int = signal.SIGTERM
-    """What asks its process to end."""
+    """The signal that asks its process to end."""
 
 
 class Runtime:
     """Runs containers as processes through one spawner.
 
     Args:
-        data_dir: Where the spawner's lock and log lie.
-        isolation: Force a weaker isolation than the machine allows; empty takes the strongest.
+        data_dir: Directory of the spawner's lock and log.
+        isolation: Level of isolation to force; empty takes the strongest that the machine allows.
     """
 
     def __init__(self, data_dir: str, isolation: str = "") -> None:
@@ -121,13 +122,13 @@ class Runtime:
         self._last_id = 0
         self._pid = 0
         self.shows_machines_program = False
-        """Whether containers get at the machine's own Python by ``/proc/PID/exe`` (see `interpreter`)."""
+        """Whether containers can reach the machine's own Python by ``/proc/PID/exe`` (see `interpreter`)."""
 
     async def open(self) -> None:
-        """Start the spawner; returns when it serves, that is when no earlier one is at work any more.
+        """Start the spawner; returns when it serves, which is after an earlier one on this directory has ended.
 
         Raises:
-            RuntimeProblem: It does not start.
+            RuntimeProblem: The spawner does not start.
         """
         ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[0] = ready
@@ -141,12 +142,12 @@ class Runtime:
             self.isolation = (await self.call("probe"))["isolation"]
 
     def close(self) -> None:
-        """Let the spawner end. Containers live on."""
+        """End the spawner. Containers keep running."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
-            if 0 in self._waiting:  # it waits for an earlier one to end, and does not see that we hang up
+            if 0 in self._waiting:  # the spawner is waiting for the lock, and does not notice the closed socket
                 os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
         self._fail_waiting("the sandbox helper was closed")
@@ -162,7 +163,7 @@ class Runtime:
     def _execute(self, interpreter: Interpreter) -> None:
         self.shows_machines_program = not interpreter.is_sealed
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # What is in the command line, containers read of their PID 1; the environment they do not.
+        # Containers can read the command line of their PID 1, but not its environment.
         program = (
             "import os, sys; sys.path.insert(0, os.environ['STRATO_SOURCE']); "
             "from strato.node.sandbox.spawner import main; main()"
@@ -209,7 +210,7 @@ class Runtime:
                 waiting.set_result(answer)
 
     def _lost(self) -> None:
-        """Start over when somebody killed the spawner; the containers do not mind."""
+        """Start the spawner again after it was killed; that does not affect the containers."""
         assert self._socket is not None
         asyncio.get_running_loop().remove_reader(self._socket.fileno())
         self._socket.close()
@@ -222,13 +223,13 @@ class Runtime:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(RuntimeProblem(message))
-                future.exception()  # nobody may be waiting any more
+                future.exception()  # mark the exception as seen, as the caller may have been cancelled
 
     async def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """Run an operation of the spawner.
 
         Raises:
-            RuntimeProblem: It failed, with the machine's own message.
+            RuntimeProblem: The operation failed; the message is the machine's.
         """
         if self._socket is None:
             raise RuntimeProblem("the sandbox helper is not running")
@@ -240,7 +241,7 @@ class Runtime:
             try:
                 self._socket.send(message)
                 break
-            except BlockingIOError:  # a burst filled the socket's buffer
+            except BlockingIOError:  # many requests have filled the socket's buffer
                 await asyncio.sleep(0.001)
         result = await answer
         if result.get("error") and operation != "start":
@@ -248,7 +249,7 @@ class Runtime:
         return result
 
     async def start(self, launch: Launch) -> Run:
-        """Run a container. A process that cannot be started is a run that has ended."""
+        """Run a container. If its process cannot be started, the returned run has ended already."""
         os.makedirs(launch.directory, exist_ok=True)
         os.makedirs(os.path.dirname(launch.log), exist_ok=True)
         spec = {
@@ -298,7 +299,7 @@ class Runtime:
         return self._follow(launch.directory, answer)
 
     def adopt(self, directory: str) -> Run | None:
-        """Return the run an attempt's directory tells of, ended or not; None when it never began."""
+        """Return the run that an attempt's directory describes, ended or not; None when it never began."""
         state = _read_json(os.path.join(directory, "state.json"))
         if state is None:
             ending = _read_json(os.path.join(directory, "exit.json"))
@@ -348,10 +349,10 @@ class Runtime:
         )
 
     async def exec(self, run: Run, argv: Sequence[str], *, timeout_seconds: float) -> int:
-        """Run a command in the container; return its exit code, -1 when it took too long.
+        """Run a command in the container; return its exit code, -1 on a timeout.
 
         Raises:
-            RuntimeProblem: The container is gone, or cannot be entered.
+            RuntimeProblem: The container has ended, or cannot be entered.
         """
         if run.ended.done():
             raise RuntimeProblem("the container does not run")
@@ -370,7 +371,7 @@ def _read_json(path: str) -> dict[str, Any] | None:
     try:
         with open(beneath.open_regular(path), "rb") as file:
             body: dict[str, Any] = json.load(file)
-    except (FileNotFoundError, ValueError):  # or not written to its end
+    except (FileNotFoundError, ValueError):  # ValueError: the file is not completely written yet
         return None
     return body
 

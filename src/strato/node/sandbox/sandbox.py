@@ -1,6 +1,6 @@
-"""What a pod needs on this machine before its containers start: address, namespaces, files, volumes.
+"""`PodSandbox`: what a pod needs on this machine before its containers start: address, namespaces, files, volumes.
 
-`PodSandbox.prepare` makes it all, again after a restart without harm; `release` lets go of it.
+`PodSandbox.prepare` makes all of it, and may be repeated after a restart; `release` removes it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from strato.node.sandbox.security import Level, decide, refusal, unsupported
 from strato.node.sandbox.volumes import Mount, make_sub_path
 
 MESSAGE_BYTES = 4096
-"""Of a termination message, at most."""
+"""Longest termination message."""
 IMAGE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""``PATH`` of containers on an image, as of container runtimes."""
+"""Default ``PATH`` of containers on an image, the same as with container runtimes."""
 
 
 class PodSandbox:
@@ -49,30 +49,30 @@ class PodSandbox:
         self.place = machine.node_paths.pod(pod.metadata.uid)
         self.volumes = PodVolumes(machine, pod, ip)
         self._given = pod.spec
-        """The spec with the resources that the node has given it."""
+        """The pod's spec with the resources that the node has allocated to it."""
         self._user_base = 0
         """The user outside that is root in the pod's own user namespace; 0 when it has none."""
 
     @property
     def hostname(self) -> str:
-        """The pod's host name, with its domain when the pod asks for that."""
+        """The pod's host name, with its domain if the pod has ``setHostnameAsFQDN``."""
         return hostname_of(self._pod)
 
     def update(self, pod: Pod) -> None:
-        """Take the pod as it is now: containers that start later see its labels, annotations and images."""
+        """Take the present pod; containers that start later get its labels, annotations and images."""
         self._pod = pod
         self.volumes.update(pod)
 
     async def prepare(self, hosts: str, given: PodSpec) -> None:
-        """Make everything the containers need.
+        """Make everything that the containers need.
 
         Args:
-            hosts: Its file of hosts.
-            given: Its spec with the resources that the node has given it.
+            hosts: Content of the pod's ``/etc/hosts``.
+            given: Its spec with the resources that the node has allocated to it.
 
         Raises:
-            ConfigProblem: Something the pod refers to is missing.
-            RuntimeProblem: The machine refused something.
+            ConfigProblem: An object that the pod refers to is missing.
+            RuntimeProblem: The machine refused an operation.
         """
         pod = self._pod
         if not self.place.identity():
@@ -120,7 +120,7 @@ class PodSandbox:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nothing on this machine tells that the pod was here."""
+        """Whether the machine has no trace that the pod ran here before."""
         return not (self.place.identity() or self.place.begins_anew)
 
     def refusal(self) -> Refusal | None:
@@ -167,7 +167,7 @@ class PodSandbox:
 
     def write_hosts(self, text: str) -> None:
         """Bring ``/etc/hosts`` up to date, in place: containers see the file itself."""
-        if os.path.isdir(self.place.home):  # a pod that is going has no files any more
+        if os.path.isdir(self.place.home):  # the files of a pod being removed may be gone already
             self._write("hosts", text)
 
     def _write(self, name: str, text: str) -> None:
@@ -175,31 +175,31 @@ class PodSandbox:
         data = text.encode()
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
-            os.pwrite(descriptor, data, 0)  # never truncated first: a reader must not see an empty file
+            os.pwrite(descriptor, data, 0)  # truncated afterwards, so that no reader sees an empty file
             os.ftruncate(descriptor, len(data))
         finally:
             os.close(descriptor)
 
     def unenforced_limits(self, container: Container) -> list[str]:
-        """Return which limits of a container that was launched the kernel does not hold it to."""
+        """Return which limits of a launched container the kernel does not enforce."""
         return self._machine.cgroups.unenforced(
             f"{self._pod.metadata.uid}/{container.name}", container_limits(self._given, container)
         )
 
     def resize(self, container: Container) -> str:
-        """Give a container that runs the resources it has now; return what is in the way, empty when nothing is."""
+        """Apply a running container's allocated resources; return why that is not possible, empty when it is done."""
         key = f"{self._pod.metadata.uid}/{container.name}"
         problem = self._machine.cgroups.update(key, container_limits(self._given, container))
         return f'attempting to set container "{container.name}" {problem}' if problem else ""
 
     def resize_pod(self, given: PodSpec) -> str:
-        """Give the pod as a whole the resources it has now, and containers whose limits are the pod's.
+        """Apply the allocated resources to the pod as a whole, and to containers whose limits are the pod's.
 
-        Call it before its containers get more and after they get less, thus both before and after: a group cannot have
-        more than the one around it.
+        A control group cannot have more than its parent. So call this both before and after its containers are resized:
+        before for those that get more, after for those that get less.
 
         Returns:
-            What is in the way, empty when nothing is.
+            Why that is not possible, empty when it is done.
         """
         self._given = given
         groups, uid = self._machine.cgroups, self._pod.metadata.uid
@@ -210,10 +210,10 @@ class PodSandbox:
         return f"attempting to set pod {problem}" if problem else ""
 
     def machines_command(self, container: Container) -> str:
-        """Return the program a container names when this machine has it, else nothing.
+        """Return the program of a container's command if this machine has it, else empty.
 
         Raises:
-            ConfigProblem: A reference cannot be followed.
+            ConfigProblem: A reference cannot be resolved.
         """
         own = self.volumes.variables(container)
         argv = command_line(container, own, (), ())
@@ -228,7 +228,7 @@ class PodSandbox:
         """Decide how a container is run on an image.
 
         Raises:
-            ConfigProblem: A reference cannot be followed, or the image cannot be used.
+            ConfigProblem: A reference cannot be resolved, or the image cannot be used.
         """
         machine, pod = self._machine, self._pod
         own = self.volumes.variables(container)
@@ -292,10 +292,10 @@ class PodSandbox:
         return "host" if spec.host_pid else f"{self.place.namespaces}/pid" if spec.share_process_namespace else ""
 
     def _target_directory(self, container: Container) -> str:
-        """Return the run whose processes an ephemeral container is to see; empty when it sees its own, or all.
+        """Return the directory of the run whose process namespace an ephemeral container joins; empty for none.
 
         Raises:
-            ConfigProblem: It does not run.
+            ConfigProblem: The target container does not run.
         """
         name = container.target_container_name if isinstance(container, EphemeralContainer) else ""
         if not name or self._process_namespace or self._machine.runtime.isolation != "root":
@@ -306,7 +306,7 @@ class PodSandbox:
         return directory
 
     def _gpu_variables(self, grant: Grant, *, own_root: bool) -> dict[str, str]:
-        """Return the GPU variables of a container; its own ``env`` wins, as with a kubelet."""
+        """Return the GPU variables of a container; its own ``env`` overrides them, as with a kubelet."""
         machine = self._machine
         found = variables(grant, machine.gpus.gpus, fenced=machine.runtime.isolation != "plain")
         folder = machine.driver.library_path(own_root=own_root) if grant.gpus else ""
@@ -320,7 +320,7 @@ class PodSandbox:
         return [path for path in paths if os.path.exists(path)]
 
     def give_back_gpus(self) -> None:
-        """Let other pods have its GPUs: no container of it runs any more."""
+        """Free the pod's GPUs; call it when none of its containers runs any more."""
         self._machine.gpus.release(self._pod.metadata.uid)
         self.place.drop_gpus()
 
@@ -342,7 +342,7 @@ class PodSandbox:
         return mounts + [mount for mount in own if mount.target not in taken]
 
     def _shadow_mounts(self, taken: AbstractSet[str]) -> list[Mount]:
-        """Return the mount of a password file without passwords: programs that look up an account need one."""
+        """Return the mount of a shadow file without passwords, which programs need that look up accounts."""
         path = self.place.file("shadow")
         if self._machine.runtime.isolation == "plain" or "/etc/shadow" in taken:
             return []
@@ -366,16 +366,16 @@ class PodSandbox:
             self.place.drop_attempt(container, number)
 
     def oom_killed(self, container: str) -> bool:
-        """Return whether the kernel killed something of it for lack of memory."""
+        """Return whether the kernel has killed a process of the container for its memory limit."""
         return self._machine.cgroups.oom_killed(f"{self._pod.metadata.uid}/{container}")
 
     def termination_message(self, container: Container, number: int, *, failed: bool) -> str:
-        """Return what a container wrote to its termination message path; else, if it asks for that, the end of its log.
+        """Return what a container wrote to its termination message path, else, if its policy says so, the log's end.
 
         Args:
-            container: Which.
-            number: Its run.
-            failed: Whether it ended with an error: only then the log counts.
+            container: The container.
+            number: Number of its run.
+            failed: Whether it ended with an error; only then the log is used.
         """
         path = self.place.attempt(container.name, number) + "/termination-log"
         text = beneath.read_regular(path, MESSAGE_BYTES).decode(errors="replace")
@@ -384,7 +384,7 @@ class PodSandbox:
         return last_lines(self.place, container.name, number)
 
     async def release(self) -> None:
-        """Let go of GPUs, namespaces, control groups and what the pod wrote; logs stay until the pod is deleted."""
+        """Free GPUs, namespaces and control groups, and remove the pod's files; logs stay until the pod is deleted."""
         self.give_back_gpus()
         if self._machine.runtime.isolation == "root":
             await self._machine.runtime.call(

@@ -1,8 +1,8 @@
 """Seccomp filters as classic BPF: the default profile of containers, and profiles from OCI's JSON form.
 
-The default profile has the effect of containerd's: system calls of ordinary programs are allowed, those that change
-the machine need the capability they belong to, and a call newer than the table of `syscalls` does not exist (ENOSYS),
-so that programs fall back. 32-bit and x32 calls are none of this architecture's. Standard library only.
+The default profile has the effect of containerd's: system calls of ordinary programs are allowed, those that change the
+machine require the capability that they belong to, and calls newer than the table of `syscalls` fail with ENOSYS, so
+that programs fall back to older ones. 32-bit and x32 calls are refused as foreign. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _X32_BIT = 0x40000000
 _LOAD, _AND, _RETURN, _JUMP = 0x20, 0x54, 0x06, 0x05
 _EQUAL, _GREATER, _AT_LEAST = 0x15, 0x25, 0x35
 _LONGEST_JUMP = 255
-"""Of a comparison, in instructions."""
+"""Longest jump of a comparison, in instructions: BPF has 8 bits for it."""
 _NUMBER_OFFSET, _ARCH_OFFSET, _ARGS_OFFSET = 0, 4, 16
 _NAMESPACE_FLAGS = 0x7E020000
-"""Mount, UTS, IPC, user, PID, network and control group namespaces in ``clone``'s flags."""
+"""Flags of ``clone`` for mount, UTS, IPC, user, PID, network and control group namespaces."""
 _PERSONALITIES = (0x0, 0x0008, 0x20000, 0x20008, 0xFFFFFFFF)
 _AF_VSOCK = 40
 
@@ -56,7 +56,7 @@ _BY_CAPABILITY = {
     "SYS_TTY_CONFIG": "vhangup",
     "SYS_NICE": "get_mempolicy mbind set_mempolicy set_mempolicy_home_node",
 }
-"""System calls that a capability opens; a call in two lines needs one of the two."""
+"""Capability → system calls that it allows; a call of two capabilities needs one of them."""
 _ACTIONS = {
     "SCMP_ACT_ALLOW": ALLOW,
     "SCMP_ACT_LOG": LOG,
@@ -70,12 +70,12 @@ _OPERATORS = ("EQ", "NE", "LT", "LE", "GT", "GE", "MASKED_EQ")
 
 
 class ProfileProblem(ValueError):
-    """A profile that cannot be understood; the message says what of it."""
+    """A profile has unsupported content; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A comparison with an argument of the call, as libseccomp names them."""
+    """A comparison with an argument of the call, by libseccomp's operator names."""
 
     index: int
     operator: str
@@ -85,14 +85,14 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What happens to a call whose arguments meet all conditions."""
+    """The action for a call whose arguments meet all conditions."""
 
     action: int
     conditions: tuple[Condition, ...] = ()
 
 
 def refuse(number: int = errno.EPERM) -> int:
-    """Return the action of a call that fails with an error number."""
+    """Return the action that makes a call fail with an error number."""
     return _ERRNO | number
 
 
@@ -110,7 +110,7 @@ def default_filter(granted: frozenset[str], machine: str = "") -> bytes:
     rules[table["socket"]] = [Rule(ALLOW, (Condition(0, "NE", _AF_VSOCK),))]
     if "SYS_ADMIN" not in granted:
         rules[table["clone"]] = [Rule(ALLOW, (Condition(0, "MASKED_EQ", 0, _NAMESPACE_FLAGS),))]
-        # Its flags lie in memory, out of a filter's sight; without it the C library uses clone.
+        # A filter cannot read the flags of clone3, which are in memory; on ENOSYS the C library uses clone.
         rules[table["clone3"]] = [Rule(refuse(errno.ENOSYS))]
     return assemble(rules, refuse(), machine)
 
@@ -119,7 +119,7 @@ def from_profile(profile: Mapping[str, Any], machine: str = "") -> bytes:
     """Return the program of a profile in the JSON form of the OCI runtime specification.
 
     Raises:
-        ProfileProblem: It has something that is not known here.
+        ProfileProblem: The profile has unsupported content.
     """
     table = syscalls.numbers(machine or os.uname().machine)
     rules: dict[int, list[Rule]] = {}
@@ -137,7 +137,7 @@ def from_profile(profile: Mapping[str, Any], machine: str = "") -> bytes:
             raise ProfileProblem(f"syscalls has an entry whose names or args are no lists of them: {entry!r:.100}")
         rule = Rule(_action(entry, "action", "errnoRet"), tuple(map(_condition, args)))
         for name in entry["names"]:
-            if name in table:  # profiles name the calls of all architectures
+            if name in table:  # profiles also name calls of other architectures
                 rules.setdefault(table[name], []).append(rule)
     return assemble(rules, default, machine)
 
@@ -170,16 +170,16 @@ def _condition(arg: Mapping[str, Any]) -> Condition:
 # The assembler
 
 _Step = tuple[int, int, str, str]
-"""Code, constant, and the labels to go to when true and when false; empty is the next instruction."""
+"""Code, constant, and the labels to jump to if true and if false; an empty label is the next instruction."""
 
 
 def assemble(rules: Mapping[int, Sequence[Rule]], default: int, machine: str = "") -> bytes:
     """Return a filter program.
 
     Args:
-        rules: By number of the call; the first whose conditions are met decides.
-        default: Action for calls without a rule, and those none of whose rules is met.
-        machine: Architecture; empty is this machine's.
+        rules: Number of a call → its rules; the first whose conditions are met decides.
+        default: Action for calls of which no rule is met.
+        machine: Architecture; empty for this machine's.
     """
     machine = machine or os.uname().machine
     last = max(syscalls.numbers(machine).values())
@@ -199,7 +199,7 @@ def assemble(rules: Mapping[int, Sequence[Rule]], default: int, machine: str = "
 
 
 def _search(intervals: Sequence[tuple[int, int, Sequence[Rule]]], default: int) -> list[bytes]:
-    """Return a binary search for the call's number: installing a program, the kernel tries it with every number."""
+    """Return a binary search for the call's number: on installation, the kernel runs the program for every number."""
     if len(intervals) > 1:
         middle = len(intervals) // 2
         left, right = _search(intervals[:middle], default), _search(intervals[middle:], default)
@@ -219,7 +219,7 @@ def _search(intervals: Sequence[tuple[int, int, Sequence[Rule]]], default: int) 
 
 
 def _intervals(rules: Mapping[int, Sequence[Rule]]) -> list[tuple[int, int, Sequence[Rule]]]:
-    """Return runs of consecutive numbers with one and the same unconditional rule; others stand alone."""
+    """Return intervals of consecutive numbers with the same unconditional rule; other numbers are intervals of one."""
     found: list[tuple[int, int, Sequence[Rule]]] = []
     for number in sorted(rules):
         rule = list(rules[number])
@@ -242,7 +242,7 @@ def _decide(rules: Sequence[Rule], default: int) -> list[bytes]:
 
 
 def _compare(condition: Condition, met: str) -> list[_Step | str]:
-    """Return steps that go to ``met``, or to ``fail`` behind the rule's return."""
+    """Return steps that jump to ``met``, or to ``fail``, which is behind the rule's return."""
     low = _ARGS_OFFSET + 8 * condition.index
     high_value, low_value = condition.value >> 32, condition.value & 0xFFFFFFFF
     operator = condition.operator
@@ -270,7 +270,7 @@ def _compare(condition: Condition, met: str) -> list[_Step | str]:
 
 
 def _resolve(steps: Sequence[_Step | str]) -> list[bytes]:
-    """Return code with labels as distances; ``fail`` is behind the one instruction that follows."""
+    """Return the code with labels replaced by distances; ``fail`` is behind the instruction that follows the steps."""
     places: dict[str, int] = {}
     code: list[_Step] = []
     for step in steps:
@@ -290,6 +290,6 @@ def _code(operation: int, value: int, yes: int = 0, no: int = 0) -> bytes:
 
 
 def warm_up() -> None:
-    """Assemble what most containers need, so that processes forked from this one have it."""
+    """Assemble the filter of most containers, so that processes forked from this one have it in their cache."""
     default_filter(capabilities.DEFAULT)
     default_filter(frozenset())

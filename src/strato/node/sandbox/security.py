@@ -1,6 +1,6 @@
-"""What a pod's ``securityContext`` means on this machine: honoured as a kubelet does, or a reason to refuse. Pure.
+"""Apply a pod's ``securityContext`` on this machine as a kubelet does, or refuse the pod. Pure.
 
-`refusal` says why a pod cannot run here at all; `decide` what one container may do.
+`refusal` returns why a pod cannot run here at all; `decide` returns what one container may do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strato.node.sandbox.container import RUNTIME_DEFAULT
 from strato.node.sandbox.environment import ConfigProblem
 
 UNSUPPORTED = "UnsupportedSecurityContext"
-"""Reason of a pod that asks for what this machine's isolation cannot give."""
+"""Reason of a pod whose security context this machine's isolation cannot provide."""
 SYSCTL_FORBIDDEN, APP_ARMOR = "SysctlForbidden", "AppArmor"
 _SAFE_SYSCTLS = frozenset(
     str.split(
@@ -30,23 +30,23 @@ _SAFE_SYSCTLS = frozenset(
         "net.ipv4.tcp_syncookies net.ipv4.tcp_wmem"
     )
 )
-"""Of Kubernetes: they concern nobody but the pod."""
+"""Kubernetes' safe sysctls, which affect only the pod."""
 _MAX_PROFILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What this machine allows the node."""
+    """The isolation and rights that this machine gives the node."""
 
     isolation: str
     """``root``, ``user`` or ``plain``."""
     uid: int
-    """Who the node runs as."""
+    """User that the node runs as."""
     gid: int
     own_network: bool = True
-    """Whether pods have a network of their own."""
+    """Whether pods have their own network namespace."""
     held: frozenset[str] = capabilities.ALL
-    """Capabilities the node can give."""
+    """Capabilities that the node can give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class Security:
     """What one container may do, as `container.become` applies it."""
 
     uid: int | None = None
-    """None is whoever the node runs as."""
+    """User; None for the node's own."""
     gid: int | None = None
     groups: tuple[int, ...] = ()
     set_groups: bool = True
     merge_groups: bool = False
-    """Add the groups that the image puts the user into."""
+    """Whether to add the user's groups in the image's ``/etc/group``."""
     capabilities: tuple[int, ...] | None = ()
-    """Bits; None leaves them, where the node has none to give or take."""
+    """Numbers of its capabilities; None leaves them unchanged, if the node itself has none."""
     no_new_privileges: bool = True
     seccomp: str = RUNTIME_DEFAULT
     """``RuntimeDefault``, a program in base64, or empty for none."""
@@ -115,7 +115,7 @@ def _forbidden_sysctl(pod: Pod) -> str:
 
 
 def _app_armor_types(pod: Pod) -> Iterator[bool]:
-    """Yield whether a profile is asked for, of the pod and of each container."""
+    """Yield for the pod and for each container whether it asks for a profile."""
     contexts = [pod.spec.security_context, *(c.security_context for c in _containers(pod))]
     for context in contexts:
         profile = context.app_armor_profile if context is not None else None
@@ -156,7 +156,7 @@ def _unsupported_of_containers(pod: Pod, level: Level) -> Iterator[str]:
 
 
 def unsupported(pod: Pod, container: Container, level: Level) -> list[str]:
-    """Return the fields of a container's security context that a node of this level cannot do."""
+    """Return the fields of a container's security context that a node of this level does not support."""
     return list(_unsupported_of_container(pod, container, level))
 
 
@@ -197,12 +197,12 @@ def _first(*values: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ImageUser:
-    """Who an image's containers run as when the pod does not say."""
+    """The user of an image's containers, unless the pod's spec sets one."""
 
     uid: int | None = None
     gid: int | None = None
     name: str = ""
-    """As the image writes it, when that is no number."""
+    """Name of the user in the image's configuration; empty if that is a number."""
 
 
 def decide(
@@ -211,14 +211,14 @@ def decide(
     """Return what a container may do.
 
     Args:
-        pod: Its pod, which `refusal` has let pass.
-        container: Of the pod.
-        level: What the machine allows.
+        pod: The pod, which `refusal` has accepted.
+        container: A container of the pod.
+        level: The isolation and rights that this machine gives the node.
         profiles: Directory of the seccomp profiles that pods may name.
-        image_user: What its image says.
+        image_user: User of the container's image.
 
     Raises:
-        ConfigProblem: It says two things that do not go together, or names a profile that is not there.
+        ConfigProblem: The security context contradicts itself, or names a profile that does not exist.
     """
     own, whole = container.security_context, pod.spec.security_context
     uid, gid = _user(pod, container)
@@ -297,7 +297,7 @@ def _seccomp(profile: SeccompProfile | None, profiles: str, *, privileged: bool)
 
 
 def _localhost_program(name: str, profiles: str) -> bytes:
-    """Read and assemble a profile of the operator's."""
+    """Read and assemble a seccomp profile of the operator."""
     if not name or name.startswith("/") or ".." in name.split("/"):
         raise ConfigProblem(f"seccomp profile {name!r} must be a path below {profiles}")
     path = os.path.realpath(os.path.join(profiles, name))

@@ -10,14 +10,14 @@ _API_SERVER = ("default", "kubernetes")
 
 
 def service_variables(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
-    """Return variables of the services in the pod's namespace, and of the API server's in any case."""
+    """Return the variables of the services in the pod's namespace, and always those of the API server's service."""
     chosen: dict[str, Service] = {}
     for service in services:
         meta, address = service.metadata, service.spec.cluster_ip
         if not address or address == "None":
             continue
         if (meta.namespace, meta.name) == _API_SERVER:
-            chosen.setdefault(meta.name, service)  # one of that name in the pod's own namespace wins
+            chosen.setdefault(meta.name, service)  # a service of that name in the pod's own namespace takes precedence
         elif meta.namespace == pod.metadata.namespace and pod.spec.enable_service_links:
             chosen[meta.name] = service
     values: dict[str, str] = {}

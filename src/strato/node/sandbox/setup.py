@@ -1,4 +1,4 @@
-"""What this machine can do for pods: network, users, GPUs, limits. What it cannot is a warning with its cause."""
+"""`MachineSetup`: determines what this machine supports (network, users, GPUs, limits); the rest becomes warnings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class MachineSetup:
-    """Prepares the machine before the first pod; the runtime is open."""
+    """Prepares the machine before the first pod; the runtime must be open."""
 
     def __init__(self, machine: Machine, runtime: Runtime, offer: NodeOffer, isolation: PodIsolation) -> None:
         self._machine = machine
@@ -31,13 +31,13 @@ class MachineSetup:
         self._offer = offer
         self._isolation = isolation
         self.unenforced: list[str] = []
-        """Of the warnings, those about limits."""
+        """Those of the warnings that are about limits."""
         self.warnings: list[str] = []
-        """What is weaker than it could be, and why."""
+        """Texts about what is weaker than it could be, and why."""
         self.gpu_labels: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Find out everything, and take note of what pods from before a restart have."""
+        """Determine all properties of the machine, and record what pods from before a restart have."""
         await self._set_up_network()
         await self._find_users()
         await self._find_gpus()
@@ -74,11 +74,11 @@ class MachineSetup:
         await self._set_up_egress(str(block))
 
     async def give_address(self, other: Machine, number: int) -> None:
-        """Give another node of this machine an address of its own on the bridge, where there is one.
+        """Give another node of this machine its own address on the bridge, if there is a bridge.
 
         Args:
             other: The other node; it has joined this one.
-            number: How many others there were before. They have the last addresses of the pods' network.
+            number: How many other nodes there are already. They have the last addresses of the pods' network.
         """
         machine = self._machine
         if not machine.bridge:
@@ -99,7 +99,7 @@ class MachineSetup:
             self.warnings.append(f"pods reach one another and this machine, but nothing beyond it: {answer['problem']}")
 
     async def _find_users(self) -> None:
-        """Find out whether pods can have user namespaces of their own by default, and say so."""
+        """Determine whether pods can have their own user namespaces by default; adds a warning if not."""
         machine = self._machine
         if not (self._isolation.own_users and self._runtime.isolation == "root" and machine.bridge):
             return
@@ -143,7 +143,7 @@ _LIMITED = {"cpu": "CPU limits", "memory": "memory limits", "pids": "limits of p
 
 
 def _unenforced(cgroups: Cgroups) -> list[str]:
-    """Return which limits this node cannot enforce, and what to do about it."""
+    """Return warnings about limits that this node cannot enforce, and what to do about it."""
     if not cgroups.enabled:
         return ["CPU and memory limits are not enforced: no control group can be written"]
     if not cgroups.missing:

@@ -1,7 +1,7 @@
-"""What the nodes have in common that one machine is: helper process, images, network, services, files of pods.
+"""`SharedHost`: what several nodes on one machine share: helper process, images, network, services, files of pods.
 
-Mostly there is one node. `SandboxNode.neighbour` makes further ones, whose pods the same kernel, bridge and name server
-serve: each has its own name, offer, address, leases and conditions.
+Mostly a machine is one node. `SandboxNode.neighbour` makes further nodes, whose pods use the same kernel, bridge and
+name server; each has its own name, offer, address, lease and conditions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class SharedHost:
     """See the module.
 
     Args:
-        runtime: The helper's.
-        machine: As the first node sees it.
-        setup: Of that.
-        images: Pulls for all nodes.
-        services: Connects the pods of all nodes.
+        runtime: Runtime with the helper process.
+        machine: The machine of the first node.
+        setup: Prepares that machine.
+        images: Pulls images for all nodes.
+        services: Connects the pods of all nodes to services.
     """
 
     def __init__(
@@ -44,19 +44,19 @@ class SharedHost:
         self._others: list[Machine] = []
         self._workers: list[Sized] = []
         self.is_ready = asyncio.Event()
-        """Set when pods of every node can run."""
+        """Set when the machine is prepared, so that pods of every node can run."""
 
     @property
     def pods(self) -> int:
-        """How many pods its nodes have."""
+        """Number of pods on all its nodes."""
         return sum(map(len, self._workers))
 
     def count(self, workers: Sized) -> None:
-        """Count a node's pods in."""
+        """Include a node's pods in the count."""
         self._workers.append(workers)
 
     def add(self, other: Machine) -> None:
-        """Take in a further node, before `open`."""
+        """Add a further node; call it before `open`."""
         self._others.append(other)
         self._services.add_neighbour(other.node_name)
 
@@ -68,7 +68,7 @@ class SharedHost:
         """
         pods = os.path.join(self._machine.node_paths.data_dir, "pods")
         os.makedirs(pods, exist_ok=True)
-        os.chmod(pods, 0o700)  # secrets lie here
+        os.chmod(pods, 0o700)  # it contains mounted Secrets
         await self.runtime.open()
         await self._setup.run()
         for number, other in enumerate(self._others):
@@ -77,7 +77,7 @@ class SharedHost:
             self._services.place_neighbour(other)
 
     async def serve(self) -> Callable[[], Coroutine[None, None, None]] | None:
-        """Open the services; return what keeps that current until it is cancelled."""
+        """Open the services; return the coroutine function that keeps them current until it is cancelled."""
         keep = await self._services.start()
         for other in self._others:
             other.dns = self._machine.dns

@@ -1,8 +1,8 @@
 """The fork server of the sandbox node: a small process that starts containers in a few milliseconds.
 
-It reads requests from a socket (one JSON message each), forks a worker for each, and the worker answers. It holds a
-lock file: at most one spawner serves a data directory, so that a restarted node sees on disk all that an earlier
-one began. It ends when the node closes the socket; the containers it started live on. Standard library only.
+It reads requests from a socket (one JSON message each) and forks a worker for each, which answers. It locks a file, so
+that only one spawner serves a data directory and a restarted node finds on disk all containers that an earlier spawner
+has started. It ends when the node closes the socket; its containers keep running. Standard library only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Request = dict[str, Any]
 
 
 def main() -> None:
-    """Serve until the node hangs up. The environment names the lock file."""
+    """Serve until the node closes the socket. An environment variable names the lock file."""
     lock = os.open(os.environ["STRATO_LOCK"], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     linux.set_process_name("strato-spawner")
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _unmapped_owners() -> int | None:
-    """Return a user namespace without the owners of the machine's files, None where that cannot be had."""
+    """Return a user namespace that maps no owner of the machine's files, None if that is not supported here."""
     nobody = f"{_UNUSED_ID} {_UNUSED_ID} 1"
     try:
         return linux.user_namespace(nobody, nobody) if os.geteuid() == 0 else None
@@ -87,7 +87,7 @@ def _work(sock: socket.socket, message: bytes, unmapped: int | None) -> None:
         if request["op"] == "start":
             _start(request["directory"], answer, sock, unmapped)
         answer |= _OPERATIONS[request["op"]](request)
-    except Exception as error:  # a worker's failure is an answer, whatever it is
+    except Exception as error:  # any failure of a worker is sent as its answer
         answer["error"] = one_line(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
     finally:
         try:
@@ -109,7 +109,7 @@ def _probe(_request: Request) -> dict[str, Any]:
 
 
 def strongest_isolation() -> str:
-    """Find the strongest isolation that works here; each try in a process of its own."""
+    """Find the strongest isolation that works here; tries each in a new process."""
     for isolation, flags in (
         ("root", linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC),
         ("user", linux.CLONE_NEWUSER | linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWUTS),
@@ -146,7 +146,7 @@ def _bridge(request: Request) -> dict[str, Any]:
 
 
 def _egress(request: Request) -> dict[str, Any]:
-    """Enable or disable egress NAT; ``problem`` says why it is off."""
+    """Enable or disable egress NAT; ``problem`` in the answer says why it could not be enabled."""
     if not request["wanted"]:
         egress.disable_egress(request["bridge"])
         return {"problem": ""}
@@ -158,7 +158,7 @@ def _egress(request: Request) -> dict[str, Any]:
 
 
 def _pod(request: Request) -> dict[str, Any]:
-    """Make a pod's namespaces, kept by files in its directory, and cable it to the bridge."""
+    """Make a pod's namespaces, mounted at files in its directory to keep them, and connect it to the bridge."""
     directory = request["directory"]
     ready_read, ready_write = os.pipe()
     done_read, done_write = os.pipe()
@@ -174,7 +174,7 @@ def _pod(request: Request) -> dict[str, Any]:
             linux.write_maps(pid, owners, owners)
         os.makedirs(directory, exist_ok=True)
         for name in _wanted(request):
-            if name == "user":  # found by what it owns
+            if name == "user":  # needs no file: it is found as the owner of the pod's UTS namespace
                 continue
             target = os.path.join(directory, name)
             os.close(os.open(target, os.O_CREAT | os.O_CLOEXEC))
@@ -239,9 +239,9 @@ def _block(first: int) -> str:
 
 
 def _map_users(request: Request) -> dict[str, Any]:
-    """Say why pods here can have no users of their own, and which of some paths cannot be shown in a pod's ids.
+    """Answer why pods here cannot have their own users, and for which of some paths owners cannot be mapped.
 
-    ``image``, if it is not empty, is a directory of the node's to try the root file system of an image in.
+    ``image``, if not empty, is a directory of the node in which the root file system of an image is tried.
     """
     owners, paths, image = _block(request["userBase"]), list(request["paths"]), request["image"]
     try:
@@ -257,7 +257,7 @@ def _map_users(request: Request) -> dict[str, Any]:
 
 
 def _can_overlay(directory: str, owner: int) -> bool:
-    """Try an overlay on an idmapped mount, in a process and mount namespace of its own."""
+    """Return whether an overlay on an idmapped mount works; tries it in a new process and mount namespace."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -277,7 +277,7 @@ def _can_overlay(directory: str, owner: int) -> bool:
 
 
 def _remove_namespaces(request: Request) -> dict[str, Any]:
-    """Let go of a pod's namespaces; the cable goes with them."""
+    """Remove the mounts that keep a pod's namespaces; its veth pair is removed with them."""
     pause.stop(request["directory"])
     for name in (*_FLAGS, "pid"):
         path = os.path.join(request["directory"], name)
@@ -293,15 +293,15 @@ def _remove_namespaces(request: Request) -> dict[str, Any]:
 def _exec(request: Request) -> dict[str, Any]:
     """Run a command in a running container and wait for it; output is cut to 4 KiB.
 
-    It is a process of the container like the one it started with: same namespaces, control groups, user, capabilities
-    and filter. When its time is over, it and its descendants are killed.
+    The command has the same namespaces, control groups, user, capabilities and filter as the container's own process.
+    On a timeout it and its descendants are killed.
     """
     directory = request["directory"]
     spec, state = (_read(os.path.join(directory, name)) for name in ("spec.json", "state.json"))
     entry = container.enter_running(spec, state)
     out_read, out_write = os.pipe()
     failed_read, failed_write = os.pipe()
-    linux.hide_from_tracers()  # the child is a process that the container sees, from its first moment on
+    linux.hide_from_tracers()  # before the fork: the child is visible in the container from its first moment on
     pid = os.fork()
     if pid == 0:
         container.become(spec, entry, request["argv"], (None, out_write, out_write), failed_write)
@@ -326,7 +326,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _collect(fd: int, deadline: float) -> tuple[bytes, bool]:
-    """Read a command's output until it ends, keeping the first part of it; also whether its time was over before."""
+    """Read a command's output until it ends and return the first part of it, and whether the deadline came first."""
     output = b""
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([fd], [], [], left)[0]:

@@ -1,7 +1,8 @@
-"""Static pods: files in a directory of the node, each of which is a pod that it keeps running by itself.
+"""Static pods: manifests in a directory of the node, whose pods the node creates and keeps running.
 
-The API shows a mirror pod of each. Here that is the pod: the node makes it anew when somebody has deleted it, when its
-file has changed, and when the machine's shutdown has ended it; it deletes the pod when the file is gone.
+A kubelet runs the pod itself and only shows a mirror pod in the API. Here the API's pod is the one that runs: the node
+creates it again when somebody has deleted it, when its file has changed, and when the machine's shutdown has ended it;
+it deletes the pod when the file is gone.
 
 Source: Kubernetes' ``pkg/kubelet/config``: names, annotations, tolerations.
 """
@@ -31,7 +32,7 @@ from strato.node.sandbox.machine import Machine
 
 HASH, SOURCE = "kubernetes.io/config.hash", "kubernetes.io/config.source"
 DIRECTORY: Final = "static-pods"
-"""Of the files, below the node's."""
+"""Directory of the manifests, below the node's data directory."""
 _PERIOD_SECONDS: Final = 5.0
 _MOST_BYTES: Final = 1 << 20
 _ENDINGS: Final = (".yaml", ".yml", ".json")
@@ -40,12 +41,12 @@ _log = logging.getLogger(__name__)
 
 
 class BadManifest(StratoError):
-    """A file that is no pod; the message says why."""
+    """A file is no valid pod; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticPod:
-    """What a file asks for."""
+    """The pod of one file."""
 
     key: Key
     hash: str
@@ -56,7 +57,7 @@ def read_static_pod(data: bytes, node: str) -> StaticPod:
     """Read a file.
 
     Raises:
-        BadManifest: It is no pod, or none that a node can make by itself.
+        BadManifest: The file is no pod, or a pod that a node cannot create by itself.
     """
     try:
         body = yamltext.load(data)
@@ -88,11 +89,11 @@ class StaticPods:
     """See the module.
 
     Args:
-        machine: Whose first node it is.
-        clock: Times looks at the directory.
-        nodes: This node, perhaps among others.
-        pods: Its pods, likewise.
-        recorder: Told of files that cannot be used, of each once until that changes.
+        machine: The machine; only its first node has static pods.
+        clock: Times the reads of the directory.
+        nodes: Informer of nodes, with this one.
+        pods: Informer of pods, with those of this node.
+        recorder: Records an event about each invalid file, once until the file changes.
     """
 
     def __init__(
@@ -103,10 +104,10 @@ class StaticPods:
         self._nodes, self._pods, self._recorder = nodes, pods, recorder
         self._problems: dict[str, str] = {}
         self._read: dict[str, tuple[FileStamp | None, StaticPod]] = {}
-        """Of each file when it was last changed, and what it asks for."""
+        """Path of a file → its stamp when it was read, and its pod."""
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Read the directory periodically and create or delete pods, until cancelled."""
         await self._pods.wait_synced()
         while True:
             try:
@@ -138,7 +139,7 @@ class StaticPods:
                     continue
         present = {pod.key for pod in ours}
         for key, static in wanted.items():
-            if key not in present:  # what is going is waited for
+            if key not in present:  # a terminating pod of that name must be gone first
                 await self._create(static)
 
     async def _create(self, static: StaticPod) -> None:
@@ -157,7 +158,7 @@ class StaticPods:
             self._problems.pop(str(static.key), None)
 
     def _wanted(self) -> tuple[dict[Key, StaticPod], dict[str, str]]:
-        """Return what the files ask for, of two for one pod the first, and what is wrong with the others."""
+        """Return the pods of the files, and the problems of bad files; of two files for one pod the first counts."""
         found: dict[Key, StaticPod] = {}
         problems: dict[str, str] = {}
         names = sorted(name for name in os.listdir(self._directory) if name.endswith(_ENDINGS) and name[0] != ".")
@@ -174,7 +175,7 @@ class StaticPods:
         return found, problems
 
     def _static_pod(self, path: str) -> StaticPod:
-        """Read a file that has changed since it was read."""
+        """Return the pod of a file; reads it only if it has changed since the last time."""
         seen = FileStamp.of(path)
         known = self._read.get(path)
         if known is None or known[0] != seen:
@@ -187,7 +188,7 @@ class StaticPods:
         if self._problems.get(about) != problem:
             self._problems[about] = problem
             _log.warning("%s", problem)
-            node = Node(metadata=ObjectMeta(name=self._name, uid=self._name))  # as a kubelet's events name it
+            node = Node(metadata=ObjectMeta(name=self._name, uid=self._name))  # a kubelet's events use the name as uid
             self._recorder.event(node, "Warning", "InvalidStaticPod", problem)
 
 

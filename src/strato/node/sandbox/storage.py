@@ -1,7 +1,7 @@
-"""How much of the disk each pod uses, and who is evicted for using too much.
+"""Measure the disk usage of pods, and decide which pods to evict for it.
 
-Limits are kept as a kubelet keeps them: usage is measured every few seconds, and a pod over one of its limits is
-evicted. When the disk itself runs low, the pod goes that uses most beyond its request.
+Limits are enforced as by a kubelet: usage is measured every few seconds, and a pod over one of its limits is evicted.
+When the disk itself runs low, the pod is evicted whose usage exceeds its request the most.
 
 Source: Kubernetes' eviction manager (local storage capacity isolation, ``nodefs.available``): rules and messages.
 """
@@ -20,14 +20,15 @@ from strato.node.sandbox.paths import PodPaths
 EPHEMERAL_STORAGE = "ephemeral-storage"
 LOW_BYTES = 1 << 30
 LOW_RATIO = 0.1
-"""A disk is low below a tenth of its size, or this many bytes where that is less: others use a laptop's disk too."""
+"""A disk is low if less than this share of its size is free, and less than `LOW_BYTES`: a laptop's disk is used by
+others too, and may be mostly full while there is enough room for pods."""
 LOW_INODES_RATIO = 0.05
 
 CRITICAL_PRIORITY = 2_000_000_000
-"""Of pods that the system cannot do without: they are neither evicted nor turned away."""
+"""From this priority on pods are system-critical: they are neither evicted nor refused."""
 
 ENDLESS = 1 << 60
-"""What a tree counts as that is too deep or too wide to be measured: more than any limit."""
+"""Size assumed for a tree that is too deep or too wide to be measured; more than any limit."""
 _MOST_LEVELS = 256
 _MOST_ENTRIES = 1_000_000
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -39,58 +40,58 @@ class PodUsage:
 
     pod: Pod
     containers: Mapping[str, int] = field(default_factory=dict)
-    """By container: what it wrote to its root, and its logs."""
+    """Container → bytes that it has written to its root, and its logs."""
     volumes: Mapping[str, int] = field(default_factory=dict)
-    """By emptyDir volume; those in memory are not on disk, and count against their own limit only."""
+    """emptyDir volume → bytes; volumes in memory are not on disk and count against their own limit only."""
 
     @property
     def on_disk(self) -> int:
-        """Bytes that leave the disk when the pod goes."""
+        """Bytes on disk that are freed when the pod is removed."""
         in_memory = {volume.name for volume in self.pod.spec.volumes if _is_in_memory(self.pod, volume.name)}
         return sum(self.containers.values()) + sum(n for name, n in self.volumes.items() if name not in in_memory)
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The file system the pods lie on."""
+    """The file system of the pods' directory."""
 
     size_bytes: int
     free_bytes: int
     inodes: int = 0
-    """Of the file system; 0 where it does not count them."""
+    """Number of inodes of the file system; 0 if it does not count them."""
     free_inodes: int = 0
 
     @property
     def threshold_bytes(self) -> int:
-        """Free bytes below which it is low."""
+        """Free bytes below which the disk is low."""
         return min(int(self.size_bytes * LOW_RATIO), LOW_BYTES)
 
     @property
     def is_low(self) -> bool:
-        """Whether pods have to go."""
+        """Whether the disk is low, so that pods have to be evicted."""
         return self.free_bytes < self.threshold_bytes
 
     @property
     def is_short_of_inodes(self) -> bool:
-        """Whether hardly another file can be made."""
+        """Whether there are hardly any free inodes for new files."""
         return self.free_inodes < self.inodes * LOW_INODES_RATIO
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A pod that has to go, and why, for its status and event."""
+    """A pod to evict, and the message for its status and event."""
 
     uid: str
     message: str
 
 
 def measure_all(pods: Iterable[tuple[Pod, PodPaths, str]]) -> list[PodUsage]:
-    """Measure pods, each with its place and its directory in memory."""
+    """Measure pods, each given with its paths and its directory in memory."""
     return [measure(*one) for one in pods]
 
 
 def measure(pod: Pod, place: PodPaths, memory_dir: str) -> PodUsage:
-    """Add up what a pod has on disk; follows no link, and what vanishes meanwhile counts nothing."""
+    """Measure the disk usage of a pod; follows no links, and files that vanish meanwhile count as 0."""
     containers = {
         container.name: _bytes_below(os.path.join(place.home, "containers", container.name))
         + _bytes_below(os.path.join(place.home, "logs", container.name))
@@ -107,7 +108,7 @@ def measure(pod: Pod, place: PodPaths, memory_dir: str) -> PodUsage:
 
 
 def disk_of(path: str) -> Disk:
-    """Look at the file system a path lies on."""
+    """Measure the file system on which a path lies."""
     found = os.statvfs(path)
     return Disk(
         found.f_frsize * found.f_blocks,
@@ -118,12 +119,12 @@ def disk_of(path: str) -> Disk:
 
 
 def evictions(usages: Iterable[PodUsage], disk: Disk, *, is_freeing: bool = False) -> list[Eviction]:
-    """Decide who goes: every pod over a limit of its own, else the greatest user of a disk that is low.
+    """Decide which pods to evict: all that exceed a limit of their own, else the greatest user of a disk that is low.
 
     Args:
-        usages: What the pods use that are not leaving already.
-        disk: As it is now.
-        is_freeing: Whether a pod is leaving whose files are still there: the low disk waits for that.
+        usages: Usage of the pods that are not being ended already.
+        disk: The present state of the disk.
+        is_freeing: Whether a pod is being ended whose files still exist; then a low disk causes no further eviction.
     """
     found, within = [], []
     for usage in usages:
@@ -147,7 +148,7 @@ def evictions(usages: Iterable[PodUsage], disk: Disk, *, is_freeing: bool = Fals
 
 
 def _broken_limit(usage: PodUsage) -> str:
-    """Return which of its limits a pod is over, the empty string when none."""
+    """Return a message about the limit that a pod exceeds, empty when it exceeds none."""
     for volume in usage.pod.spec.volumes:
         limit = volume.empty_dir.size_limit if volume.empty_dir is not None else None
         if limit is not None and 0 < quantity.value(limit) < usage.volumes.get(volume.name, 0):
@@ -192,9 +193,9 @@ def _is_in_memory(pod: Pod, name: str) -> bool:
 
 
 def _bytes_below(path: str) -> int:
-    """Return the bytes of all files below a directory, each once; 0 when it is not there.
+    """Return the bytes of all files below a directory, counting hard links once; 0 if the directory does not exist.
 
-    No link is followed and no mount point entered. A tree made to be endless counts as endless.
+    No link is followed and no mount point entered. A tree beyond the bounds counts as `ENDLESS`.
     """
     try:
         top = os.open(path, _DIRECTORY)
@@ -211,9 +212,9 @@ def _bytes_below(path: str) -> int:
                 continue
             try:
                 child = os.open(names.pop(), _DIRECTORY, dir_fd=directory)
-            except OSError:  # it has just gone, or nobody may look into it
+            except OSError:  # removed meanwhile, or not readable
                 continue
-            if not names:  # nothing more to come here: a chain of directories holds one descriptor
+            if not names:  # close a finished directory at once, so that a deep chain needs few descriptors
                 os.close(levels.pop()[0])
             levels.append((child, []))
             size, subdirectories = _scan(child, device, seen)

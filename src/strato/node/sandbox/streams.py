@@ -1,7 +1,7 @@
-"""Streams of containers for an API server on this machine, whichever process the node is.
+"""Streams of containers for an API server on this machine, which may be another process than the node.
 
-What is asked goes over sockets below the node's directory, which only its user can reach: to the spawner for commands
-and connections (`commands`), to a container's supervisor for its own streams (`channels.Attachments`).
+Requests go to sockets below the node's directory, which only its user can reach: to the spawner for commands and
+connections (`commands`), to a container's supervisor for the container's own streams (`channels.Attachments`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RETRY_SECONDS = 0.01
 
 
 class StreamQuery(Protocol):
-    """Which streams are wanted (the server's ``StreamOptions``)."""
+    """The wanted streams (the server's ``StreamOptions``)."""
 
     @property
     def stdin(self) -> bool:
@@ -42,11 +42,11 @@ class StreamQuery(Protocol):
 
     @property
     def tty(self) -> bool:
-        """All of them as a terminal."""
+        """All streams through a terminal."""
 
 
 class MessageSocket:
-    """One end of a socket of messages, in a loop."""
+    """One end of a message socket, for use in an event loop."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -88,7 +88,7 @@ class MessageSocket:
         return container.receive_fds(self._socket)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         descriptor = self._socket.fileno()
         if descriptor >= 0:
             self._loop.remove_reader(descriptor)
@@ -130,9 +130,9 @@ class NodeStreams:
         namespace = os.path.join(place.namespaces, "net")
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                if place.shares_network:  # its address is the node's word, not that of who may write statuses
+                if place.shares_network:  # the address comes from the node's files: the API's status could be forged
                     return await _connected(dict.fromkeys((place.identity().get("ip", ""), "127.0.0.1")), port)
-                if not os.path.exists(namespace):  # never the machine's instead: what listens there is not the pod's
+                if not os.path.exists(namespace):  # never use the machine's network instead, where others listen
                     raise BadRequest(f"connection to port {port} of the pod: it has no network yet, or none any more")
                 return await self._connected_inside(namespace, port)
         except TimeoutError:
@@ -178,13 +178,13 @@ class NodeStreams:
             sock.send(message)
         except BaseException as error:
             sock.close()
-            if isinstance(error, OSError):  # TimeoutError is one
+            if isinstance(error, OSError):  # includes TimeoutError
                 raise InternalError(f"the node of the pod cannot be reached: {one_line(error)}") from error
             raise
         return MessageSocket(sock)
 
     async def _connect(self, sock: socket.socket, path: str) -> None:
-        """Connect; a listener whose queue is full is tried again."""
+        """Connect; retries while the listener's queue is full."""
         async with asyncio.timeout(_CONNECT_SECONDS):
             while True:
                 try:

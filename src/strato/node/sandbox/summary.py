@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NodeSummary:
-    """What a person wants to know."""
+    """The properties of the node that users see."""
 
     name: str
     pods: int
-    """Of every node that this machine is."""
+    """Number of pods on all nodes of this machine."""
     isolation: str
     """``root``, ``user`` or ``plain``."""
     pod_network: str
     limits: bool
     """Whether CPU and memory limits are enforced."""
     egress: bool
-    """Whether pods reach what the machine reaches."""
+    """Whether pods have egress NAT."""
     own_users: bool
-    """Whether pods have user namespaces of their own where they can."""
+    """Whether pods get their own user namespaces where possible."""
     gpus: tuple[str, ...]
-    """Models of the GPUs it offers."""
+    """Models of the offered GPUs."""
     substituted_containers: int
-    """Containers that ran on the machine's root instead of their image."""
+    """Number of containers that have run on the machine's root instead of their image."""
     warnings: tuple[str, ...]
-    """What is weaker than it could be, and why."""
+    """Texts about what is weaker than it could be, and why."""

@@ -1,13 +1,13 @@
-"""One container: put its process into namespaces, stay outside as its parent, write its log and how it ended.
+"""The supervisor of one container: starts its process in namespaces, writes its log, and records how it ended.
 
-`launch` runs in a fresh child of the spawner and becomes the supervisor, which belongs to nobody: the node may be
-killed and come back. What must be known later is on disk in the attempt's directory: ``state.json`` (pid and start
-time, written before the container may run) and ``exit.json``. Standard library only; times are the machine's.
+`launch` runs in a new child of the spawner and becomes the supervisor, which does not depend on the node: that may be
+killed and started again. State that is needed later is in the attempt's directory: ``state.json`` (pid and start time,
+written before the container may run) and ``exit.json``. Standard library only; times are the real clock's.
 
-Three processes take part. The supervisor stays outside of all the container's namespaces, for it holds descriptors of
-the machine's. A child of it, PID 1 of the container's process namespace, builds the root file system, then gives up
-every descriptor and capability and only waits for orphans. The next child is the container's process (`container`).
-The supervisor passes SIGTERM on to that, as the signal its image wants, and kills everything on SIGUSR1.
+There are three processes. The supervisor stays outside of all namespaces of the container, because it has descriptors
+of the machine. Its first child, PID 1 of the container's process namespace, builds the root file system, then drops all
+descriptors and capabilities and only reaps orphans. Its second child is the container's process (`container`). On
+SIGTERM the supervisor sends the container's process the stop signal of its image; on SIGUSR1 it kills all processes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from strato.node.sandbox.rootfs import RootBuilder
 KILL_SIGNAL = signal.SIGUSR1
 """Sent to the supervisor: kill the container now."""
 ATTACH_SOCKET = "attach.sock"
-"""In the attempt's directory: who connects is attached to the container's streams."""
+"""Name of the socket in the attempt's directory at which clients attach to the container's streams."""
 _NAMES = {channels.STDOUT: "stdout", channels.STDERR: "stderr"}
 _FIRST_NAMESPACE = 200
 """Number of the supervisor's descriptor of the container's mount namespace; its other own namespaces follow."""
@@ -41,10 +41,10 @@ Answer = Callable[[dict[str, Any]], None]
 
 
 def launch(directory: str, answer: Answer, unmapped: int | None = None) -> NoReturn:
-    """Run the container described by ``spec.json`` in an attempt's directory, and be its supervisor to the end.
+    """Run the container that ``spec.json`` in an attempt's directory describes, and supervise it until its end.
 
     Args:
-        directory: Of the attempt.
+        directory: Directory of the attempt.
         answer: Called once, when the container's process runs or could not be started.
         unmapped: Descriptor of a user namespace that maps no owner of the machine's files (see `RootBuilder`).
     """
@@ -55,7 +55,7 @@ def launch(directory: str, answer: Answer, unmapped: int | None = None) -> NoRet
 
 
 def _write_json(directory: str, name: str, body: dict[str, Any]) -> None:
-    """Write a file so that it is there whole or not at all."""
+    """Write a file atomically."""
     path = os.path.join(directory, name)
     descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w") as file:
@@ -64,10 +64,10 @@ def _write_json(directory: str, name: str, body: dict[str, Any]) -> None:
 
 
 def _join_processes(directory: str) -> None:
-    """Make children part of the process namespace of the container that runs in an attempt's directory.
+    """Make children members of the process namespace of the container that runs in an attempt's directory.
 
     Raises:
-        ProcessLookupError: It runs no more.
+        ProcessLookupError: The container has ended.
     """
     with open(os.path.join(directory, "state.json"), "rb") as file:
         namespace = container.process_namespace(json.load(file))
@@ -90,7 +90,7 @@ class _Supervisor:
         self._status: int | None = None
 
     def main(self) -> NoReturn:
-        """Live until the container has ended; never returns."""
+        """Supervise the container until it has ended; never returns."""
         code = 1
         try:
             linux.set_process_name("strato-shim")
@@ -136,10 +136,10 @@ class _Supervisor:
             entry = Entry.of_spec(spec)
             entry.arriving = theirs if builder is not None else None
             state = self._note_state()
-        except Exception as err:  # a fault of ours too, or who waits for the answer waits for ever
+        except Exception as err:  # bugs too: without an answer the node would wait for ever
             self._end_unstarted(f"sandbox of the container: {one_line(err) if isinstance(err, OSError) else repr(err)}")
             return
-        # Begun while the root file system is still being built; it waits for the namespaces.
+        # Forked while the root file system is still being built, to save time; the child waits for the namespaces.
         self._child = os.fork()
         if self._child == 0:
             container.become(spec, entry, spec["argv"], streams.theirs, exec_write, streams.sends_terminal)
@@ -149,7 +149,7 @@ class _Supervisor:
         theirs.close()
         message = self._admit_builder(builder, ours) if builder is not None else ""
         ours.close()
-        with open(exec_read, "rb") as failures:  # closed by a successful exec
+        with open(exec_read, "rb") as failures:  # empty after a successful exec, which closes the other end
             message = message or failures.read().decode(errors="replace")
         if message:
             self._end_unstarted(message)
@@ -160,7 +160,7 @@ class _Supervisor:
         self._write_ending()
 
     def _note_state(self) -> dict[str, Any]:
-        """Write down who supervises the container and which of its descriptors lead into it."""
+        """Write the supervisor's pid and start time, and which of its descriptors are the container's namespaces."""
         pid = os.getpid()
         self._started_at = time.time()
         state = {
@@ -174,7 +174,7 @@ class _Supervisor:
         return state
 
     def _isolate(self) -> socket.socket:
-        """Make the container's process namespace and begin to build its root; return where the builder reports."""
+        """Make the container's process namespace and begin to build its root; return the socket of the builder."""
         spec, security = self._spec, self._spec["security"]
         if spec["isolation"] == "user":
             uid, gid = os.getuid(), os.getgid()
@@ -199,7 +199,7 @@ class _Supervisor:
         return ours
 
     def _admit_builder(self, builder: socket.socket, waiting: socket.socket) -> str:
-        """Hand the namespaces on to the process that waits for them; return what went wrong."""
+        """Send the builder's namespaces to the process that waits for them; return the builder's error, if any."""
         message, fds = container.receive_fds(builder)
         builder.close()
         if message != b"ready":
@@ -209,7 +209,7 @@ class _Supervisor:
             os.dup2(fd, _FIRST_NAMESPACE + index, inheritable=False)
             os.close(fd)
         kept = [_FIRST_NAMESPACE + index for index in range(len(fds))]
-        with contextlib.suppress(OSError):  # it failed before, and says why
+        with contextlib.suppress(OSError):  # the waiting process has failed before, and reports why
             socket.send_fds(waiting, [b"go"], kept)
         return ""
 
@@ -234,7 +234,7 @@ class _Supervisor:
         _write_json(self._directory, "exit.json", body)
 
     def _pump(self, log: LogWriter, outputs: dict[int, int], attached: channels.Attachments, wakeup: int) -> None:
-        """Copy output to the log and to who is attached, until the process has ended and its output is read empty."""
+        """Copy output to the log and to attached clients, until the process has ended and all its output is read."""
         for fd in (*outputs, wakeup):
             os.set_blocking(fd, False)
         while self._status is None:
@@ -255,7 +255,7 @@ class _Supervisor:
         self._kill_all()
         if self._init:
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(self._init, 0)  # returns when no process is left in there
+                os.waitpid(self._init, 0)  # returns when no process is left in the container's process namespace
         for fd in list(outputs):
             attached.catch_up()
             while self._copy(log, attached, outputs, fd):
@@ -264,7 +264,7 @@ class _Supervisor:
         attached.finish()
 
     def _copy(self, log: LogWriter, attached: channels.Attachments, outputs: dict[int, int], fd: int) -> bool:
-        """Copy a piece of output, and return whether there was one."""
+        """Copy a piece of output; return whether there was any."""
         data = channels.read_output(fd)
         if data:
             log.write(_NAMES[outputs[fd]], data)
@@ -289,7 +289,7 @@ class _Supervisor:
 
 
 def _own_kinds(spec: Spec) -> list[str]:
-    """Return the namespaces that are the container's own and not its pod's, in the order of entering."""
+    """Return the kinds of namespaces that the container does not share with its pod, in the order of entering."""
     if spec["isolation"] == "plain":
         return []
     if spec["isolation"] == "root":
@@ -298,7 +298,7 @@ def _own_kinds(spec: Spec) -> list[str]:
 
 
 class _Builder:
-    """Builds the container's root file system in a mount namespace of its own; then PID 1, if there must be one."""
+    """Builds the container's root file system in a new mount namespace; then becomes PID 1, if there must be one."""
 
     def __init__(self, spec: Spec, supervisor: socket.socket, unmapped: int | None) -> None:
         self._spec = spec
@@ -309,7 +309,7 @@ class _Builder:
         self._owner = linux.user_namespace_of(path) if path else None
 
     def main(self, *, stay: bool) -> NoReturn:
-        """Build, report, and reap orphans until killed, or end at once; never returns."""
+        """Build and report; with ``stay`` reap orphans until killed, else exit at once; never returns."""
         try:
             linux.set_process_name("strato-init")
             linux.hide_from_tracers()

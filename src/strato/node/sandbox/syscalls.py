@@ -12,7 +12,7 @@ _SINCE_424 = (
     "lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat "
     "open_tree_attr file_getattr file_setattr",
 )
-"""The same on all architectures."""
+"""System calls whose numbers are equal on all architectures."""
 _RUNS = {
     "x86_64": (
         (
@@ -95,13 +95,13 @@ _RUNS = {
         _SINCE_424,
     ),
 }
-"""Runs of consecutive numbers: the first, and the names from there on."""
+"""Architecture → runs of consecutive numbers: the first number, and the names from there on."""
 
 
 def numbers(machine: str) -> dict[str, int]:
     """Return name → number on an architecture (``uname -m``).
 
     Raises:
-        KeyError: There is no table of it.
+        KeyError: There is no table of the architecture.
     """
     return {name: first + index for first, names in _RUNS[machine] for index, name in enumerate(names.split())}

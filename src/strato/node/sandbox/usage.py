@@ -1,7 +1,7 @@
-"""What the containers of this machine use: their processes' CPU time, and the memory of their groups or processes.
+"""Measure the use of containers on this machine: CPU time of their processes, memory of their groups or processes.
 
-Any process on the machine may measure: all is read from the kernel and the node's directory. CPU time is counted since
-the reading before, of at least `_LEAST_SECONDS` ago, and at first since the container began.
+Any process on the machine can measure, because all is read from the kernel and the node's directory. The CPU rate is an
+average since the last reading that is at least `_LEAST_SECONDS` old, and at first since the container's start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from strato.clock import Clock
 from strato.node.sandbox.paths import NodePaths
 
 _LEAST_SECONDS: Final = 10.0
-"""Between two readings; what is asked sooner gets the average since the one before."""
+"""Shortest time between two stored readings; a request before that gets the average since the previous one."""
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NANOS: Final = 1_000_000_000
 _MACHINE: Final = ""
@@ -41,10 +41,10 @@ class NodeUsage:
     """Measures this machine.
 
     Args:
-        paths: Of its pods.
-        nodes: What it is called; each of several nodes that it is uses what the machine uses.
-        clock: The machine's.
-        proc: Where the kernel's files are; anything but ``/proc`` is for tests.
+        paths: Paths of its pods.
+        nodes: Names of the machine's nodes; each is reported with the use of the whole machine.
+        clock: The machine's clock.
+        proc: Directory of the kernel's files; anything but ``/proc`` is for tests.
     """
 
     def __init__(self, paths: NodePaths, nodes: Sequence[str], clock: Clock, proc: str = "/proc") -> None:
@@ -54,7 +54,7 @@ class NodeUsage:
         self._rate(_MACHINE, _Reading(clock.now(), self._machine()[0]), _Reading(clock.now(), self._machine()[0]))
 
     def measure(self) -> Mapping[str, Mapping[str, Used]]:
-        """Return what containers use by their pod's uid, and the machine, as ``""`` under the node's name."""
+        """Return the use by uid of the pod and name of the container; under a node's name, ``""`` is the machine."""
         now, processes = self._clock.now(), self._processes()
         children: defaultdict[int, list[int]] = defaultdict(list)
         for pid, process in processes.items():
@@ -82,7 +82,7 @@ class NodeUsage:
         return found
 
     def _rate(self, key: str, new: _Reading, first: _Reading) -> tuple[int, float]:
-        """Return the nanocores since the reading before, and how long that was ago."""
+        """Return the average nanocores since the previous reading, and how many seconds ago that was."""
         base, last = self._readings.get(key, (first, first))
         if new.at - last.at >= _LEAST_SECONDS:
             base, last = last, new
@@ -101,18 +101,18 @@ class NodeUsage:
     def _process(self, pid: str) -> _Process:
         with open(f"{self._proc}/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-        # what children that have ended used counts for who has waited for them
+        # the CPU time of ended children is added to that of the parent which has waited for them
         return _Process(
             int(fields[1]), sum(map(int, fields[11:15])) / kernelstats.TICKS_PER_SECOND, int(fields[21]) * _PAGE_BYTES
         )
 
     def _machine(self) -> tuple[float, int]:
-        """Return the seconds of CPU that were not idle, and the memory that is not available."""
+        """Return the machine's busy CPU seconds, and its memory that is not available."""
         memory = kernelstats.memory(self._proc)
         return kernelstats.busy_seconds(self._proc), memory.total - memory.available
 
     def _group_memory(self, key: str) -> int | None:
-        """Return what a control group holds, without what the kernel can drop at once; None without groups."""
+        """Return the working set of a control group; None without control groups."""
         try:
             with open(self._paths.cgroups) as file:
                 roots: dict[str, str] = json.load(file)
@@ -124,7 +124,7 @@ class NodeUsage:
 
 
 def _state(directory: str) -> tuple[int, float] | None:
-    """Return the pid of a run's supervisor, and when it began."""
+    """Return the pid of a run's supervisor, and when the run began."""
     try:
         with open(os.path.join(directory, "state.json")) as file:
             state = json.load(file)
@@ -134,7 +134,7 @@ def _state(directory: str) -> tuple[int, float] | None:
 
 
 def _below(pid: int, children: Mapping[int, Iterable[int]]) -> list[int]:
-    """Return all processes below one."""
+    """Return all descendants of a process."""
     found: list[int] = []
     waiting = [pid]
     while waiting:

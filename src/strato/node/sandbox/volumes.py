@@ -1,7 +1,7 @@
-"""Volumes: what files a pod's ConfigMaps, Secrets and downward API become, and where each volume lies on the machine.
+"""Volumes: the files for a pod's ConfigMaps, Secrets and downward API, and the paths of volumes on the machine.
 
-`payload` decides the files of a volume (pure); `atomicwriter` writes them. `mounts_of` says which path appears where
-in a container.
+`payload` decides the files of a volume (pure); `atomicwriter` writes them. `mounts_of` returns the mounts of a
+container.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ class Mount:
     target: str
     read_only: bool = False
     sub_path: str = ""
-    """What of the source is shown: the pod's choice, resolved beneath the source when it is mounted, not before."""
+    """Path below the source to show, which the pod chooses. It is resolved only when it is mounted, as the pod could
+    replace parts of it after an earlier check."""
     programs: bool = False
-    """Whether these are programs of the machine's, whose owners do not matter."""
+    """Whether the source has programs of the machine, so that its owners need not be mapped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """All that a pod's volumes are made from."""
+    """All inputs for a pod's volumes."""
 
     pod: Pod
     references: References
@@ -174,7 +175,7 @@ def check_host_path(source: HostPathSource) -> str:
     """Return the path of a hostPath volume after making or checking it as its type says.
 
     Raises:
-        ConfigProblem: It is not what the type asks for.
+        ConfigProblem: The path is not of the type.
     """
     path, kind = source.path, source.type
     if not path.startswith("/") or ".." in path.split("/"):
@@ -195,11 +196,11 @@ def check_host_path(source: HostPathSource) -> str:
 
 
 def make_empty_dir(directory: str, group: int | None = None) -> str:
-    """Make the directory of an emptyDir volume, writable by whoever the pod's containers run as.
+    """Make the directory of an emptyDir volume, writable by any user of the pod's containers.
 
     Args:
-        directory: Where; the directory above it is the node's.
-        group: Owner's group (``fsGroup``), also of what is made in it.
+        directory: Path of the directory; its parent belongs to the node.
+        group: Group of the directory (``fsGroup``), and of files that are made in it.
     """
     os.makedirs(directory, exist_ok=True)
     with beneath.opened(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as descriptor:
@@ -210,10 +211,10 @@ def make_empty_dir(directory: str, group: int | None = None) -> str:
 
 
 def own_directory(path: str) -> str:
-    """Make a directory that only the node may look into, where anybody may make one; return its path.
+    """Make a directory that only the node can read, in a place where any user may create one; return its path.
 
     Raises:
-        ConfigProblem: Somebody else made it first.
+        ConfigProblem: Another user has created it first.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -227,13 +228,13 @@ def own_directory(path: str) -> str:
 def mounts_of(
     container: Container, locations: Mapping[str, str], variables: Mapping[str, str], payloads: frozenset[str]
 ) -> list[Mount]:
-    """Return what a container's ``volumeMounts`` show where.
+    """Return the mounts of a container's ``volumeMounts``.
 
     Args:
-        container: Whose mounts.
+        container: The container.
         locations: Volume name → directory or file of the machine.
-        variables: For ``subPathExpr``.
-        payloads: Names of the volumes that are read-only by nature.
+        variables: Variables for ``subPathExpr``.
+        payloads: Names of the volumes whose files the node writes, which are always read-only.
 
     Raises:
         ConfigProblem: A sub-path leads out of its volume, or has a variable that is not there.
@@ -266,11 +267,11 @@ def _sub_path(mount: VolumeMount, variables: Mapping[str, str]) -> str:
 
 
 def make_sub_path(mount: Mount) -> None:
-    """See to it that there is something to show at a mount's sub-path: a missing directory is made beneath the volume.
+    """Make the directory of a mount's sub-path below the volume, if it does not exist.
 
     Raises:
-        ConfigProblem: It leads out of the volume, through a link that somebody put into it for instance, or it is
-            missing in a volume that nothing can be made in.
+        ConfigProblem: The sub-path leads out of the volume, for instance through a link that a pod has made, or it is
+            missing in a volume that is read-only.
     """
     try:
         with contextlib.ExitStack() as held:
@@ -283,7 +284,7 @@ def make_sub_path(mount: Mount) -> None:
                 mode = stat.S_IMODE(os.fstat(volume).st_mode)
                 made = beneath.make_directories(volume, mount.sub_path, mode & 0o777)
                 held.callback(os.close, made)
-                os.chmod(f"/proc/self/fd/{made}", mode)  # as the volume itself, whatever this process's umask
+                os.chmod(f"/proc/self/fd/{made}", mode)  # the mode of the volume, which the umask may have reduced
     except OSError as err:
         why = "leads out of the volume" if err.errno == errno.EXDEV else err.strerror
         raise ConfigProblem(f"failed to prepare subPath {mount.sub_path!r} for {mount.target}: {why}") from err

@@ -1,6 +1,6 @@
-"""Services on a node: who stands behind each, the proxy that connects to them, and their names.
+"""Services on a node: their endpoints, the proxy that connects clients to them, and their DNS names.
 
-The proxy and the name server are a process of their own (`strato.node.services.dataplane`), so that what pods send one
-another never waits for, or holds up, the API server and the scheduler. `strato.node.services.serviceproxy` tells it
-what there is.
+Proxy and name server run in a process of their own (`strato.node.services.dataplane`), so that traffic between pods
+neither waits for nor delays the API server and the scheduler. `strato.node.services.serviceproxy` sends that process
+the services.
 """

@@ -1,4 +1,4 @@
-"""Which endpoint a new connection goes to."""
+"""Choose the endpoint of a new connection."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from collections.abc import Sequence
 from strato.node.services.records import Backend
 
 MAX_CLIENTS = 65536
-"""Clients of which it is remembered where they went; the one that came longest ago is forgotten first."""
+"""Most clients whose endpoints are remembered for affinity; the least recently seen one is forgotten first."""
 
 
 class Balancer:
-    """Chooses by chance among the endpoints of one port; with affinity a client gets the same again."""
+    """Chooses randomly among the endpoints of one port; with affinity a client gets the same endpoint again."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self.backends: tuple[Backend, ...] = ()
         self._affinity_seconds = 0
         self._chosen: OrderedDict[str, tuple[Backend, float]] = OrderedDict()
-        """Client → its endpoint, and when it last came; in that order."""
+        """Client → its endpoint, and when it was last seen; the least recently seen first."""
 
     def update(self, backends: Sequence[Backend], affinity_seconds: int) -> None:
-        """Choose among these from now on."""
+        """Set the endpoints and the affinity."""
         self.backends, self._affinity_seconds = tuple(backends), affinity_seconds
         if not affinity_seconds:
             self._chosen.clear()
 
     def choose(self, client: str, now: float, failed: frozenset[Backend] = frozenset()) -> Backend | None:
-        """Return where a client's connection goes, None when there is nothing.
+        """Return the endpoint for a client's connection, None when there is none.
 
         Args:
-            client: Its address.
-            now: Seconds on a clock that never goes back.
-            failed: Endpoints that have just not answered it.
+            client: Address of the client.
+            now: A monotonic instant.
+            failed: Endpoints to which this connection could not be made.
         """
         usable = [one for one in self.backends if one not in failed]
         if not usable:

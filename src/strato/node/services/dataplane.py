@@ -1,11 +1,11 @@
-"""The process that passes on connections to services and answers for their names.
+"""The data plane process: forwards connections to services, and answers DNS queries for their names.
 
-It reads one JSON message a line from standard input (`Update`), and reports on standard output (`Report`). It ends when
-its input does, and takes back the route of the cluster IPs then.
+It reads one JSON message (`Update`) per line from standard input, and writes `Report` messages to standard output. At
+the end of its input it removes the route of the cluster IPs and ends.
 
-Where the cluster IPs are not on loopback the whole range is made this machine's own: a pod's packets to one arrive
-here by its default route, and the listener at that address and port takes them. So neither a packet filter nor a
-route per service is needed.
+If the cluster IPs are not loopback addresses, a local route makes the whole range this machine's own. A pod's packets
+to a cluster IP then arrive here by the pod's default route, and the listener at that address and port accepts them. So
+services need neither packet filter rules nor routes of their own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Place = tuple[str, str, int]
 
 
 class DataPlane:
-    """Keeps open what the services ask for."""
+    """Keeps the ports of all services open."""
 
     def __init__(self, settings: Settings, clock: Clock, rng: random.Random, zone: Zone) -> None:
         self._settings, self._clock, self._rng, self._zone = settings, clock, rng, zone
@@ -47,17 +47,17 @@ class DataPlane:
         self._all_addresses = (*self._node_addresses, *settings.neighbour_addresses)
         self._connections = Connections()
         self._open: dict[Place, tuple[str, Balancer, Frontend]] = {}
-        """What is open, and for which service or pod."""
+        """Open ports: the key of the service or pod, the balancer and the listener of each."""
         self._places: dict[str, set[Place]] = {}
 
     async def update(self, key: str, record: ServiceRecord | None) -> str:
-        """Bring one service up to date; return what of it cannot be opened."""
+        """Bring the ports of a service up to date; return why some could not be opened, empty when all are."""
         namespace, _, name = key.partition("/")
         self._zone.put(namespace, name, record)
         return await self._open_ports(f"service {key}", record, self._all_addresses)
 
     async def update_pod(self, key: str, record: ServiceRecord | None) -> str:
-        """Bring a pod's host ports up to date; return what of them cannot be opened."""
+        """Bring a pod's host ports up to date; return why some could not be opened, empty when all are."""
         return await self._open_ports(f"pod {key}", record, self._node_addresses)
 
     async def _open_ports(self, key: str, record: ServiceRecord | None, everywhere: tuple[str, ...]) -> str:
@@ -99,11 +99,11 @@ class DataPlane:
 
     @property
     def connections(self) -> int:
-        """How many connections are being passed on."""
+        """Number of forwarded connections."""
         return self._connections.count
 
     def close(self) -> None:
-        """Open nothing any more; connections go on."""
+        """Close all listeners; existing connections go on."""
         for _, _, frontend in self._open.values():
             frontend.close()
         self._open.clear()
@@ -127,13 +127,13 @@ class DataPlane:
         return ""
 
     def _is_cluster_ip(self, address: str) -> bool:
-        """Whether an address is one that services have; nothing else of the machine's is listened at."""
+        """Whether an address is in the range of cluster IPs: a service must not listen at other addresses here."""
         return bool(address) and ipaddress.ip_address(address) in self._network
 
     def _permitted(self, key: str, backends: tuple[Backend, ...]) -> tuple[Backend, ...]:
-        """Leave out what pods must not reach: this process could connect to it, they could not.
+        """Return the endpoints without those that pods must not reach, since this process could connect to them.
 
-        The API server's own service ends where that listens, whatever anybody has written into its endpoints.
+        The API server's own service always gets the server's real address, whatever its endpoints in the API say.
         """
         if key == "service " + "/".join(self._settings.api_service):
             return (Backend(*self._settings.api),) if backends else ()
@@ -151,7 +151,7 @@ class DataPlane:
         return self._settings.reaches_beyond and address not in self._network
 
     def admits(self, peer: str, own: str) -> bool:
-        """Whether a client may connect: from this machine and its pods, and from elsewhere if the settings say so."""
+        """Whether a client may connect: clients on this machine and its pods may, others if the settings allow it."""
         address = ipaddress.ip_address(peer)
         if self._settings.is_open and not self._is_cluster_ip(own):
             return True
@@ -159,11 +159,11 @@ class DataPlane:
 
 
 async def serve(lines: asyncio.StreamReader, clock: Clock, rng: random.Random) -> None:
-    """Do as the messages say until they end."""
+    """Apply the messages until the input ends."""
     decoder = msgspec.json.Decoder(Update)
     first = await lines.readline()
     if not first:
-        return  # the node ended before it had any
+        return  # the node has ended before it sent the settings
     settings = decoder.decode(first).settings
     assert settings is not None, "the settings come first"
     zone = Zone(settings.domain)
@@ -211,7 +211,7 @@ async def _main() -> None:
 
 
 def main() -> None:
-    """Be that process; every connection takes two descriptors."""
+    """Run the data plane; raises the limit of descriptors, as every connection takes two."""
     import signal
 
     import uvloop
@@ -219,8 +219,8 @@ def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # it ends with the node, not before
-    with contextlib.suppress(BrokenPipeError):  # of reports, when the node has ended
+        signal.signal(number, signal.SIG_IGN)  # the process ends with the node, not by a signal to the whole group
+    with contextlib.suppress(BrokenPipeError):  # a report after the node has ended
         uvloop.run(_main())
 
 

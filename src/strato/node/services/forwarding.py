@@ -1,4 +1,4 @@
-"""Connections and datagrams that are passed on to the endpoints of a service's port."""
+"""Forward connections and datagrams to the endpoints of a service's port."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from strato.node.services.balancer import Balancer
 from strato.node.services.records import Backend
 
 MAX_CONNECTIONS = 16384
-"""Of all services at once."""
+"""Most connections of all services together."""
 _MAX_SESSIONS = 4096
-"""Clients of one datagram port whose answers are waited for."""
+"""Most clients of one UDP port with an open session."""
 _SESSION_SECONDS = 60.0
-"""For how long an answer is waited for since the client's last datagram."""
+"""How long a session stays open for answers after the client's last datagram."""
 _CONNECT_SECONDS = 5.0
 _BACKLOG = 512
 _HIGH_WATER_BYTES = 256 << 10
 
 Admits = Callable[[str, str], bool]
-"""Whether a client (its address) may connect to an address of this machine."""
+"""Returns whether a client, given by its address, may connect to an address of this machine."""
 
 
 class Frontend(Protocol):
-    """A port that is open."""
+    """An open port."""
 
     def close(self) -> None:
-        """Take no more; connections that are open go on."""
+        """Accept no more clients; open connections go on."""
 
     def retain(self) -> None:
-        """Let go of clients whose endpoint is gone, where the protocol does not notice by itself."""
+        """Drop clients whose endpoint is gone, if the protocol does not notice that by itself."""
 
 
 class Connections:
@@ -44,15 +44,15 @@ class Connections:
 
 
 class _End(asyncio.Protocol):
-    """One side of a passed-on connection: what comes is written to the other side, which holds it back when full."""
+    """One side of a forwarded connection: writes its data to the other side, and pauses reading while that is full."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.other: _End | None = None
         self._early = bytearray()
-        """What came before there was another side."""
+        """Data that arrived before the other side was connected."""
         self.has_ended = False
-        """Whether nothing more comes from there."""
+        """Whether the peer has closed its direction."""
         self.on_lost: Callable[[], None] = lambda: None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -60,13 +60,13 @@ class _End(asyncio.Protocol):
         self.transport.set_write_buffer_limits(_HIGH_WATER_BYTES)
 
     def join(self, other: _End) -> None:
-        """Pass on what comes to the other side, both ways."""
+        """Connect the two sides, for both directions."""
         self.other, other.other = other, self
         self.flush()
         other.flush()
 
     def flush(self) -> None:
-        """Write to the other side what came before that was there."""
+        """Write the early data to the other side."""
         if self.other is None or self.other.transport is None:
             return
         if self._early:
@@ -91,7 +91,7 @@ class _End(asyncio.Protocol):
         self.other.transport.write_eof()
         if self.other.has_ended:
             self.other.transport.close()
-        return not self.other.has_ended  # until then the other direction goes on
+        return not self.other.has_ended  # keep the connection open while the other direction is in use
 
     def pause_writing(self) -> None:
         if self.other is not None and self.other.transport is not None:
@@ -121,7 +121,7 @@ class _Client(_End):
 
 
 class TcpPort:
-    """A port whose connections are passed on."""
+    """A TCP port whose connections are forwarded."""
 
     def __init__(self, balancer: Balancer, clock: Clock, connections: Connections, admits: Admits) -> None:
         self._balancer, self._clock = balancer, clock
@@ -139,7 +139,7 @@ class TcpPort:
         self._server = await loop.create_server(lambda: _Client(self), address, port, backlog=_BACKLOG)
 
     def accepted(self, client: _Client) -> None:
-        """Connect a client with an endpoint, or hang up."""
+        """Connect a client with an endpoint, or close its connection."""
         assert client.transport is not None
         peer, own = (client.transport.get_extra_info(name)[0] for name in ("peername", "sockname"))
         if self._connections.count >= MAX_CONNECTIONS or not self._admits(peer, own):
@@ -175,7 +175,7 @@ class TcpPort:
         client.transport.abort()
 
     def retain(self) -> None:
-        """Keep all: a connection to an endpoint that is going ends when that says so."""
+        """Keep all connections: a terminating endpoint closes them itself."""
 
     def close(self) -> None:
         """Stop listening."""
@@ -184,7 +184,7 @@ class TcpPort:
 
 
 class _Answers(asyncio.DatagramProtocol):
-    """The socket towards an endpoint, of one client."""
+    """The socket between this process and an endpoint, for one client."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         self._send = send
@@ -193,7 +193,7 @@ class _Answers(asyncio.DatagramProtocol):
         self._send(data)
 
     def error_received(self, _error: Exception) -> None:
-        """Leave it: the client asks again."""
+        """Ignore the error: a client of UDP repeats its request."""
 
 
 class _Session:
@@ -205,12 +205,12 @@ class _Session:
 
 
 class UdpPort(asyncio.DatagramProtocol):
-    """A port whose datagrams are passed on, and their answers back, for each client by a socket of its own."""
+    """A UDP port whose datagrams are forwarded, and the answers returned; each client has a socket of its own."""
 
     def __init__(self, balancer: Balancer, clock: Clock, admits: Admits) -> None:
         self._balancer, self._clock, self._admits = balancer, clock, admits
         self._sessions: OrderedDict[tuple[str, int], _Session] = OrderedDict()
-        """In the order in which they were used last."""
+        """Client → its session; the least recently used first."""
         self._transport: asyncio.DatagramTransport | None = None
         self._own = ""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -225,11 +225,11 @@ class UdpPort(asyncio.DatagramProtocol):
         await asyncio.get_running_loop().create_datagram_endpoint(lambda: self, (address, port), family=socket.AF_INET)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note the socket."""
+        """Store the transport."""
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, client: Any) -> None:
-        """Pass on a datagram."""
+        """Forward a datagram."""
         now = self._clock.monotonic()
         self._forget(lambda session: now - session.used > _SESSION_SECONDS, only_oldest=True)
         session = self._sessions.get(client)
@@ -270,7 +270,7 @@ class UdpPort(asyncio.DatagramProtocol):
         session.waiting = []
 
     def retain(self) -> None:
-        """Let clients of endpoints that are gone have another one."""
+        """End the sessions of clients whose endpoint is gone, so that they get another one."""
         self._forget(lambda session: session.backend not in self._balancer.backends)
 
     def _forget(self, is_over: Callable[[_Session], bool], *, only_oldest: bool = False) -> None:
@@ -284,7 +284,7 @@ class UdpPort(asyncio.DatagramProtocol):
             session.transport.close()
 
     def close(self) -> None:
-        """Stop listening, and let go of all clients: there is nothing to answer them with."""
+        """Stop listening and end all sessions, whose answers could not be sent any more."""
         for client in list(self._sessions):
             self._end(client)
         if self._transport is not None:

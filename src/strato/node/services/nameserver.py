@@ -1,7 +1,7 @@
-"""The cluster's name server: its own names from the zone, all others from the machine's name servers.
+"""The cluster's name server: resolves the cluster's names from the zone, all others by the machine's name servers.
 
-Questions and answers come from pods and from elsewhere: what is no single question of the Internet class is refused
-or dropped, and the sizes, times and numbers of all that is kept are bounded.
+Queries come from pods, and answers from the network, so both may be hostile: anything but a single question of the
+Internet class is refused or dropped, and sizes, times and numbers of all that is kept are bounded.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from strato.node.services.zone import CNAME, SRV, A, Resource, Zone
 
 DNS_PORT = 53
 TTL_SECONDS = 5
-"""How long answers may be kept; as of CoreDNS."""
+"""How long clients may cache answers; the default of CoreDNS."""
 _MAX_QUERY_BYTES = 1232
-"""Larger questions are dropped."""
+"""Larger queries are dropped."""
 _PLAIN_BYTES = 512
 _MAX_UDP_BYTES = 4096
 _MAX_TCP_BYTES = 65535
 _MAX_ANSWERS = 1000
 _MAX_FORWARDED = 512
-"""Questions that wait for another server; more are refused."""
+"""Most queries that wait for another server; further ones are refused."""
 _FORWARD_SECONDS = 2.0
 _TRIES = 2
 _MAX_CLIENTS = 256
@@ -42,8 +42,8 @@ class NameServer:
     Args:
         zone: The cluster's names.
         upstreams: Addresses of the machine's name servers; without any, other names do not exist.
-        rng: Numbers questions that are passed on, and shuffles answers.
-        admits: Who may ask, and where.
+        rng: Generates ids of forwarded queries, and shuffles answers.
+        admits: Returns whether a client may query at an address.
     """
 
     def __init__(self, zone: Zone, upstreams: Sequence[str], rng: random.Random, admits: Admits) -> None:
@@ -63,7 +63,7 @@ class NameServer:
         await asyncio.start_server(self._serve, address, port)
 
     def received(self, query: bytes, client: tuple[str, int], own: str, send: Callable[[bytes], None]) -> None:
-        """Answer a datagram, now or when another server has."""
+        """Answer a datagram at once, or when another server has answered."""
         if not self._admits(client[0], own):
             return
         answer = self.answer(query)
@@ -79,12 +79,12 @@ class NameServer:
         send(await self.forward(query, over_tcp=False))
 
     def answer(self, query: bytes, *, over_tcp: bool = False) -> bytes | None:
-        """Return the answer, empty where there is to be none; None when another server has to be asked."""
+        """Return the answer, empty to drop the query; None if it has to be forwarded."""
         if len(query) > _MAX_QUERY_BYTES:
             return b""
         try:
             record = DNSRecord.parse(query)
-        except Exception:  # dnslib raises whatever a packet makes it stumble over
+        except Exception:  # dnslib raises various exceptions for malformed packets
             return b""
         if record.header.qr:
             return b""
@@ -115,7 +115,7 @@ class NameServer:
                         reply.add_ar(_record(one.target, below))
 
     async def forward(self, query: bytes, *, over_tcp: bool) -> bytes:
-        """Ask the machine's name servers, one after the other; a failure is an answer too."""
+        """Forward a query to the machine's name servers, one after the other; answers SERVFAIL if all fail."""
         self._forwarded += 1
         try:
             for server in (*self._upstreams,)[: _TRIES + 1]:
@@ -156,7 +156,7 @@ class NameServer:
         return answer
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the questions of one connection."""
+        """Answer the queries of one TCP connection."""
         client, own = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
         if self._clients >= _MAX_CLIENTS or not self._admits(client[0], own[0]):
             writer.close()
@@ -174,7 +174,7 @@ class NameServer:
                     writer.write(len(answer).to_bytes(2, "big") + answer)
                     await writer.drain()
         except (OSError, TimeoutError, EOFError):
-            return  # the client has gone, or has nothing to say
+            return  # the client has disconnected, or was idle for too long
         finally:
             self._clients -= 1
             writer.close()
@@ -197,7 +197,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 
 class _Answer(asyncio.DatagramProtocol):
-    """Waits for the one datagram that answers a question."""
+    """Waits for the datagram that answers a forwarded query."""
 
     def __init__(self, done: asyncio.Future[bytes], fits: Callable[[bytes], bool]) -> None:
         self._done, self._fits = done, fits
@@ -212,7 +212,7 @@ class _Answer(asyncio.DatagramProtocol):
 
 
 def _is_answer(data: bytes, question: bytes) -> bool:
-    """Whether data is a response with the number and the question of what was asked."""
+    """Whether data is a response with the id and the question of a query."""
     if len(data) < 12 or data[:2] != question[:2] or not data[2] & 0x80:
         return False
     end = question.find(b"\0", 12) + 5  # a question's own name is never compressed
@@ -225,7 +225,7 @@ def _record(owner: Any, one: Resource) -> RR:
 
 
 def _room(record: DNSRecord) -> int:
-    """Return how long an answer by datagram may be."""
+    """Return the longest answer that a client accepts in a datagram."""
     sizes = [extra.edns_len for extra in record.ar if extra.rtype == QTYPE.OPT]
     return min(max(_PLAIN_BYTES, *sizes), _MAX_UDP_BYTES) if sizes else _PLAIN_BYTES
 
@@ -240,7 +240,7 @@ def _packed(reply: DNSRecord, room: int) -> bytes:
 
 
 def _truncated(reply: DNSRecord) -> bytes:
-    """Return the reply without its records, marked so that the client asks again over TCP."""
+    """Return the reply without its records and with the flag TC, so that the client repeats the query over TCP."""
     reply.header.tc = 1
     reply.rr, reply.auth, reply.ar = [], [], []
     return bytes(reply.pack())

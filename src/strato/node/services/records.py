@@ -1,7 +1,7 @@
-"""What the data plane is told of a service, or of a pod's host ports: addresses, ports, endpoints. Pure.
+"""The messages to the data plane about services and pods' host ports: addresses, ports, endpoints. Pure.
 
-Which endpoints count is as with kube-proxy: those that are ready; if there are none, those that still serve while they
-are terminating; of these the node's own alone where the traffic policy says ``Local``.
+Endpoints are chosen as by kube-proxy: those that are ready; if there are none, terminating ones that still serve. With
+the traffic policy ``Local`` only the node's own endpoints are used.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from strato.api.discovery import Endpoint, EndpointSlice
 
 _EVERY_ADDRESS = "0.0.0.0"
 MAX_BACKENDS = 4096
-"""Endpoints of a service that are used, at most."""
+"""Most endpoints of a service that are used."""
 
 
 class Backend(msgspec.Struct, frozen=True, array_like=True):
-    """Where connections to a port end."""
+    """An endpoint of a port."""
 
     address: str
     port: int
@@ -32,13 +32,13 @@ class PortRecord(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str = "TCP"
     port: int = 0
     node_port: int = 0
-    """Opened at the node's addresses: a service's node port, or a pod's host port."""
+    """Port to open at the node's addresses: a service's node port, or a pod's host port; 0 for none."""
     node_address: str = ""
-    """The one of the node's addresses that it is opened at; empty: each."""
+    """The one address of the node at which to open it; empty for all."""
     backends: tuple[Backend, ...] = ()
-    """For connections from within the cluster."""
+    """Endpoints for connections from within the cluster."""
     outer_backends: tuple[Backend, ...] = ()
-    """For connections to the node port."""
+    """Endpoints for connections to the node port."""
 
 
 class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     hostname: str = ""
     ports: tuple[tuple[str, str, int], ...] = ()
-    """Name, protocol and number."""
+    """Ports, each as name, protocol and number."""
 
 
 class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,14 +59,14 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Empty for headless services and external names."""
     external_name: str = ""
     affinity_seconds: int = 0
-    """For how long a client keeps its endpoint; 0: it does not."""
+    """For how long a client keeps its endpoint; 0 for no affinity."""
     ports: tuple[PortRecord, ...] = ()
     hosts: tuple[HostRecord, ...] = ()
-    """Of a headless service."""
+    """Endpoints of a headless service."""
 
 
 def record_of(service: Service, slices: Iterable[EndpointSlice], nodes: Container[str]) -> ServiceRecord:
-    """Return what the data plane of a machine needs to know, which is these nodes."""
+    """Return the record of a service for the data plane of a machine that is the given nodes."""
     spec, meta = service.spec, service.metadata
     name, namespace = meta.name, meta.namespace
     if spec.type == "ExternalName":
@@ -106,15 +106,15 @@ def record_of(service: Service, slices: Iterable[EndpointSlice], nodes: Containe
 
 
 def host_ports_of(pod: Pod, *, shares_network: bool, node_address: str = "") -> ServiceRecord | None:
-    """Return the host ports of a pod that runs; None: it has none to be opened.
+    """Return the host ports of a running pod that the data plane has to open; None if there are none.
 
-    Those of a pod in the machine's network are its own to open, and so is, where pods share that network, a host port
-    equal to its container port.
+    A pod in the machine's network opens its host ports itself. If all pods share that network, so does a pod whose host
+    port equals its container port.
 
     Args:
-        pod: One of this node.
+        pod: A pod of this node.
         shares_network: Whether pods are in the machine's network, at loopback addresses.
-        node_address: Of its node, where others of this machine have addresses of their own; empty: all addresses.
+        node_address: Address of its node, if the machine's nodes have different ones; empty for all addresses.
     """
     spec, address = pod.spec, pod.status.pod_ip
     if spec.host_network or not address or pod.is_finished:
@@ -161,30 +161,30 @@ def _hosts(slices: Iterable[EndpointSlice]) -> tuple[HostRecord, ...]:
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the data plane is told once, before any service."""
+    """The settings of the data plane, sent once before any service."""
 
     network: str
-    """Of the cluster IPs."""
+    """Network of the cluster IPs."""
     pods: str
     """Network of this node's pods."""
     is_routed: bool
-    """Whether the cluster IPs have to be made this machine's; those on loopback are."""
+    """Whether the cluster IPs need a local route; loopback addresses do not."""
     node_addresses: tuple[str, ...]
-    """Of this machine, those of loopback left out: where node ports are opened, beside ``127.0.0.1``."""
+    """Addresses of this machine except loopback, at which node ports are opened, besides ``127.0.0.1``."""
     neighbour_addresses: tuple[str, ...] = ()
-    """Of further nodes that this machine is: node ports are opened there too, and the host ports of their pods."""
+    """Addresses of further nodes on this machine; node ports are opened there too, and the host ports of their pods."""
     is_open: bool
-    """Whether node ports take clients that are not on this machine."""
+    """Whether node ports accept clients that are not on this machine."""
     reaches_beyond: bool
-    """Whether pods may reach what is neither a pod nor this machine."""
+    """Whether pods may reach addresses that are neither pods nor this machine."""
     api: tuple[str, int]
-    """Where the API server listens, as this machine reaches it."""
+    """Address and port at which this machine reaches the API server."""
     api_service: tuple[str, str] = ("default", "kubernetes")
     dns: str = ""
-    """Address of the name server; empty: there is none."""
+    """Address of the name server; empty for none."""
     domain: str = "cluster.local"
     upstreams: tuple[str, ...] = ()
-    """The machine's name servers; without any, only the cluster's names are known."""
+    """The machine's name servers; without any, only the cluster's names can be resolved."""
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,16 +196,16 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     is_pod: bool = False
     """Whether it is a pod, whose host ports the record holds."""
     service: ServiceRecord | None = None
-    """None: it is gone."""
+    """The record; None when the service or pod is gone."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One message from the data plane."""
 
     key: str = ""
-    """The service or pod that cannot be served as it asks; empty: all of them."""
+    """The service or pod that the report is about; empty for all."""
     is_pod: bool = False
     problem: str = ""
     is_ready: bool = False
-    """The settings have been taken."""
+    """Whether the settings have been applied."""
     has_dns: bool = False

@@ -1,4 +1,4 @@
-"""The node's hold on the data plane: starts the process, tells it of services and host ports, starts it again."""
+"""`ServiceProxy`: starts the data plane process, sends it services and host ports, and restarts it when it ends."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class ServiceProxy:
     """See the module.
 
     Args:
-        nodes: The nodes that this machine is, and the address of each whose pods have host ports there alone; the
-            first one's are open at all addresses, and its is empty.
-        clock: Waits before a restart.
-        on_problem: Told of a service or pod that cannot be served as it asks.
+        nodes: The machine's nodes by name, with the address at which the host ports of their pods are opened. It is
+            empty for the first node, whose host ports are opened at all addresses.
+        clock: Times the restarts.
+        on_problem: Called with a service or pod some of whose ports cannot be opened.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class ServiceProxy:
         self._changed = asyncio.Event()
         self._reported: dict[Subject, str] = {}
         self._with_host_ports: set[Key] = set()
-        """Pods whose host ports the process knows."""
+        """Pods whose host ports were sent to the process."""
         slices.add_index(_INDEX, _services_of)
         services.add_handler(self._on_service)
         slices.add_handler(self._on_slice)
         pods.add_handler(self._on_pod)
 
     async def start(self, settings: Settings) -> Report:
-        """Start the process and return what it says of the settings."""
+        """Start the process and return its report on the settings."""
         self._settings = settings
         self._shares_network = ipaddress.IPv4Network(settings.pods).is_loopback
         process = self._process = await asyncio.create_subprocess_exec(
@@ -95,7 +95,7 @@ class ServiceProxy:
         return report
 
     async def run(self) -> None:
-        """Tell the process what changes until cancelled."""
+        """Send changes to the process until cancelled."""
         try:
             while True:
                 await self._feed()
@@ -124,7 +124,7 @@ class ServiceProxy:
                 process.kill()
 
     async def _feed(self) -> None:
-        """Send what changes until the process ends."""
+        """Send changes until the process ends."""
         listening = asyncio.ensure_future(self._listen())
         try:
             while not listening.done():
@@ -136,7 +136,7 @@ class ServiceProxy:
                 updates = [self._update_of(subject) for subject in sorted(dirty)]
                 for update in sorted(
                     updates, key=lambda update: update.service is not None
-                ):  # who goes frees its ports
+                ):  # removed pods first, because they free their ports for others
                     self._send(update)
                     await self._drain()
         finally:
@@ -159,7 +159,7 @@ class ServiceProxy:
     def _host_ports_of(self, pod: Pod) -> ServiceRecord | None:
         address = self._nodes.get(pod.spec.node_name)
         if address is None:
-            return None  # of another machine's node
+            return None  # a pod on a node of another machine
         return host_ports_of(pod, shares_network=self._shares_network, node_address=address)
 
     def _send(self, update: Update) -> None:
@@ -167,12 +167,12 @@ class ServiceProxy:
             self._process.stdin.write(msgspec.json.encode(update) + b"\n")
 
     async def _drain(self) -> None:
-        with contextlib.suppress(OSError):  # it has ended; `_feed` notices
+        with contextlib.suppress(OSError):  # the process has ended, which `_feed` notices
             if self._process is not None and self._process.stdin is not None:
                 await self._process.stdin.drain()
 
     async def _listen(self) -> None:
-        """Take reports until the process ends."""
+        """Handle reports until the process ends."""
         assert self._process is not None
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():

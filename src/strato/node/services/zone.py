@@ -1,7 +1,8 @@
-"""The names of the cluster's services, as Kubernetes' DNS specification has them. Pure.
+"""The DNS names of the cluster's services, by Kubernetes' DNS specification. Pure.
 
-A service has its address under ``name.namespace.svc.domain``; a headless one those of its endpoints, which have names
-of their own below it; an external name refers to another. Ports with names have SRV records, addresses PTR records.
+``name.namespace.svc.domain`` resolves to a service's address, for a headless service to those of its endpoints, which
+also have names of their own below it; an external name has a CNAME record. Named ports have SRV records, addresses PTR
+records.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ class Resource(NamedTuple):
 
     type: str
     target: str
-    """An address, or a name without the dot at its end."""
+    """An address, or a name without a trailing dot."""
     port: int = 0
 
 
 class Zone:
-    """What names there are."""
+    """All names of the zone."""
 
     def __init__(self, domain: str) -> None:
         self._domain = domain
         self._services: dict[tuple[str, str], list[tuple[str, Resource]]] = {}
         self._names: dict[str, dict[Resource, int]] = {}
-        """Records by name in lower case, and how many services have each."""
+        """Name in lower case → its records, each with the number of services that have it."""
         self._prefixes: dict[str, int] = {}
-        """Names that have something below them, and how often."""
+        """Name with names below it → the number of these."""
 
     def put(self, namespace: str, name: str, record: ServiceRecord | None) -> None:
-        """Replace what there is of a service; None removes it."""
+        """Replace the records of a service; None removes them."""
         key = (namespace, name)
         for owner, resource in self._services.pop(key, ()):
             count = self._names[owner]
@@ -63,11 +64,11 @@ class Zone:
                 del self._prefixes[name]
 
     def is_ours(self, name: str) -> bool:
-        """Whether nobody else has anything to say about a name."""
+        """Whether this zone is authoritative for a name."""
         return name == self._domain or name.endswith("." + self._domain) or name in self._names
 
     def find(self, name: str) -> list[Resource] | None:
-        """Return the records of a name in lower case, None when there is no such name."""
+        """Return the records of a name, given in lower case; None when there is no such name."""
         found = self._names.get(name)
         if found is not None:
             return list(found)
