@@ -1,4 +1,4 @@
-"""JSON of users, within limits that keep it from holding the server: what is large is decoded in steps."""
+"""Decode users' JSON within limits that keep it from blocking the server; large JSON is decoded in steps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from strato.server import incrementaljson
 from strato.server.flowcontrol.dispatch import Divisible, Steps, at_once
 
 MAX_VALUES = 100_000
-"""Values a body may hold. Objects of the 1.5 MiB that etcd would store hold fewer."""
+"""Most values of a body. Objects of the 1.5 MiB that etcd would store have fewer."""
 UNCOUNTED_BYTES = 64 * 1024
-"""JSON up to this length is not looked at before it is decoded: it takes at most 5 ms."""
+"""JSON up to this length is decoded without counting its values first: that takes at most 5 ms."""
 SHORT_BYTES = 4096
 SHORT_VALUES = 1_000
 """Objects with no more of either are worked on at once: checking a value takes 5 µs at most."""
@@ -47,7 +47,7 @@ def decode_json(body: bytes) -> Any:
 
 
 def json_steps(body: bytes) -> Steps[Any]:
-    """Decode JSON as `decode_json` does, in steps where it is large."""
+    """Decode JSON as `decode_json` does, in steps if it is large."""
     if len(body) > MAX_BODY_BYTES:
         raise too_large()
     most = _most_values(body)
@@ -67,7 +67,7 @@ def json_steps(body: bytes) -> Steps[Any]:
 
 
 def stored_steps(body: bytes) -> Steps[Any]:
-    """Decode an object that was stored, and so within the limits when it came, in steps where it is large."""
+    """Decode a stored object, in steps if it is large. It was checked against the limits when it was written."""
     if len(body) <= UNCOUNTED_BYTES:
         return _decode(body)
     return (yield Divisible(lambda: _decode(body), lambda: incrementaljson.decoded(body, most_depth=2 * MAX_DEPTH)))
@@ -89,18 +89,18 @@ def _no_json(error: Exception) -> BadRequest:
 
 
 def _most_values(body: bytes) -> int:
-    """Return how many values there may be: more are not there."""
+    """Return an upper bound of the number of values."""
     return body.count(b",") + body.count(b"{") + body.count(b"[")
 
 
 def may_be_deep(body: bytes) -> bool:
-    """Tell whether JSON may be nested too deeply; False is certain."""
-    # each level takes two bytes: counting is for bodies that are long enough
+    """Tell whether JSON may be nested too deeply; if False, it certainly is not."""
+    # each level takes two bytes, so only a body this long can be too deep
     return len(body) > 2 * MAX_DEPTH and body.count(b"{") + body.count(b"[") > MAX_DEPTH
 
 
 def check_shape(value: Any) -> None:
-    """Refuse a value that is nested so deeply that walks over it could fail, or that holds too many others.
+    """Raise if a value is nested so deeply that recursive functions could fail on it, or holds too many values.
 
     Raises:
         BadRequest: It is nested too deeply.
@@ -120,7 +120,7 @@ def check_shape(value: Any) -> None:
 
 
 def _nested_in(value: Any) -> list[Any]:
-    """Return the lists and maps right inside of one; by function calls, between which a `Computation` can pause."""
+    """Return the lists and maps directly inside a value; in portions, between which a `Computation` can pause."""
     inner = value.values() if value.__class__ is dict else value
     if len(inner) <= _AT_ONCE:
         return _nested(inner)
@@ -139,16 +139,16 @@ _AT_ONCE = 1024
 
 
 def _check_size(body: bytes, most: int) -> Steps[None]:
-    """Refuse JSON of too many values before it is decoded; there are ``most`` at most.
+    """Raise if JSON has too many values, before it is decoded; ``most`` is an upper bound of their number.
 
     Raises:
-        BadRequest: It holds a number of hundreds of digits.
+        BadRequest: It has a number of hundreds of digits, for which msgspec would take long.
         TooLarge: It is over the limit.
     """
     if most <= MAX_VALUES and _LONG_NUMBER not in body.translate(_DIGITS):
-        return  # as nearly always: what stands in texts need not be told apart
+        return  # nearly always, so the costlier count outside of strings is skipped
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
-    if plain.count(b'"') > 4 * MAX_VALUES:  # each text is a value or the key of one, and has two quotes
+    if plain.count(b'"') > 4 * MAX_VALUES:  # a value has at most two strings: itself and its key
         raise too_many()
     yield None
     structure = b"".join(plain.split(b'"')[::2])

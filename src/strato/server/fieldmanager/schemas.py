@@ -40,7 +40,7 @@ class Compiler:
         self._types: dict[tuple[str, str], Type] = {}
 
     def named(self, name: str, relationship: str = "") -> Type:
-        """Return the type of a published schema; its fields may ask for another relationship of a map."""
+        """Return the type of a published schema; a field that refers to it may set another list or map type."""
         found = self._types.get((name, relationship))
         if found is None:
             schema = self._named(name)

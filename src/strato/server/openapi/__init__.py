@@ -1,4 +1,4 @@
-"""OpenAPI documents of everything the server serves."""
+"""OpenAPI documents of all kinds that the server serves."""
 
 from strato.server.openapi.service import OpenApi
 

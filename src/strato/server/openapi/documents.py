@@ -1,4 +1,4 @@
-"""The documents themselves: OpenAPI v3 per group version, and one of v2 for everything."""
+"""Build the documents: OpenAPI v3 for each group version, and one v2 document for all kinds."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ _PRESERVES = "x-kubernetes-preserve-unknown-fields"
 
 
 def _open_v2(schema: Mapping[str, Any]) -> Json:
-    """Return the definition of a custom kind that takes any members: kubectl refuses others where some are named."""
+    """Return a v2 definition of a custom kind without its members, as kubectl refuses all that are not declared."""
     return {"type": "object", "x-kubernetes-group-version-kind": schema["x-kubernetes-group-version-kind"]}
 
 
@@ -144,7 +144,7 @@ _ONLY_V3 = frozenset(("default", "nullable", "oneOf", "anyOf", "not", "allOf"))
 
 
 def to_v2(schema: Mapping[str, Any]) -> Json:
-    """Return a v3 schema in the terms of v2: references move, junctors, defaults and nullability go."""
+    """Convert a v3 schema to v2: references move; anyOf and the like, defaults and nullability are dropped."""
     result: Json = {}
     for inner in schema.get("allOf") or ():
         if "$ref" in inner:

@@ -1,7 +1,7 @@
 """The v2 document as protobuf, in the messages of gnostic's ``OpenAPIv2.proto``.
 
-Older kubectls (and client-go's ``OpenAPISchema``) read nothing else. Only the fields that our documents use are
-written; extensions (``x-…``) go as YAML text, which is what gnostic itself does.
+Older kubectls (and client-go's ``OpenAPISchema``) read no other form. Only the fields that our documents use are
+encoded; extensions (``x-…``) are encoded as YAML text, as gnostic itself does.
 """
 
 from __future__ import annotations
@@ -159,4 +159,4 @@ _MEMBERS: dict[str, Callable[[Any], bytes]] = {
     "items": lambda value: _message(23, _message(1, _schema(value))),
     "properties": lambda value: _message(25, _named_schemas(value)),
 }
-"""Members of a schema and their field in the message ``Schema``."""
+"""Field numbers of a schema's members in the message ``Schema``."""

@@ -43,7 +43,7 @@ class Operation:
     path: str
     method: str
     action: str
-    """Kubernetes' word: list, post, get, put, patch, delete, deletecollection."""
+    """Kubernetes' action: list, post, get, put, patch, delete, deletecollection."""
     kind: Kind
     parameters: tuple[tuple[str, str], ...]
     """Query parameters: name and JSON type."""

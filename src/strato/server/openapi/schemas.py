@@ -28,7 +28,7 @@ _TYPE_META = {
 
 @cache
 def published() -> Mapping[str, Json]:
-    """Return every built-in schema by name (about 15 ms, once per process, when OpenAPI is first asked for)."""
+    """Return every built-in schema by name (about 15 ms, once per process, at the first OpenAPI request)."""
     packed = files("strato.server").joinpath("openapi/data/schemas.json.gz").read_bytes()
     document = msgspec.json.decode(gzip.decompress(packed), type=dict[str, Any])
     found: Mapping[str, Json] = document["schemas"]

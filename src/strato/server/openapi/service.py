@@ -1,4 +1,4 @@
-"""Answers ``/openapi/v2`` and ``/openapi/v3``; documents are built when asked for and kept per registry revision."""
+"""Answer ``/openapi/v2`` and ``/openapi/v3``; documents are built on request and cached per registry revision."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class OpenApi:
         self._building = asyncio.Lock()
 
     def handle(self, request: Request) -> Response | Awaitable[Response] | None:
-        """Answer a request below ``/openapi``; None when it is not one or names nothing served.
+        """Answer a request below ``/openapi``; None for another path or an unknown group version.
 
-        The document of everything is made in a thread: it takes tenths of a second.
+        The v2 document is built in a thread, as that takes tenths of a second.
 
         Raises:
-            NotAcceptable: The client takes none of the forms there are.
+            NotAcceptable: The client accepts no form that we have.
         """
         if not request.path.startswith("/openapi/") or request.method not in ("GET", "HEAD"):
             return None
@@ -131,7 +131,7 @@ class OpenApi:
 
 
 def _hash(members: Sources) -> str:
-    """Return a hash of what a document is made of: cheaper than building all of them for the index."""
+    """Return a hash of a document's sources, which is cheaper for the index than building every document."""
     digest = sha512(shapes.load().version.encode())
     for kind, custom in members:
         digest.update(f"{kind!r} {kind.plural} {kind.namespaced} {kind.verbs} {kind.has_status}".encode())

@@ -11,15 +11,15 @@ from strato.errors import BadRequest, Invalid, TooLarge
 
 _MAX_OPERATIONS = 10_000
 _MAX_COPIED_BYTES = 3 * 1024 * 1024
-"""What all copies of one patch may add, as in Kubernetes: each can double what the ones before made."""
+"""Most bytes that the copy operations of one patch may add, as in Kubernetes: each can double the object."""
 _MAX_STEPS = 128
-"""Members within one another that a path names; no object is nested deeper."""
+"""Most steps of a path; no object is nested deeper."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
 class PatchTestFailed(Invalid):
-    """An operation that tests a value found another."""
+    """A test operation found another value."""
 
 
 class _OtherValue(ValueError):
@@ -27,12 +27,12 @@ class _OtherValue(ValueError):
 
 
 def apply_json_patch(target: Any, operations: Any) -> Any:
-    """Return ``target`` with the operations applied in order; mutates it and takes over the operations' values.
+    """Apply the operations to ``target`` in order and return it; changes it, and shares the operations' values.
 
     Raises:
         BadRequest: The patch is not a list of operations.
-        TooLarge: There are too many of them, or they copy too much.
-        Invalid: An operation cannot be applied; says which, and why. A `PatchTestFailed` where it is a test.
+        TooLarge: There are too many operations, or they copy too much.
+        Invalid: An operation cannot be applied; the message says which and why. `PatchTestFailed` for a test.
     """
     if not isinstance(operations, list):
         raise BadRequest("error decoding patch: a JSON patch is a list of operations")
@@ -50,7 +50,7 @@ def apply_json_patch(target: Any, operations: Any) -> Any:
 
 
 class _Copies:
-    """Makes copies, until there are too many bytes of them."""
+    """Makes copies, and raises when these have too many bytes."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -77,7 +77,7 @@ def _apply(target: Any, operation: Any, copies: _Copies) -> Any:
             _, result = _remove(target, path)
             return result
         case "replace":
-            if path:  # a missing member is added, as Kubernetes does, unlike the RFC
+            if path:  # replace adds a missing member, as in Kubernetes and unlike the RFC
                 _set(target, path, operation.get("value"))
                 return target
             return operation.get("value")
@@ -131,7 +131,7 @@ def _get(target: Any, path: Sequence[str]) -> Any:
 
 
 def _found(target: Any, path: Sequence[str]) -> Any:
-    """Return what is at a path; a missing member of an object equals null in a test."""
+    """Return the value at a path; a missing member of an object is None, as it equals null in a test."""
     parent = _get(target, path[:-1]) if path else None
     if isinstance(parent, dict):
         return parent.get(path[-1])

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """Return ``target`` with ``patch`` merged in. Mutates neither; what did not change is shared with ``target``."""
+    """Return ``target`` with ``patch`` merged in. Changes neither; unchanged parts are shared with ``target``."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}

@@ -1,4 +1,4 @@
-"""Strategic merge patch: merge patch that knows which lists are maps by a key, with its directives.
+"""Strategic merge patch: a merge patch that merges lists by a key, with directives.
 
 Directives: ``$patch`` (replace, delete, merge) in an object or a list item, ``$deleteFromPrimitiveList/<field>``,
 ``$setElementOrder/<field>`` and ``$retainKeys``. Merge keys come from the API's OpenAPI data.
@@ -25,7 +25,7 @@ _SCALARS = frozenset((str, int, bool, float))
 def apply_strategic_patch(
     target: dict[str, Any], patch: dict[str, Any], strategy: ListStrategy, at: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Return ``target`` with ``patch`` merged in. Mutates neither; what did not change is shared with ``target``.
+    """Return ``target`` with ``patch`` merged in. Changes neither; unchanged parts are shared with ``target``.
 
     ``at`` is the path of the target in its object.
 
@@ -79,13 +79,13 @@ def _follow_directives(
 
 
 def _merge_member(result: dict[str, Any], name: str, value: Any, strategy: ListStrategy, path: tuple[str, ...]) -> None:
-    """Merge one member into ``result``, which is ours; what it holds is not."""
+    """Merge one member into ``result``, a new dict whose values are shared with others and must not be changed."""
     if value is None:
         result.pop(name, None)
     elif isinstance(value, dict):
         current = result.get(name)
         if name not in result and "$patch" in value:
-            return  # where there is nothing, there is nothing to replace or delete
+            return  # a directive for a missing member has no effect
         result[name] = _merge_object(current if isinstance(current, dict) else {}, value, strategy, (*path, name))
     elif isinstance(value, list):
         result[name] = _merge_items(result.get(name), value, strategy, (*path, name))
@@ -98,7 +98,7 @@ def _merge_items(current: Any, value: list[Any], strategy: ListStrategy, path: t
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in value):
         return [item for item in value if not (isinstance(item, dict) and "$patch" in item)]
     if "merge" not in how:
-        # Looking at the text takes a tenth of the time of the walk, and hardly any list has directives.
+        # a search in the text takes a tenth of the time of the walk, and hardly any list has directives
         return [_without_directives(item) for item in value] if b'"$' in msgspec.json.encode(value) else value
     items = current if isinstance(current, list) else []
     if key is not None:
@@ -111,7 +111,7 @@ def _merge_items(current: Any, value: list[Any], strategy: ListStrategy, path: t
 def _merge_list(
     items: list[Any], patches: Sequence[Any], key: str, strategy: ListStrategy, path: tuple[str, ...]
 ) -> list[Any]:
-    """Merge list items by ``key``. Kubernetes' quirk for ports: all items with equal keys are one item."""
+    """Merge list items by ``key``. As in Kubernetes (ports!), all items with equal keys count as one item."""
     before, wanted, merged = _names(items, key), _names(patches, key), list(items)
     places = _places(before)
     is_new = is_gone = False
@@ -131,7 +131,7 @@ def _merge_list(
         else:
             item = merged[at]
             merged[at] = _merge_object(item if isinstance(item, dict) else {}, patch, strategy, path)
-    if not is_gone and len(places) == len(merged):  # no name stands twice
+    if not is_gone and len(places) == len(merged):  # all names are different
         if not is_new and (positions := [places[name] for name in wanted]) == sorted(positions):
             return merged
         if len(merged) == len(before) + len(wanted):
@@ -140,11 +140,11 @@ def _merge_list(
 
 
 _GONE = object()
-"""Stands in a list where an item was."""
+"""Placeholder for a deleted item of a list."""
 
 
 def _by_name(items: Sequence[Any]) -> dict[Any, Any]:
-    """Return the first item of each name, in their order."""
+    """Return the first item of each name, in order."""
     found: dict[Any, Any] = {}
     for item in items:
         found.setdefault(_name(item, None), item)
@@ -170,13 +170,13 @@ def _delete_primitives(target: dict[str, Any], field: str, values: Any) -> None:
 
 
 def _name(item: Any, key: str | None) -> Any:
-    """Return what tells an item from the others; hashable."""
+    """Return a hashable name of an item: the value of its key, or the item itself."""
     name = item.get(key) if key is not None and isinstance(item, dict) else item
     return repr(name) if isinstance(name, dict | list) else name
 
 
 def _places(names: Sequence[Any]) -> dict[Any, int]:
-    """Return where each name stands first."""
+    """Return the first index of each name."""
     places: dict[Any, int] = {}
     for at, name in enumerate(names):
         places.setdefault(name, at)
@@ -188,7 +188,7 @@ def _names(items: Any, key: str | None) -> list[Any]:
 
 
 def _checked_order(order: Any, patched: Any, key: str | None, path: tuple[str, ...]) -> list[Any]:
-    """Return the names of a ``$setElementOrder``, which must hold those of the patched list in the same order."""
+    """Return the names of a ``$setElementOrder``, which must contain those of the patched list in the same order."""
     if not isinstance(order, list):
         raise BadRequest(f"{_SET_ORDER}{path[-1]} must be a list")
     wanted = _names(order, key)
@@ -205,9 +205,9 @@ def _checked_order(order: Any, patched: Any, key: str | None, path: tuple[str, .
 
 
 def _ordered(items: list[Any], wanted: Sequence[Any], before: Sequence[Any], key: str | None) -> list[Any]:
-    """Return the items with those of the patch in its order, woven into the rest as near as may be to where they were.
+    """Return the items with those of the patch in the patch's order, merged with the others near their old places.
 
-    An item of the patch comes before one the server alone has, unless both were there and the other way round.
+    An item of the patch comes before one that only the server has, unless both existed before in the reverse order.
     """
     rank = {name: position for position, name in enumerate(wanted)}
     place = {name: position for position, name in enumerate(before)}

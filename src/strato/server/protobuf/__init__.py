@@ -1,4 +1,4 @@
-"""Kubernetes' protobuf, of built-in kinds: what stock clients of compiled languages send, and want to be answered."""
+"""Kubernetes' protobuf encoding of built-in kinds, which clients in Go and other compiled languages use."""
 
 from strato.server.protobuf.envelope import decode, encode, encoder, enveloped, paced, watch_frame
 from strato.server.protobuf.wire import delimited

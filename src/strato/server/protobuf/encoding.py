@@ -1,7 +1,8 @@
-"""Dicts to messages: the other direction of `messages`, by the same table.
+"""Encode dicts as messages: the reverse of `messages`, by the same table.
 
-As Go's generated code does it: fields in the order of their numbers, keys of maps sorted, and every field that is
-neither a pointer, a list nor a map, also when it is zero. What the table does not know is left out.
+As Go's generated code does, fields are written in the order of their numbers and maps with sorted keys, and a field
+that is neither a pointer, a list nor a map is written even if it is zero. Members that the table does not have are left
+out.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from strato.server.protobuf.wire import BYTES, delimited, varint_bytes
 
 Write = Callable[[Any], bytes]
 _AT_ONCE = 512
-"""Entries of a list or map between two pauses."""
+"""Entries of a list or map that are encoded between two pauses."""
 _MESSAGE_FIELDS = 8
-"""What a message counts for among the fields after which a long encoding pauses."""
+"""Number of fields that a message counts for, as a long encoding pauses after a number of fields."""
 
 
 class Encoder:
-    """One message type; its plan is made when it is first used, since messages may hold themselves."""
+    """Encodes one message type; its plan is made on first use, as types are recursive."""
 
     __slots__ = ("_fields", "_name", "_plan", "_types")
 
@@ -32,7 +33,8 @@ class Encoder:
         """Describe a message by its row of the table."""
         self._name, self._fields, self._types = name, fields, types
         self._plan: list[tuple[str, bytes, Write]] = []
-        """By field: its name in JSON (empty: inlined), what stands for a missing one, and what writes it."""
+        """For each field: its name in JSON (empty if inlined), the value of a missing one, and the function that
+        encodes it."""
 
     def encode(self, obj: Mapping[str, Any]) -> bytes:
         """Return an object as a message (150 µs for a pod of 3 KB that sets nearly everything)."""
@@ -73,7 +75,7 @@ class Encoder:
         return name, (write(scalar.zero if scalar else None) if is_always_there else b""), write
 
     def _content(self, name: str) -> Write:
-        """Return what writes a message, without tag and length; None is one with nothing set."""
+        """Return the function that encodes a message without tag and length; it encodes None as an empty message."""
         if name in RAW:
             return lambda value: b"" if value is None else delimited(b"\x0a", raw_bytes(value))
         message = self._types[name]
@@ -87,13 +89,13 @@ class Encoder:
 
     @property
     def is_list(self) -> bool:
-        """Whether JSON has a plain list of strings in its place."""
+        """Whether the JSON form of this message is a list of strings."""
         return self._fields == {"1": ["items", "string", "lw"]}
 
 
 @cache
 def encoders() -> tuple[Mapping[str, Encoder], Mapping[str, str]]:
-    """Return every message by name and the messages of kinds."""
+    """Return all encoders by message name, and the message names of kinds."""
     content = rows()
     found: dict[str, Encoder] = {}
     found.update((name, Encoder(name, fields, found)) for name, fields in content.messages.items())
@@ -119,7 +121,7 @@ def _map(tag: bytes, content: Write, scalar: Scalar | None) -> Write:
 
 
 def _joined(write: Write, values: Iterable[Any]) -> bytes:
-    """Return many entries, one after the other, with a pause now and then."""
+    """Encode many entries one after the other, with pauses."""
     left, parts = iter(values), []
     while some := list(map(write, islice(left, _AT_ONCE))):
         parts += some

@@ -1,8 +1,8 @@
-"""Messages to dicts, driven by the table that ``tools/extract_protobuf.py`` makes from the API's descriptions.
+"""Decode messages into dicts, by the table that ``tools/extract_protobuf.py`` makes from the API's descriptions.
 
-The result is what the same Go object would give as JSON. Go's protobuf writes every field that is no pointer, also
-when it is zero; so zero values are dropped where the Go type says ``omitempty``, and filled in where it does not.
-Of a singular field that comes twice the last one counts; unknown fields are skipped, as Go does.
+The result equals the JSON of the same Go object. Go's protobuf writes every field that is not a pointer, even if it is
+zero; so zero values are dropped if the Go type has ``omitempty``, and filled in if it does not. If a singular field is
+repeated, the last value counts; unknown fields are skipped. Both are as in Go.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from strato.server.protobuf.wire import BYTES, VARINT, blobs, broken, payload, v
 
 Read = Callable[[Any, int], Any]
 Store = Callable[[Json, Any, int], None]
-"""Put one field's value, read at a depth, into its object."""
+"""Stores one field's value, decoded at a depth of nesting, in its object."""
 
 _SHORT = (VARINT, BYTES)
 _LIST_OF_STRINGS = {"1": ["items", "string", "lw"]}
 _KEPT_AT_ZERO = frozenset(("apimachinery.pkg.api.resource.Quantity",))
 
 MAX_DEPTH = 100
-"""Messages within messages; the deepest real ones, schemas of custom resources, stay well below."""
+"""Deepest nesting of messages; the deepest real ones, schemas of custom resources, are far below."""
 
 
 class _Pace:
-    """Pauses every so many fields where the decoding is a `Computation` that pauses itself."""
+    """Pauses after a number of fields, if the decoding is part of a `Computation`."""
 
     __slots__ = ("left",)
 
@@ -51,11 +51,11 @@ class _Pace:
 _FIELDS_AT_ONCE = 128
 """About 0.3 ms."""
 PACE = _Pace()
-"""One for all: who counts when matters little."""
+"""One counter for all decodings: it only spaces the pauses."""
 
 
 class Message:
-    """One message type; its fields are looked up when it is first decoded, since messages may hold themselves."""
+    """Decodes one message type; its fields are looked up on first use, as types are recursive."""
 
     __slots__ = ("_fields", "_name", "_required", "_stores", "_template", "_types")
 
@@ -69,10 +69,10 @@ class Message:
         self._required: list[tuple[str, Message]] = []
 
     def decode(self, data: bytes, depth: int = 0) -> Json:
-        """Return the message as a dict.
+        """Decode a message into a dict.
 
         Raises:
-            BadRequest: The bytes are no such message.
+            BadRequest: The bytes are not such a message.
         """
         if depth > MAX_DEPTH:
             raise broken(f"it is over {MAX_DEPTH} levels deep")
@@ -90,7 +90,7 @@ class Message:
             else:
                 tag, at = varint(data, at)
             wire_type = tag & 7
-            # Nearly every number and length takes one byte: those are read here, all others by `payload`.
+            # nearly every number and length takes one byte and is read here; others are read by `payload`
             if at < size and (first := data[at]) < 0x80 and wire_type in _SHORT:
                 at += 1
                 value: int | bytes = first
@@ -113,11 +113,11 @@ class Message:
 
     @property
     def is_list(self) -> bool:
-        """Whether JSON has a plain list of strings in its place (``ExtraValue``, ``Verbs``)."""
+        """Whether the JSON form of this message is a list of strings (``ExtraValue``, ``Verbs``)."""
         return self._fields == _LIST_OF_STRINGS
 
     def zero(self) -> Json:
-        """Return the message with nothing set, as a new dict."""
+        """Return an empty message as a new dict."""
         return self.decode(b"", 0)
 
     def _unknown(self, tag: int) -> None:
@@ -159,29 +159,29 @@ class Message:
                 self._required.append((name, self._types[full]))
 
     def _zero_of(self, name: str) -> Any:
-        """Return the JSON that a field may leave out; a quantity's zero stays, as Go always writes it."""
+        """Return the JSON of a field's zero, which ``omitempty`` drops; a quantity's zero stays, as in Go."""
         return None if name in _KEPT_AT_ZERO else _message_read(name, self._types)(b"", 0)
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """The table: what of each field is said there."""
+    """The table of messages and their fields."""
 
     messages: dict[str, dict[str, list[str]]]
-    """Message to field number to name in JSON, type and flags."""
+    """By message and field number: name in JSON, type and flags."""
     kinds: dict[str, str]
-    """Group, version and kind to message."""
+    """Message name by group, version and kind."""
 
 
 @cache
 def rows() -> Rows:
-    """Return the table as it was packed (a few milliseconds, once, on the first request)."""
+    """Read the table from the package (a few milliseconds, once, at the first request)."""
     packed = files("strato.server").joinpath("protobuf/data/messages.json.gz").read_bytes()
     return msgspec.json.decode(gzip.decompress(packed), type=Rows)
 
 
 @cache
 def table() -> tuple[Mapping[str, Message], Mapping[str, str]]:
-    """Return every message by name and the messages of kinds."""
+    """Return all decoders by message name, and the message names of kinds."""
     content = rows()
     messages: dict[str, Message] = {}
     messages.update((name, Message(name, fields, messages)) for name, fields in content.messages.items())
@@ -206,7 +206,7 @@ def _message_read(name: str, types: Mapping[str, Message]) -> Read:
 
 
 def _present_store(name: str, read: Read) -> Store:
-    """Return a store for a field that is set whenever it is there, also to zero."""
+    """Return a store for a field that is kept if it is present, even if zero."""
 
     def store(out: Json, value: Any, depth: int) -> None:
         found = read(value, depth)
@@ -217,7 +217,7 @@ def _present_store(name: str, read: Read) -> Store:
 
 
 def _omitted_store(name: str, read: Read, zero: Any) -> Store:
-    """Return a store for a field that JSON leaves out when it is zero."""
+    """Return a store for a field that is dropped if it is zero."""
 
     def store(out: Json, value: Any, depth: int) -> None:
         found = read(value, depth)
@@ -241,7 +241,7 @@ def _list_store(name: str, read: Read) -> Store:
 
 
 def _packed_store(name: str, read: Read, wire_type: int) -> Store:
-    """Return a store for many numbers in one field, another form that any reader must take."""
+    """Return a store for packed numbers, a form of repeated fields that every decoder must accept."""
 
     def store(out: Json, value: Any, depth: int) -> None:
         found, at = out.setdefault(name, []), 0

@@ -1,4 +1,4 @@
-"""Protobuf's scalar types as they stand in JSON."""
+"""Convert protobuf's scalar types to JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _double = struct.Struct("<d")
 
 
 class Scalar(NamedTuple):
-    """A scalar type: its wire type, how its value is read, its zero, and how a value is written."""
+    """A scalar type: its wire type, its decoder, its zero, and its encoder."""
 
     wire_type: int
     read: Callable[[Any], Any]
@@ -23,7 +23,7 @@ class Scalar(NamedTuple):
 
 
 def int64(value: int) -> int:
-    """Return a varint as the two's complement number it carries."""
+    """Return a varint as a signed 64-bit number."""
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -49,7 +49,7 @@ def double(value: bytes) -> float:
     """Return a floating point number.
 
     Raises:
-        BadRequest: It is infinite or no number, which JSON cannot say.
+        BadRequest: It is infinite or NaN, which JSON does not have.
     """
     (number,) = _double.unpack(value)
     if not math.isfinite(number):
@@ -58,7 +58,7 @@ def double(value: bytes) -> float:
 
 
 def base64_text(value: bytes) -> str:
-    """Return bytes the way JSON carries them."""
+    """Return bytes as base64, as in JSON."""
     return base64.b64encode(value).decode()
 
 

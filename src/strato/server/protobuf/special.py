@@ -1,8 +1,8 @@
-"""Types whose form in JSON is not what their message says: times, quantities, raw JSON and the like.
+"""Types whose JSON differs from their message: times, quantities, raw JSON and others.
 
-The functions in `STRUCTURED` take the message's fields as decoded by its description and return the JSON value, or None
-where JSON has nothing (null); those in `UNSTRUCTURED` take a JSON value and return the fields, or None for an empty
-message. Source: the ``MarshalJSON`` and ``Unmarshal`` behaviour of the Go types of the same names.
+The functions in `STRUCTURED` take the decoded fields of a message and return its JSON value, None for null. Those in
+`UNSTRUCTURED` take a JSON value and return the fields, None for an empty message. Source: the behaviour of
+``MarshalJSON`` and ``Unmarshal`` of the Go types of the same names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNITS = {
 
 
 def time(fields: Json) -> str | None:
-    """Return a time, to the second; nothing for the empty message, which is Go's zero time."""
+    """Return a time, to the second; None for the empty message, which is Go's zero time."""
     return _moment(fields).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0") if fields else None
 
 
@@ -63,12 +63,12 @@ def duration(fields: Json) -> str:
 
 
 def quantity(fields: Json) -> str:
-    """Return a quantity as written; one that is missing is 0."""
+    """Return a quantity as it was written; a missing one is 0."""
     return fields.get("string") or "0"
 
 
 def int_or_string(fields: Json) -> int | str:
-    """Return whichever of the two the type says."""
+    """Return the number or the string, by the message's type field."""
     kind = fields.get("type", 0)
     if kind not in (0, 1):
         raise broken(f"{kind} is no type of an IntOrString (0 is a number, 1 a string)")
@@ -77,7 +77,7 @@ def int_or_string(fields: Json) -> int | str:
 
 
 def raw_json(content: bytes) -> Any:
-    """Return the JSON that a message carries as bytes; no bytes are null."""
+    """Decode the JSON that a message has as bytes; no bytes are null."""
     if not content:
         return None
     try:
@@ -87,22 +87,22 @@ def raw_json(content: bytes) -> Any:
 
 
 def schema_or_bool(fields: Json) -> Any:
-    """Return ``JSONSchemaPropsOrBool``: the schema when there is one, else the flag."""
+    """Return ``JSONSchemaPropsOrBool``: the schema if there is one, else the flag."""
     return fields.get("schema", fields.get("allows", False))
 
 
 def schema_or_list(fields: Json) -> Any:
-    """Return ``JSONSchemaPropsOrArray``: the list when it holds anything, else the schema."""
+    """Return ``JSONSchemaPropsOrArray``: the list unless it is empty, else the schema."""
     return fields.get("jSONSchemas", fields.get("schema"))
 
 
 def schema_or_names(fields: Json) -> Any:
-    """Return ``JSONSchemaPropsOrStringArray``: the names when there are any, else the schema."""
+    """Return ``JSONSchemaPropsOrStringArray``: the names if there are any, else the schema."""
     return fields.get("property", fields.get("schema"))
 
 
 def time_fields(value: str | None) -> Json | None:
-    """Return the fields of a time to the second; None of Go's zero time."""
+    """Return the fields of a time to the second; None for Go's zero time."""
     return None if value is None else {"seconds": _since_epoch(value) // _MICROSECONDS, "nanos": 0}
 
 
@@ -123,17 +123,17 @@ def duration_fields(value: str | None) -> Json:
 
 
 def int_or_string_fields(value: int | str | None) -> Json:
-    """Return the fields of whichever of the two it is."""
+    """Return the fields of a number or a string."""
     return {"type": 1, "strVal": value} if isinstance(value, str) else {"intVal": value or 0}
 
 
 def raw_bytes(value: Any) -> bytes:
-    """Return JSON as the bytes that a message carries."""
+    """Encode a value as the JSON bytes of a message."""
     return msgspec.json.encode(value)
 
 
 def _either(named: Mapping[type, str], **always: Any) -> Callable[[Any], Json]:
-    """Return what makes fields of a value that stands for one of several, told apart by its type."""
+    """Return a function that puts a value into the field for its Python type."""
     return lambda value: {**always, named[type(value)]: value} if type(value) in named else always
 
 
@@ -172,7 +172,7 @@ STRUCTURED: Mapping[str, Callable[[Json], Any]] = {
         )
     },
 }
-"""Message to what makes JSON of its fields."""
+"""Functions from fields to JSON, by message."""
 
 UNSTRUCTURED: Mapping[str, Callable[[Any], Json | None]] = {
     _META + "Time": time_fields,
@@ -191,7 +191,7 @@ UNSTRUCTURED: Mapping[str, Callable[[Any], Json | None]] = {
         )
     },
 }
-"""Message to what makes its fields of JSON."""
+"""Functions from JSON to fields, by message."""
 
 RAW = frozenset(
     (
@@ -201,4 +201,4 @@ RAW = frozenset(
         _APIEXTENSIONS + "v1beta1.JSON",
     )
 )
-"""Messages whose field 1 is JSON as bytes."""
+"""Messages whose field 1 holds JSON as bytes."""

@@ -11,14 +11,14 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 63  # shift of the tenth and last byte
 _64_BITS = (1 << 64) - 1
 _SHORT = [bytes((size,)) for size in range(0x80)]
-"""Integers of one byte, as nearly all are."""
+"""Encoded integers of one byte, as nearly all are."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
     """Return the unsigned integer at a position and the position after it.
 
     Raises:
-        BadRequest: The data ends within it, or it has more than ten bytes.
+        BadRequest: The data ends inside it, or it has more than ten bytes.
     """
     value = shift = 0
     size = len(data)
@@ -35,7 +35,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def varint_bytes(value: int) -> bytes:
-    """Return an integer, as two's complement of 64 bits where it is negative, with seven bits in each byte."""
+    """Encode an integer with seven bits in each byte; a negative one as 64-bit two's complement."""
     if 0 <= value < 0x80:
         return _SHORT[value]
     rest, out = value & _64_BITS, bytearray()
@@ -47,7 +47,7 @@ def varint_bytes(value: int) -> bytes:
 
 
 def delimited(tag: bytes, content: bytes) -> bytes:
-    """Return a field that holds bytes."""
+    """Return a length-delimited field."""
     size = len(content)
     return tag + (_SHORT[size] if size < 0x80 else varint_bytes(size)) + content
 
@@ -56,7 +56,7 @@ def payload(data: bytes, at: int, wire_type: int) -> tuple[int | bytes, int]:
     """Return one field's value (an integer, or bytes for the other wire types) and the position after it.
 
     Raises:
-        BadRequest: The data ends within it, or there is no such wire type.
+        BadRequest: The data ends inside it, or the wire type is unknown.
     """
     if wire_type == VARINT:
         return varint(data, at)
@@ -75,10 +75,10 @@ def payload(data: bytes, at: int, wire_type: int) -> tuple[int | bytes, int]:
 
 
 def blobs(data: bytes) -> dict[int, bytes]:
-    """Return the bytes of every field that holds bytes, by number, the last one where it is repeated.
+    """Return the bytes of every length-delimited field by number; of a repeated field the last.
 
     Raises:
-        BadRequest: The bytes are no protobuf.
+        BadRequest: The bytes are not protobuf.
     """
     found: dict[int, bytes] = {}
     at, size = 0, len(data)
@@ -91,5 +91,5 @@ def blobs(data: bytes) -> dict[int, bytes]:
 
 
 def broken(what: str) -> BadRequest:
-    """Return the error for bytes that are no protobuf of Kubernetes."""
+    """Return the error for bytes that are not Kubernetes' protobuf."""
     return BadRequest(f"the object provided is not valid protobuf: {what}; send it again as application/json")

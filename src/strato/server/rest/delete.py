@@ -33,22 +33,22 @@ _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 _DELETE_OPTIONS = frozenset(("dryRun", "gracePeriodSeconds", "propagationPolicy", "orphanDependents"))
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 FINISHED = ("Succeeded", "Failed")
-"""Phases of pods that run no more."""
+"""Phases of pods that have ended."""
 _PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
 class _Deletion(NamedTuple):
-    """A collection that is being deleted."""
+    """The arguments of the deletion of a collection."""
 
     keys: Iterator[str]
     wanted: Filter
     limit: int
-    """How many at most; 0 is all."""
+    """Most objects to delete; 0 is all."""
     found: list[bytes]
 
 
 class Deleter:
-    """The deleting verbs."""
+    """The verbs delete and deletecollection."""
 
     def __init__(self, state: State, reader: Reader) -> None:
         self._state, self._reader = state, reader
@@ -88,7 +88,7 @@ class Deleter:
         return storing.with_warnings(answer, admission_request.warnings)
 
     def _admission_request(self, request: Request, target: ResourcePath, kind: Kind, old: Json) -> AdmissionRequest:
-        """Return what admission is asked about a deletion, once our own rules admit it."""
+        """Return the admission request of a deletion, after our own rules have admitted it."""
         admission_request = storing.admission_request(request, target, kind, "DELETE", None, old)
         self._state.rights.check(admission_request, target.name)
         self._state.admission.validate(admission_request, self._state)
@@ -97,10 +97,10 @@ class Deleter:
     def delete_collection(
         self, request: Request, target: ResourcePath, served: Served
     ) -> Response | Awaitable[Response]:
-        """Delete all selected objects of a namespace (or of a cluster-scoped kind); answer what they were.
+        """Delete the selected objects of a namespace (or of a cluster-scoped kind), and answer with their last states.
 
-        As in Kubernetes one after the other: what is refused ends it, and what was deleted before stays so. Many are
-        deleted in slices, between which others are served.
+        They are deleted one after the other, as in Kubernetes: the first refusal ends the request, and objects deleted
+        before it stay deleted. Many objects are deleted in slices, between which the loop serves other requests.
         """
         return filtered(self._state, request, served.asked, partial(self._delete_selected, request, target, served))
 
@@ -125,7 +125,7 @@ class Deleter:
             return dispatcher.finish_seated(flow, _then(steps, done))
         try:
             first = next(steps)
-        except StopIteration as end:  # they were few
+        except StopIteration as end:  # the first slice was enough
             return storing.with_warnings(done(), end.value)
         return dispatcher.finish_seated(flow, _then(continued(first, steps), done))
 
@@ -139,7 +139,7 @@ class Deleter:
         *,
         calls: bool,
     ) -> Steps[list[str]]:
-        """Delete the selected objects, each once all admit it that are asked; return their warnings."""
+        """Delete the selected objects, each after admission of its deletion; return the warnings."""
         kind, bucket, left = served.kind, self._state.bucket(served.kind), SLICE_SECONDS
         warnings: dict[str, None] = {}
         for key in deletion.keys:
@@ -176,14 +176,14 @@ class Deleter:
         calls: bool,
         warnings: dict[str, None],
     ) -> Steps[Json | None]:
-        """Return an object as it is now, once all admit its deletion; None when it is gone."""
+        """Return the current state of an object after admission of its deletion; None if it is gone."""
         bucket = self._state.bucket(kind)
         while (body := bucket.latest(key)) is not None:
             old: Json = yield from stored_steps(body)
             asked = self._admission_request(request, _named(target, old), kind, old)
             if calls:
                 yield from self._state.dynamic.admit(asked, _as_sent(options))
-            elif len(body) > UNCOUNTED_BYTES:  # removing it takes as long as a slice does
+            elif len(body) > UNCOUNTED_BYTES:  # removing a large object takes as long as a slice
                 yield None
             if bucket.latest(key) is body:
                 warnings.update(dict.fromkeys(asked.warnings))
@@ -193,7 +193,7 @@ class Deleter:
     def remove(
         self, request: Request, kind: Kind, target: ResourcePath, old: Json, options: Json
     ) -> tuple[bytes, bool]:
-        """Mark or remove an object; return its last state and whether it is gone."""
+        """Mark an object as terminating or remove it; return its last state and whether it was removed."""
         key = object_key(kind, target.namespace, target.name)
         metadata = {**old["metadata"]}
         obj = {**old, "metadata": metadata}
@@ -220,7 +220,7 @@ class Deleter:
             if metadata.get("generation"):
                 metadata["generation"] += 1
         elif kind is catalog.POD and grace < metadata.get("deletionGracePeriodSeconds", 0):
-            # Grace can be cut short, never prolonged.
+            # a further deletion can shorten the grace period, never prolong it
             metadata["deletionGracePeriodSeconds"] = grace
             metadata["deletionTimestamp"] = format_time(now + grace)
         elif obj == old:
@@ -235,13 +235,13 @@ def _named(target: ResourcePath, obj: Json) -> ResourcePath:
 
 
 def _then(steps: Steps[list[str]], done: Callable[[], Response]) -> Steps[Response]:
-    """Answer a deletion once it has ended."""
+    """Run the steps of a deletion, then return the answer."""
     warnings = yield from steps
     return storing.with_warnings(done(), warnings)
 
 
 def _read_options(request: Request) -> tuple[Request, Json]:
-    """Return the delete options of body and query, checked, and the request with a ``dryRun`` of the body."""
+    """Return the checked delete options of body or query, and the request with the body's ``dryRun`` in its query."""
     try:
         read: Any = read_body(request.body, request.headers.get("content-type", "")) if request.body else {}
     except BadRequest as error:
@@ -249,7 +249,7 @@ def _read_options(request: Request) -> tuple[Request, Json]:
     if not isinstance(read, dict):
         raise BadRequest("couldn't get version/kind; json parse error: delete options must be an object")
     options: Json = read
-    if request.body:  # the query is not looked at
+    if request.body:  # then options in the query are ignored
         request.query = {name: values for name, values in request.query.items() if name not in _DELETE_OPTIONS}
     for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents"):
         text = request.param(name)
@@ -264,7 +264,7 @@ def _read_options(request: Request) -> tuple[Request, Json]:
 
 
 def _as_sent(options: Json) -> Json:
-    """Return delete options as webhooks are sent them."""
+    """Return delete options in the form in which webhooks get them."""
     return {**options, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
 
 
@@ -273,7 +273,7 @@ def _is_number(text: str) -> bool:
 
 
 def dry_run(request: Request) -> Request:
-    """Return the request as one that stores nothing."""
+    """Return the request as a dry run."""
     return Request(
         request.method, request.path, {**request.query, "dryRun": ["All"]}, request.headers, request.body, request.user
     )
@@ -307,10 +307,10 @@ def check_delete_options(options: Any) -> None:
 
 
 def check_preconditions(kind: Kind, name: str, options: Json, old: Json) -> None:
-    """Compare what a deletion is conditional on with the object.
+    """Check the preconditions of a deletion.
 
     Raises:
-        Conflict: Its uid or revision is another one.
+        Conflict: The object has another uid or resource version.
     """
     wanted = options.get("preconditions") or {}
     for member, subject, hint in (
@@ -327,16 +327,16 @@ def check_preconditions(kind: Kind, name: str, options: Json, old: Json) -> None
 
 
 def _unmet(kind: Kind, name: str, text: str) -> ApiError:
-    # Kubernetes names the kind here where other conflicts name the resource.
+    # Kubernetes' message has the kind here, where other conflicts have the resource
     qualified = f"{kind.name}.{kind.group}" if kind.group else kind.name
     details = {"name": name, **({"group": kind.group} if kind.group else {}), "kind": kind.name}
     return Conflict(f'Operation cannot be fulfilled on {qualified} "{name}": {text}', details=details)
 
 
 def _set_propagation(metadata: Json, options: Json, *, orphans: bool) -> None:
-    """Add the finalizer that makes the garbage collector delete (or orphan) dependents first.
+    """Add the finalizer with which the garbage collector deletes (or orphans) dependents first.
 
-    ``orphans`` is what happens when nothing is asked for.
+    ``orphans`` is whether dependents are orphaned by default, if the options name no policy.
     """
     policy = options.get("propagationPolicy")
     if policy is None and options.get("orphanDependents") is not None:
@@ -357,7 +357,7 @@ def _set_propagation(metadata: Json, options: Json, *, orphans: bool) -> None:
 
 
 def _grace_seconds(kind: Kind, obj: Json, options: Json) -> int:
-    """Return how long the object may still live; only pods that are on a node and not finished do."""
+    """Return the grace period in seconds; 0 unless the object is a pod on a node that has not ended."""
     if kind is not catalog.POD:
         return 0
     asked = options.get("gracePeriodSeconds")

@@ -1,6 +1,6 @@
-"""``pods/eviction``: a deletion that asks the disruption budgets first.
+"""``pods/eviction``: delete a pod if its disruption budgets allow that.
 
-What a budget allows is counted when it is asked for; nothing keeps it in the budget's status.
+The allowed disruptions are counted for each eviction; no controller keeps them in the budgets' status.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Evictor:
         self._state, self._deleter = state, deleter
 
     def evict(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
-        """Delete a pod unless a disruption budget is used up.
+        """Delete a pod unless a disruption budget forbids it.
 
         Raises:
-            TooManyRequests: One is; says what it needs and has.
+            TooManyRequests: One does; the message has the healthy pods it needs and has.
         """
         budgets = self._state.bucket(catalog.PODDISRUPTIONBUDGET).objects
         body = self._state.bucket(served.kind).latest(object_key(served.kind, target.namespace, target.name))
@@ -92,7 +92,7 @@ class Evictor:
         check_preconditions(kind, target.name, options, pod)
         if pod["spec"].get("nodeName") and phase not in FINISHED:
             marked = self._mark(request, kind, target, pod)
-            if len(marked) > UNCOUNTED_BYTES:  # writing it took as long as a slice does
+            if len(marked) > UNCOUNTED_BYTES:  # writing a large pod takes as long as a slice
                 latest = self._state.bucket(kind).latest(key)
                 yield None
                 if self._state.bucket(kind).latest(key) is not latest:
@@ -137,7 +137,7 @@ class Evictor:
                 )
 
     def _expected(self, namespace: str, pods: Iterable[Covered]) -> int:
-        """Return how many pods there should be: what their owners ask for, and one for each without such an owner."""
+        """Return how many pods there should be: the replicas of their owners, and one for each other pod."""
         expected = 0
         for owner, count in Counter(pod.owner for pod in pods).items():
             replicas = self._replicas(namespace, owner) if owner is not None else None
@@ -164,14 +164,14 @@ class Owner(NamedTuple):
 
 
 class Covered(NamedTuple):
-    """A pod that a budget covers."""
+    """A pod that a budget's selector matches."""
 
     is_healthy: bool
     owner: Owner | None
 
 
 def _covered(selector: Selector, body: bytes) -> Covered | None:
-    """Return what counts of a pod that the selector of a budget matches."""
+    """Return what a budget needs to know of a pod; None if its selector does not match."""
     if not selector.matches(labels_of(body)):
         return None
     pod = _decode(body)
@@ -183,27 +183,28 @@ def _covered(selector: Selector, body: bytes) -> Covered | None:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a budget leaves."""
+    """The state of a budget: how many pods may still be disrupted."""
 
     needed: int
-    """Healthy pods there must be."""
+    """Healthy pods that the budget requires."""
     healthy: int
-    """Healthy pods, without terminating ones."""
+    """Healthy pods that exist, without terminating ones."""
 
     def is_allowed(self, is_pod_healthy: bool, policy: str | None) -> bool:
-        """Return whether a pod may be evicted; an unhealthy one may while enough others are healthy."""
+        """Return whether a pod may be evicted; an unhealthy one may if enough others are healthy."""
         if is_pod_healthy:
             return self.healthy > self.needed
         return policy == "AlwaysAllow" or self.healthy >= self.needed > 0
 
 
 def room_for(spec: Json, pods: Iterable[Covered], expected: int) -> Room:
-    """Return what a budget leaves to its pods.
+    """Return the state of a budget.
 
     Args:
-        spec: Of a PodDisruptionBudget: ``minAvailable`` or ``maxUnavailable``, numbers or percentages (rounded up).
-        pods: Those it selects.
-        expected: How many there should be.
+        spec: The PodDisruptionBudget's, with ``minAvailable`` or ``maxUnavailable``: numbers, or percentages (rounded
+            up).
+        pods: The pods that it selects.
+        expected: How many pods there should be.
     """
     at_least, at_most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if at_most is not None:

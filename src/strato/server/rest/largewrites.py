@@ -1,7 +1,7 @@
-"""Writes of large objects, which are checked in slices between which other requests are served.
+"""Write large objects in slices, between which the loop serves other requests.
 
-As in Kubernetes, the object is read and the new state computed; if it was written meanwhile, the write is tried again.
-A small write is computed in one go, so that no other write can come between.
+As in Kubernetes, the new state is computed from the stored object; if that was written meanwhile, the write is tried
+again. A small write is computed without yielding, so that no other write can come in between.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from strato.server.rest import storing
 from strato.server.rest.state import State
 
 _ATTEMPTS = 5
-"""As often as Kubernetes tries a patch anew."""
+"""How often a write is tried; Kubernetes tries a patch as often."""
 
 
 INLINE_UNITS = 30_000
-"""What rules in CEL may cost in one go, 2 to 3 ms; those that cost more are evaluated in slices."""
+"""Largest cost of CEL rules that are evaluated without yielding, 2 to 3 ms; costlier ones run in slices."""
 
 
 class Changed(Exception):
-    """The object is no longer the one that was read."""
+    """The stored object was written since it was read."""
 
 
 def answered(
@@ -46,17 +46,17 @@ def answered(
     looks_at_many: bool = False,
     calls: bool = False,
 ) -> Response | Awaitable[Response]:
-    """Answer a write: at once when all it looks at is small and its rules cost little, otherwise in turn with others.
+    """Answer a write: at once if its objects are small and its rules cheap, otherwise in slices.
 
     Args:
-        state: Whose turns they are.
+        state: The server's state, whose dispatcher gives the slices.
         request: The write.
-        served: Of its object.
-        name: Of its object.
-        stored: The object as it is.
-        begin: Begins to work the answer out; `Changed` makes it begin anew.
-        looks_at_many: Whether it depends on many other objects.
-        calls: Whether webhooks or policies may be about it.
+        served: The object's kind.
+        name: The object's name.
+        stored: The stored object.
+        begin: Starts to compute the answer, and again after `Changed`.
+        looks_at_many: Whether the answer depends on many other objects.
+        calls: Whether webhooks or policies may apply to the write.
     """
     kind = served.kind
     if isinstance(request.body, ParsedBody):
@@ -82,12 +82,12 @@ def answered(
 
 
 def is_short(request: Request, served: Served) -> bool:
-    """Whether an object is checked in one go; one that is large, or has costly rules, is checked in slices."""
+    """Whether an object is checked without yielding: it is small and has no costly rules."""
     return not isinstance(request.body, ParsedBody) and (request.uncommitted or not has_schema_rules(served))
 
 
 def has_schema_rules(served: Served) -> bool:
-    """Tell whether rules in CEL are evaluated when an object is written, or its status."""
+    """Tell whether CEL rules are evaluated when an object or its status is written."""
     if served.schema is None:
         return False
     of_status = served.status.schema if served.status is not None else None
@@ -104,10 +104,10 @@ async def _with_seat(
 async def in_slices(
     state: State, request: Request, kind: Kind, name: str, begin: Callable[[], Steps[Response]]
 ) -> Response:
-    """Answer a write step by step, and anew where the object was written meanwhile.
+    """Answer a write in slices, and start again if the object was written meanwhile.
 
     Raises:
-        Conflict: That happened again and again.
+        Conflict: That happened `_ATTEMPTS` times.
     """
     flows = state.flows
     for _ in range(_ATTEMPTS):
@@ -126,7 +126,7 @@ async def _resumed(
     begun: tuple[Steps[Response], Elsewhere[Any] | Costly[Any]],
     begin: Callable[[], Steps[Response]],
 ) -> Response:
-    """Answer a short write that was begun and waits for somebody; begin anew where the object was written meanwhile."""
+    """Continue a short write that waits for a webhook, say; start again if the object was written meanwhile."""
     flows = state.flows
     flow = flows.flow_of(request)
     steps = begun[0]
@@ -145,16 +145,16 @@ async def _resumed(
 async def admitted(
     state: State, request: Request, asked: AdmissionRequest, then: Callable[[], Response | Awaitable[Response]]
 ) -> Response:
-    """Answer a request that is about no stored object once webhooks and policies admit it.
+    """Answer a request that stores no object of its own, after webhooks and policies have admitted it.
 
     Args:
-        state: Whose webhooks they are.
+        state: The server's state, with the webhooks and policies.
         request: The request.
-        asked: What they are asked; they may change its object.
-        then: Carries it out.
+        asked: The admission request, whose object they may change.
+        then: Carries the request out.
 
     Raises:
-        ApiError: One refuses it.
+        ApiError: One of them refuses it.
     """
     flows = state.flows
     await flows.dispatcher.finish(flows.flow_of(request), state.dynamic.admit(asked, storing.options(asked)))

@@ -1,1 +1,1 @@
-"""What an object may look like: built-in types from their shapes, custom resources from structural schemas."""
+"""Check objects against their schema: built-in kinds by shapes, custom resources by structural schemas."""

@@ -1,7 +1,7 @@
-"""Checks of built-in kinds: unknown and duplicate fields, wrong JSON types, and merge keys for patches.
+"""Check objects of built-in kinds: unknown and duplicate fields, wrong JSON types; and merge keys for patches.
 
-Most objects are valid, so `strato.server.schema.typed` runs first, which only answers yes or no; a second, slower walk
-over the shapes finds the messages when the answer was no.
+Most objects are valid, so `strato.server.schema.typed` runs first, which only answers yes or no. If the answer is no,
+`_Finder` walks the object and its shape, which is slower, to find the messages.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from strato.server.schema.typed import (
 )
 
 _MAX_REPORTS = 100
-"""Kubernetes stops collecting after this many."""
+"""Most problems reported, as in Kubernetes."""
 
 
 def typed(kind: Kind, obj: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Make of ``obj`` what decoding into the kind's types would, in place: without unknown fields and nulls.
+    """Remove unknown fields and nulls from ``obj``, in place, as decoding into Go's types would.
 
     Returns:
-        ``unknown field "spec.foo"`` for every field the kind does not have, and how each value of a wrong JSON type
-        fails to decode, in the wording of Kubernetes' decoder. Usually two empty lists.
+        ``unknown field "spec.foo"`` for every field the kind does not have, and the message of Kubernetes' decoder for
+        each value of a wrong JSON type. Usually two empty lists.
     """
     name = shapes.load().of(kind)
     if name is None or _is_clean(name)(obj):
@@ -47,7 +47,7 @@ def typed(kind: Kind, obj: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 @cache
 def status_check(kind: Kind) -> Callable[[bytes], bool]:
-    """Return the quick check of the text of a status: whether `typed` would have nothing to say about it."""
+    """Return the quick check of a status as JSON text: whether `typed` would find no problem in it."""
     name = shapes.load().of(kind)
     return fits_text(name, "status") if name is not None else lambda _: False
 
@@ -74,7 +74,7 @@ _is_clean = cache(is_clean)
 
 
 class _Finder:
-    """Walks an object beside its shape, drops what is unknown or null, and writes down what is wrong."""
+    """Walks an object along its shape, removes unknown fields and nulls, and collects the problems."""
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
@@ -142,7 +142,7 @@ class _Finder:
 
 
 def _zero(kind: shapes.Type) -> Any:
-    """Return what a null in a list or map decodes to."""
+    """Return the zero value to which Go decodes a null in a list or map."""
     if isinstance(kind, Mapping):
         return [] if "list" in kind else {}
     if kind.startswith("@"):
@@ -194,7 +194,7 @@ def duplicate_fields(body: bytes, obj: Any = None) -> list[str]:
 
 
 def in_document_order(body: bytes, unknown: list[str]) -> list[str]:
-    """Return what is unknown and what stands twice in a body of JSON, as a decoder into types meets it."""
+    """Return the unknown and the duplicate fields of a JSON body, in the order in which Go's decoder meets them."""
     pairs = json.loads(body, object_pairs_hook=lambda pairs: _Pairs(pairs))
     found: dict[str, None] = {}
     _duplicates(pairs, "", found, frozenset(unknown))
@@ -205,7 +205,7 @@ _SPACED_COLON = re.compile(rb'"\s+:')
 
 
 def merge_duplicates(body: bytes) -> Any:
-    """Decode JSON as a decoder into types does that meets a key twice: objects are merged, else the last one counts."""
+    """Decode JSON with duplicate keys as Go does: objects under one key are merged, of other values the last counts."""
     return json.loads(body, object_pairs_hook=_merged)
 
 
@@ -220,7 +220,7 @@ def _merged(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with its duplicates."""
+    """The members of a JSON object, with duplicates."""
 
 
 def _count_keys(value: Any) -> int:
@@ -244,7 +244,7 @@ def _duplicates(value: Any, path: str, found: dict[str, None], unknown: frozense
         for key, inner in value:
             inner_path = f"{path}.{key}" if path else key
             if (text := f'unknown field "{inner_path}"') in unknown:
-                found[text] = None  # its value is skipped
+                found[text] = None  # Go skips the value, so problems inside are not reported
                 continue
             if key in seen:
                 found[f'duplicate field "{inner_path}"'] = None
@@ -266,10 +266,10 @@ class MergeInfo:
     """Name of the kind's shape."""
 
     def list_strategy(self, path: tuple[str, ...]) -> tuple[str | None, str]:
-        """Return (merge key, strategy) of the field at ``path``; list indices and map keys are not part of it.
+        """Return (merge key, strategy) of the field at ``path``, which has no list indices and map keys.
 
-        The strategy is ``replace``, ``merge``, ``retainKeys`` or ``merge,retainKeys``; a list without its own is
-        replaced, a structure or map merged. Unknown paths are replaced.
+        The strategy is ``replace``, ``merge``, ``retainKeys`` or ``merge,retainKeys``. By default a list is replaced
+        and a structure or map merged. Values at unknown paths are replaced.
         """
         return _strategy(self.shape, path)
 
@@ -279,7 +279,7 @@ def _strategy(shape: str, path: tuple[str, ...]) -> tuple[str | None, str]:
     name: str | None = shape
     for step in path:
         if name is None:
-            return None, "merge"  # inside a free map or an untyped value
+            return None, "merge"  # inside a map with arbitrary members or an untyped value
         member = _merged_members(name).get(step)
         if member is None:
             return None, "replace"
@@ -289,7 +289,7 @@ def _strategy(shape: str, path: tuple[str, ...]) -> tuple[str | None, str]:
 
 @cache
 def _merged_members(shape: str) -> dict[str, tuple[tuple[str | None, str], str | None]]:
-    """Return how each field of a shape is merged, and the shape of what is in it."""
+    """Return merge key and strategy of each field of a shape, and the shape of its value or items."""
     members: dict[str, tuple[tuple[str | None, str], str | None]] = {}
     for name, field in shapes.load().types[shape].items():
         strategy, key = (field[1], field[2]) if len(field) > 1 else ("", "")
@@ -311,11 +311,11 @@ def merge_info(kind: Kind) -> MergeInfo | None:
 
 
 _merge_info = cache(MergeInfo)
-"""One for each shape, told from others by what it is."""
+"""A cached `MergeInfo` by shape."""
 
 
 def prune_structure(shape: str, obj: dict[str, Any], path: str) -> list[str]:
-    """Drop what the shape does not name from an object found at ``path``; return the unknown fields."""
+    """Remove fields that the shape does not have from an object at ``path``; return their paths."""
     finder = _Finder()
     finder.structure(shape, obj, path, ())
     return finder.unknown[:_MAX_REPORTS]

@@ -1,7 +1,8 @@
-"""Rules in CEL are checked when their definition is written, in a real server's words where they are short.
+"""Check the CEL rules of a CustomResourceDefinition when it is written, with kube-apiserver's short messages.
 
-What is plainly wrong is refused: rules that cannot be read, that name fields the schema does not have, or that look at
-old values which cannot be told. A rule that needs a part of CEL that is not here is taken, and skipped with a warning.
+Rules are refused that cannot be parsed, that name fields the schema does not have, or that use ``oldSelf`` where values
+cannot be correlated with their old ones. A rule that needs a part of CEL that we do not have is accepted with a warning
+and not evaluated.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ _OF_RESOURCES = frozenset(("apiVersion", "kind", "metadata"))
 
 
 def problems(schema: Schema, field: str, *, is_root: bool = True, uncorrelated: str = "") -> Iterator[Cause]:
-    """Yield what is wrong with the rules of a schema found at ``field``.
+    """Yield the problems of the rules of a schema.
 
     Args:
-        schema: One that is right but for its rules.
-        field: Where it stands in its definition.
-        is_root: Whether it is of whole objects.
-        uncorrelated: The part around it whose old values cannot be told; empty: they can.
+        schema: A schema that is valid apart from its rules.
+        field: The schema's path in its definition.
+        is_root: Whether it is the schema of whole objects.
+        uncorrelated: Path of the surrounding list whose items cannot be correlated with old ones; empty if none is.
     """
     for index, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
         yield from _rule_problems(schema, rule, f"{field}.x-kubernetes-validations[{index}]", is_root, uncorrelated)
@@ -67,7 +68,7 @@ def _rule_problems(schema: Schema, rule: Any, field: str, is_root: bool, uncorre
 
 
 def _compilation_problem(schema: Schema, text: str, is_root: bool) -> str:
-    """Return why an expression is refused; empty when it is not."""
+    """Return why an expression is refused; empty if it is not."""
     try:
         selected = cel.selected_paths(text)
     except cel.MalformedExpression as error:
@@ -82,11 +83,11 @@ def _compilation_problem(schema: Schema, text: str, is_root: bool) -> str:
 
 
 def _undefined(schema: Schema, path: tuple[str, ...], is_root: bool) -> str:
-    """Return the first name of a path that the schema certainly does not have; empty when there is none."""
+    """Return the first name in a path that the schema certainly does not have; empty if there is none."""
     for name in path:
         is_open = any(key.startswith("x-kubernetes-") and schema[key] is True for key in schema)
         if is_open or "__" in name or (is_root and name in _OF_RESOURCES) or schema.get("type") != "object":
-            return ""  # not all that can be named is in the schema, or names are escaped
+            return ""  # the schema allows undeclared names here, or names are escaped
         properties, extra = schema.get("properties"), schema.get("additionalProperties")
         if not properties and not isinstance(extra, Mapping):
             return ""

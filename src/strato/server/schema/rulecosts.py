@@ -1,8 +1,8 @@
-"""What the rules of a definition may cost: one that may cost too much is refused when the definition is written.
+"""Estimate the cost of a definition's CEL rules, and refuse rules that may cost too much.
 
-The limits and words are Kubernetes': ten million units a rule, times how often what it is about can be in an object,
-and a hundred million all rules of a version. How large values may become is in the schema, or follows from what fits
-into a request.
+Limits and messages are Kubernetes': ten million units for a rule, multiplied by how often its value can occur in an
+object, and a hundred million for all rules of a version. The largest size of a value is in the schema, or follows from
+the largest request.
 
 Source: ``k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation`` and ``k8s.io/apiserver/pkg/cel/common``.
 """
@@ -26,14 +26,14 @@ _OF_RESOURCES: Schema = {
     "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
 }
 _FORMATS = {"duration": ("scalar", 32, 3), "date": ("scalar", 12, 12), "date-time": ("scalar", 32, 21)}
-"""Kind of value, the most characters and the least bytes of texts of these formats."""
+"""Type of the CEL value, most characters and fewest bytes of strings with these formats."""
 _SCALARS = {"boolean": 4, "number": 1, "integer": 1}
-"""The least bytes of the scalars."""
+"""Fewest bytes of these scalars in JSON."""
 _NAMED_MOST = 4
 
 
 def declared(schema: Schema, *, is_root: bool = False) -> cel.Declared | None:
-    """Return the type of values of a schema as rules see them; None where they cannot see them."""
+    """Return the CEL type of a schema's values; None if rules cannot access them."""
     longest = _limit(schema, "maxLength")
     if schema.get("x-kubernetes-int-or-string"):
         return cel.Declared("dyn", _REQUEST_BYTES - 2 if longest is None else 4 * longest)
@@ -74,7 +74,7 @@ def declared(schema: Schema, *, is_root: bool = False) -> cel.Declared | None:
 
 
 def problems(schema: Schema, field: str) -> Iterator[Cause]:
-    """Yield why the rules of a whole schema found at ``field`` are refused for what they may cost."""
+    """Yield a cause for each rule of the schema at ``field`` whose estimated cost is over the limit."""
     total = 0
     expensive: list[tuple[int, str]] = []
     for at, cost, called in _costs(schema, declared(schema, is_root=True), field, 1):
@@ -92,13 +92,13 @@ def problems(schema: Schema, field: str) -> Iterator[Cause]:
 
 
 def _costs(schema: Schema, type_: cel.Declared | None, field: str, times: int | None) -> Iterator[tuple[str, int, str]]:
-    """Yield where each expression is, what it may cost, and what that is called.
+    """Yield path, estimated cost and a name for each expression.
 
     Args:
-        schema: Of a part.
-        type_: Of its values.
-        field: Where it is.
-        times: How often it can be there; None: nothing bounds that but the size of requests.
+        schema: The schema of a part.
+        type_: The CEL type of its values.
+        field: Its path.
+        times: How often it can occur in an object; None if only the size of requests bounds that.
     """
     if type_ is None:
         return
@@ -135,7 +135,7 @@ def _cost(text: str, type_: cel.Declared) -> int:
     try:
         return cel.estimated_cost(cel.parse(text).root, {"self": type_, "oldSelf": type_})
     except (cel.UnsupportedExpression, RecursionError):
-        return 0  # such a rule is refused for that, or never evaluated
+        return 0  # a rule that cannot be compiled is refused or never evaluated
 
 
 def _exceeds(called: str, cost: int, limit: int) -> str:

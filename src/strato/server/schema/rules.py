@@ -1,7 +1,7 @@
-"""``x-kubernetes-validations``: rules in CEL, evaluated where the schema places them.
+"""``x-kubernetes-validations``: evaluate the CEL rules of a schema on an object.
 
-A rule that names ``oldSelf`` runs only on updates, and only where a value was there before; items of lists are
-paired with their old ones by map keys (list type ``map``), otherwise not at all, as in Kubernetes.
+As in Kubernetes, a rule that uses ``oldSelf`` runs only on updates, and only for values that have an old one; items of
+lists of type ``map`` are correlated with old items by their keys, items of other lists are not.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class RuleNode:
-    """The part of a schema that has rules; members without any are not visited."""
+    """A node of a schema with rules in it or below it; parts without rules have no node."""
 
     rules: tuple[Mapping[str, Any], ...]
     members: Mapping[str, RuleNode]
     extra: RuleNode | None
     items: RuleNode | None
     keys: tuple[str, ...]
-    """Map keys of a list of type map; empty when items have no identity."""
+    """Map keys of a list of type map; empty for other lists, whose items have no identity."""
     properties: frozenset[str]
     typed: Callable[[Any], Any] | None
-    """Makes instants and durations of texts whose format says so; None: there are none below here."""
+    """Converts strings with a time or duration format to CEL values; None if there are none below this node."""
 
 
 def compiled(schema: Schema) -> RuleNode | None:
-    """Return where rules stand in a schema; None when there are none."""
+    """Return the node of a schema; None if it has no rules."""
     properties: Mapping[str, Schema] = schema.get("properties") or {}
     members = {name: node for name, inner in properties.items() if (node := compiled(inner)) is not None}
     extra, items = schema.get("additionalProperties"), schema.get("items")
@@ -65,7 +65,7 @@ _FORMATS: Mapping[str, Callable[[str], Any]] = {"date-time": cel.timestamp, "dur
 
 
 def _typed(schema: Schema) -> Callable[[Any], Any] | None:
-    """Compile the reading of texts that rules see as instants and durations; what cannot be read stays a text."""
+    """Compile the conversion of strings that are times or durations in CEL; a malformed one stays a string."""
     read = _FORMATS.get(schema.get("format") or "")
     if read is not None and schema.get("type") == "string":
         return lambda value: _read(read, value)
@@ -95,12 +95,12 @@ def _read(read: Callable[[str], Any], value: Any) -> Any:
 
 
 def unsupported(schema: Schema) -> list[str]:
-    """Return why each rule that cannot be evaluated here is skipped; empty when all rules hold."""
+    """Return the reason for each rule that is skipped because we cannot evaluate it; empty if there are none."""
     return [problem for rule in all_rules(schema) if isinstance(problem := _program(rule["rule"]), str)]
 
 
 def evaluate(node: RuleNode, value: Any, old: Any = None) -> list[Cause]:
-    """Return a cause for every rule that does not hold; what is over the cost limit ends the evaluation."""
+    """Return a cause for every rule that is false; a rule over the cost limit ends the evaluation."""
     causes: list[Cause] = []
     computation = timeslice.current()
     with (
@@ -120,7 +120,7 @@ def evaluate(node: RuleNode, value: Any, old: Any = None) -> list[Cause]:
 
 
 class _Stopped(Exception):
-    """A rule at ``field``, of a value of ``type``, costs more than it may."""
+    """A rule at ``field``, whose value has type ``type``, exceeds the cost limit."""
 
     def __init__(self, rule: str, field: str, type_: str) -> None:
         super().__init__(rule)
@@ -129,7 +129,7 @@ class _Stopped(Exception):
 
 @memoised(16 << 20, longest=16 << 10)
 def _program(text: str) -> cel.Program | str:
-    """Compile once; the text of the problem when it cannot be."""
+    """Compile a rule, cached; return the error's text if that fails."""
     try:
         return cel.compile_expression(text)
     except cel.UnsupportedExpression as error:
@@ -175,7 +175,7 @@ def _key(node: RuleNode, item: Any) -> str:
 
 
 def _check(rule: Mapping[str, Any], value: Any, seen: tuple[Any, Any], path: str) -> Cause | None:
-    """Return why a rule does not hold of a value, None when it does; ``seen``: new and old, as rules see them."""
+    """Return the cause if a rule is false for a value, else None; ``seen`` has the new and the old CEL value."""
     text, (new, old) = rule["rule"], seen
     transition = "oldSelf" in text
     program = _program(text)
@@ -206,5 +206,5 @@ def _message(rule: Mapping[str, Any], value: Any, old: Any) -> str:
             try:
                 return str(program({"self": value, "oldSelf": old}))
             except (cel.EvaluationError, cel.CostExceeded):
-                pass  # as in Kubernetes: the plain message is the fallback
+                pass  # the plain message is used instead, as in Kubernetes
     return rule.get("message") or f"failed rule: {' '.join(rule['rule'].split())}"

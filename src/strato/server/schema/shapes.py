@@ -1,6 +1,6 @@
-"""The built-in types as compact shapes: field names, JSON types and merge keys, read from the package once.
+"""The built-in types as compact shapes, read from a file of the package: field names, JSON types and merge keys.
 
-A type is a word (``string``, ``int32``, ``int64``, ``number``, ``boolean``, ``bytes``, ``quantity``, ``time``,
+A type is a name (``string``, ``int32``, ``int64``, ``number``, ``boolean``, ``bytes``, ``quantity``, ``time``,
 ``int-or-string``, ``object``, ``any``), ``@name`` for another shape, ``{"list": type}`` or ``{"map": type}``.
 `tools/extract_openapi.py` writes the file.
 """
@@ -30,7 +30,7 @@ class Shapes(msgspec.Struct, frozen=True):
     kinds: Mapping[str, str]
     """``group/version/Kind`` to shape name."""
     scalars: Mapping[str, Any]
-    """Names that are not structures, and what they are instead."""
+    """Types of names that are not structures."""
 
     def of(self, kind: Kind) -> str | None:
         """Return the name of a kind's shape; None for kinds that are not built in."""

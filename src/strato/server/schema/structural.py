@@ -1,8 +1,8 @@
-"""Structural schemas of custom resources: prune, default and validate, in that order, as Kubernetes does.
+"""Structural schemas of custom resources: prune, default and validate objects, in that order, as Kubernetes does.
 
-A schema is compiled once into closures, when its first object comes: most kinds that a server serves have none.
-Objects that are in order (nearly all) only pass the quick ones, which answer yes or no; `server.schema.violations`
-walks the schema again to word what is wrong.
+A schema is compiled into closures when its first object comes, because most served kinds have no objects. Valid objects
+(nearly all) need only the quick closures, which answer yes or no; for invalid ones `server.schema.violations` walks the
+schema again to find the messages.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 class StructuralSchema:
-    """One version's ``openAPIV3Schema``, compiled part by part as it is needed.
+    """One version's ``openAPIV3Schema``; each part is compiled on first use.
 
     Args:
-        schema: A structural schema; ``apiVersion``, ``kind`` and ``metadata`` at its root need not be named.
+        schema: A structural schema; it need not declare ``apiVersion``, ``kind`` and ``metadata`` at its root.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -39,10 +39,10 @@ class StructuralSchema:
         metadata = (schema.get("properties") or {}).get("metadata") or {}
         about_all = ("x-kubernetes-validations", "allOf", "anyOf", "oneOf", "not")
         self.spares_metadata = metadata.keys() <= {"type", "description"} and not any(map(schema.get, about_all))
-        """Whether it says nothing of the metadata, and nothing of the whole object, which holds them."""
+        """Whether the schema has no constraints on the metadata, nor on the whole object, which contains them."""
 
     def compile(self) -> None:
-        """Compile all of it now; whatever is raised, the schema is none that objects can be held to."""
+        """Compile all parts now; any exception means that the schema cannot be used."""
         _ = self._known, self._default, self._valid, self._rules
 
     @cached_property
@@ -63,23 +63,23 @@ class StructuralSchema:
 
     @property
     def has_rules(self) -> bool:
-        """Whether it holds rules in CEL, which may compare with what was there."""
+        """Whether the schema has CEL rules, which may compare an object with its old state."""
         return self._rules is not None
 
     def prune(self, obj: dict[str, Any], report: list[str] | None = None) -> None:
-        """Remove what the schema does not name; ``unknown field "spec.foo"`` is appended to ``report``."""
+        """Remove fields that the schema does not have; append ``unknown field "spec.foo"`` to ``report`` for each."""
         if not self._known(obj):
             _prune(self._schema, obj, "", report if report is not None else [], resource=True)
 
     def default(self, obj: dict[str, Any]) -> None:
-        """Fill in defaults; a null where null is not allowed counts as absent when there is a default."""
+        """Fill in defaults; a null that the schema does not allow counts as missing if there is a default."""
         if self._default is not None:
             self._default(obj)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[Cause]:
-        """Return every violation; ``old`` is the stored object of an update: what it broke already, it may break still.
+        """Return every violation; with ``old``, the stored object, those of unchanged parts are tolerated (ratcheting).
 
-        Nulls that may not be are dropped from ``obj``, and 1.0 becomes 1, as a real server does it.
+        Nulls that the schema does not allow are removed from ``obj``, and 1.0 becomes 1, as in kube-apiserver.
         """
         causes = [] if self._valid(obj) else self._violations(obj, old)
         if self._rules is not None:
@@ -97,7 +97,7 @@ class StructuralSchema:
 
 
 _BLOCKING = frozenset((NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID))
-"""What is wrong in ways that rules in CEL could stumble over."""
+"""Reasons of violations with which CEL rules cannot be evaluated."""
 _UNCHECKED = Cause(
     INVALID,
     "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
@@ -110,7 +110,7 @@ _UNCHECKED = Cause(
 
 
 def _known(schema: Schema, resource: bool = False) -> Check:
-    """Compile: does the value hold only what the schema names?"""
+    """Compile the check that a value has only fields of the schema."""
     resource = resource or bool(schema.get("x-kubernetes-embedded-resource"))
     properties: Mapping[str, Schema] = schema.get("properties") or {}
     fields: dict[str, Check | None] = {name: _known_or_none(inner) for name, inner in properties.items()}
@@ -142,7 +142,7 @@ def _known(schema: Schema, resource: bool = False) -> Check:
 
 
 def _known_or_none(schema: Schema) -> Check | None:
-    """Leave out checks that cannot fail: scalars, and free-form values."""
+    """Return the check, or None if it cannot fail: for scalars and values with arbitrary fields."""
     if schema.get("type") in ("string", "integer", "number", "boolean") or schema.get("x-kubernetes-int-or-string"):
         return None
     if schema.get("type") == "array" and _known_or_none(schema.get("items") or {}) is None:
@@ -186,7 +186,7 @@ def _prune(schema: Schema, value: Any, path: str, report: list[str], resource: b
 
 
 def _default(schema: Schema) -> Change | None:
-    """Compile the filling in of defaults; None when the schema has none below here."""
+    """Compile the filling in of defaults; None if the schema has none here or below."""
     properties: Mapping[str, Schema] = schema.get("properties") or {}
     given = [
         (name, inner["default"], bool(inner.get("nullable")))
@@ -232,7 +232,7 @@ _CLASSES: dict[str, tuple[type, ...]] = {
 
 
 def _valid(schema: Schema) -> Check:
-    """Compile: does the value satisfy the schema? Rules in CEL are apart."""
+    """Compile the check that a value satisfies the schema, without its CEL rules."""
     checks = [*_type_checks(schema), *_scalar_checks(schema), *_nested_checks(schema), *_junctor_checks(schema)]
     nullable = bool(schema.get("nullable"))
     if len(checks) == 1 and not nullable:
@@ -265,7 +265,7 @@ def _type_checks(schema: Schema) -> list[Check]:
 
 
 def _integer_check(schema: Schema) -> Check:
-    """Look at the type, the format and the plain limits at once."""
+    """Return one check of an integer's type, format and limits."""
     bits = violations.INTEGERS.get(schema.get("format") or "")
     low: float
     high: float
@@ -274,14 +274,14 @@ def _integer_check(schema: Schema) -> Check:
 
     def check(value: Any) -> bool:
         if value.__class__ is not int:
-            return False  # 1.0 is an integer too, once it is written as one
+            return False  # a float: `validate` then rewrites 1.0 as 1 and checks again
         return bool(low <= value <= high)
 
     return check
 
 
 def _of_texts(fits: Callable[[str], bool]) -> Check:
-    """Return a check of texts, nothing else is one; statuses and quantities repeat the same few short ones."""
+    """Return a check that a value is a string and fits; cached, as statuses and quantities repeat few short strings."""
     known = memoised(128 << 10, longest=64)(fits)
     return lambda value: not isinstance(value, str) or known(value)
 

@@ -1,9 +1,9 @@
-"""The built-in types as msgspec structs: the quick answer to whether an object fits its kind.
+"""The built-in types as msgspec structs: a quick check whether an object fits its kind.
 
-Converting into structs that forbid unknown fields and take no nulls happens in C (a pod: 5 us). It accepts only
-objects about which the walk over the shapes (`strato.server.schema.builtin`) has nothing to say: every field is
-known and has its JSON type, and none is a null that would be dropped. What is refused may still be fine; the walk
-decides about it, and words what is wrong.
+msgspec converts an object, in C, into structs that forbid unknown fields and nulls (a pod takes 5 us). It accepts only
+objects in which the walk over the shapes (`strato.server.schema.builtin`) would find no problem: every field is known
+and has its JSON type, and none is a null that would be removed. A refused object may still be valid; then the walk
+decides, and finds the messages.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from strato.lru import memoised
 from strato.server.schema import shapes
 
 Check = Callable[[Any], bool]
-"""Whether a value has the type and only known fields."""
+"""Whether a value has the right type and only known fields."""
 
 NEVER_NULL = frozenset(("creationTimestamp", "deletionTimestamp"))
-"""Times that are left out when there is none; others are written as null."""
+"""Time fields that Go omits if they are unset; other unset times are encoded as null."""
 
 
 def is_clean(shape: str) -> Check:
@@ -42,18 +42,18 @@ def is_clean(shape: str) -> Check:
 
 
 def fits_text(shape: str, key: str = "") -> Callable[[bytes], bool]:
-    """Return the quick check of JSON text, of a shape or of one field of it.
+    """Return the quick check of JSON text, for a shape or one field of it.
 
-    It is stricter than `is_clean`, for it lets the decoder read times.
+    It is stricter than `is_clean`, because msgspec's decoder parses the times.
     """
     kind = _field(shape, key, shapes.load().types[shape][key][0], _READ_TIME) if key else _structure(shape, _READ_TIME)
     decode = msgspec.json.Decoder(kind, dec_hook=_take).decode
 
     def check(text: bytes) -> bool:
         at = text.find(b"z")
-        while at >= 0:  # searching for one byte takes a twentieth of the time that searching for two does
+        while at >= 0:  # a search for one byte takes a twentieth of the time of one for two bytes
             if text[at + 1 : at + 2] == b'"':
-                return False  # maybe a time in lower case, which only the decoder takes
+                return False  # perhaps a time with lower-case t or z, which only msgspec's decoder accepts
             at = text.find(b"z", at + 1)
         try:
             decode(text)
@@ -67,7 +67,7 @@ def fits_text(shape: str, key: str = "") -> Callable[[bytes], bool]:
 # ── words of the shapes that JSON has no type for ─────────────────────────────────────────────────────────────────
 
 
-@memoised(2 << 20)  # thousands of objects a second carry the same few times
+@memoised(2 << 20)  # thousands of objects a second have the same few times
 def _read_time(text: str) -> bool:
     return datetime.fromisoformat(text).tzinfo is not None
 
@@ -76,20 +76,20 @@ def is_time(value: Any) -> bool:
     """Whether a value is an instant with a time zone."""
     try:
         return _read_time(value)
-    except (ValueError, TypeError):  # no text, or no instant
+    except (ValueError, TypeError):  # not a string, or not a time
         return False
 
 
 def is_quantity(value: Any) -> bool:
-    """Whether a value is a quantity, by those who will reckon with it."""
+    """Whether a value is a quantity that our own parser accepts."""
     return quantity_problem(value) == ""
 
 
 def quantity_problem(value: Any) -> str:
-    """Return in Kubernetes' wording why a value is no quantity, nothing where it is one."""
+    """Return Kubernetes' message for a value that is not a quantity; empty if it is one."""
     try:
         quantity.parse(value)
-    except ValueError as error:  # among it: an integer too long to be written
+    except ValueError as error:  # also for an integer with too many digits for Python to print
         return str(error)
     return ""
 
@@ -106,11 +106,11 @@ def is_bytes(value: Any) -> bool:
 
 
 class _Checked:
-    """A type of which nothing is known but what it accepts."""
+    """A type for msgspec that is defined by a check function alone."""
 
     accepts: Check
     taken: _Checked
-    """Stands for every accepted value: only that a value can be converted counts, the result is dropped."""
+    """The result of every conversion, which is dropped: only whether the conversion succeeds counts."""
 
 
 def _checked(accepts: Check) -> type[_Checked]:
@@ -131,7 +131,7 @@ def _take(wanted: type[_Checked], value: Any) -> _Checked:
 
 @cache
 def _structure(name: str, time: Any = None) -> Any:
-    """Compile a shape and those inside it; times are checked by `is_time`, or are of the type ``time``."""
+    """Compile a shape and those inside it; times are checked by `is_time`, or have the type ``time`` if given."""
     fields = [
         (f"field{number}", _field(name, key, field[0], time), msgspec.field(default=None, name=key))
         for number, (key, field) in enumerate(shapes.load().types[name].items())
@@ -152,7 +152,7 @@ def _type(owner: str, kind: shapes.Type, time: Any) -> Any:
         return time | None if time is not None and kind == "time" else _SCALARS[kind]
     name = kind[1:]
     if name == owner:
-        return _checked(is_clean(name))  # a schema holds schemas, and cannot be compiled before itself
+        return _checked(is_clean(name))  # JSONSchemaProps is recursive, so it is compiled when first checked
     if name in shapes.load().types:
         return _structure(name, time)
     return _type(owner, shapes.load().scalars[name], time)

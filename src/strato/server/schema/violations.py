@@ -1,4 +1,4 @@
-"""Messages for violations of a structural schema, as Kubernetes words them. Runs only when something is wrong."""
+"""Find violations of a structural schema, with Kubernetes' messages. Runs only for objects that have some."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Schema = Mapping[str, Any]
 
 
 def find(schema: Schema, value: Any, path: str = "", old: Any = None) -> list[Cause]:
-    """Return every violation of ``value`` below ``path``; rules in CEL are not looked at.
+    """Return every violation of ``value`` below ``path``, without those of CEL rules.
 
-    What an update leaves as it was (``old``) may break rules that came later, as in Kubernetes ("ratcheting"): so an
-    object can be written after its definition has become stricter. Items of lists are paired by their map keys.
+    Violations in parts that an update leaves as they were in ``old`` are tolerated, as in Kubernetes ("ratcheting"), so
+    that objects can be written after their definition has become stricter. Items of lists are paired by map keys.
     """
     return list(_find(schema, value, path, old))
 
@@ -99,13 +99,16 @@ def is_number(value: Any) -> bool:
 
 
 def fits_format(schema: Schema, value: Any) -> bool:
-    """Whether an integer is in the range of its format; other formats are of texts."""
+    """Whether an integer is in the range of its format; True for other formats, which are of strings."""
     bits = INTEGERS.get(schema.get("format") or "")
     return bits is None or not is_number(value) or -(1 << bits - 1) <= value < 1 << bits - 1
 
 
 def drop_nulls(schema: Schema, value: Any) -> bool:
-    """Remove members that are null and may not be; tell whether there were any. Items of lists are left alone."""
+    """Remove members that are null although the schema does not allow it, in place; return whether there were any.
+
+    Items of lists are left alone.
+    """
     dropped = False
     if isinstance(value, dict):
         properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
@@ -125,7 +128,10 @@ def drop_nulls(schema: Schema, value: Any) -> bool:
 
 
 def write_whole_numbers(value: Any) -> bool:
-    """Write 1.0 as 1 in an object, as Go writes it; tell whether there was any. Readers of integers take no other."""
+    """Replace 1.0 by 1 in an object, in place, as Go encodes it; return whether there was any.
+
+    Decoders of integers do not accept 1.0.
+    """
     found = False
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for place, inner in list(members):
@@ -139,14 +145,14 @@ def write_whole_numbers(value: Any) -> bool:
 
 
 _EXPONENT_FROM = 1e21
-"""From here on Go writes an exponent."""
+"""Smallest number that Go prints with an exponent."""
 
 INTEGERS = {"int32": 32, "int64": 64}
-"""Bits of the integers that have a format."""
+"""Bits of the integer formats."""
 
 
 def number_problems(schema: Schema, value: float) -> Sequence[str]:
-    """Return what a number breaks: minimum, maximum, multipleOf."""
+    """Return messages for a number that violates minimum, maximum or multipleOf."""
     texts = []
     low, high, step = schema.get("minimum"), schema.get("maximum"), schema.get("multipleOf")
     if low is not None and schema.get("exclusiveMinimum") and value <= low:
@@ -192,7 +198,7 @@ def _list_problems(schema: Schema, value: list[Any], path: str, old: Any) -> Ite
 
 
 def item_key(schema: Schema, item: Any) -> str:
-    """Return the map key of an item as text; empty where items have none."""
+    """Return the map key of an item as text; empty if items have none."""
     keys: Sequence[str] = schema.get("x-kubernetes-list-map-keys") or ()
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(item, dict):
         return ""
@@ -200,14 +206,14 @@ def item_key(schema: Schema, item: Any) -> str:
 
 
 def items_by_key(schema: Schema, items: Any) -> dict[str, Any]:
-    """Return the items of a list of type map by their keys; none of any other list."""
+    """Return the items of a list of type map by their keys; empty for other lists."""
     found = {item_key(schema, item): item for item in items} if isinstance(items, list) else {}
     found.pop("", None)
     return found
 
 
 def duplicates(schema: Schema, value: Sequence[Any]) -> list[tuple[int, Any]]:
-    """Return index and key of every item whose key an earlier one has, for list types map and set."""
+    """Return index and key of every item of a map or set list whose key an earlier item has."""
     keys: Sequence[str] = schema.get("x-kubernetes-list-map-keys") or ()
     is_map = schema.get("x-kubernetes-list-type") == "map"
     defaults = {
@@ -253,7 +259,7 @@ def _join(path: str, name: str) -> str:
 
 
 def embedded_problems(value: Mapping[str, Any]) -> list[str]:
-    """Return the type fields that an embedded resource lacks."""
+    """Return problems for missing type fields of an embedded resource."""
     return [name for name in ("apiVersion", "kind") if not value.get(name)]
 
 
@@ -290,4 +296,4 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "cidr": reads(lambda text: ipaddress.ip_network(text, strict=False)),
     "uuid": reads(UUID),
 }
-"""Formats that are checked; others (as in Kubernetes) say nothing."""
+"""Checks of string formats; other formats are not checked, as in Kubernetes."""

@@ -1,1 +1,1 @@
-"""Services as the API server keeps them: their addresses and node ports, and the services that are its own."""
+"""The API server's part in Services: their cluster IPs and node ports, and the services that it creates itself."""

@@ -1,7 +1,8 @@
-"""Cluster IPs and node ports of services: checked, given out and taken back.
+"""Check, allocate and release the cluster IPs and node ports of services.
 
-What is taken is known from the stored services and kept by number, so giving one out costs no look at the others. As
-on a real API server the lower part of each range is given out last, so that it stays free for those who choose.
+The allocator learns the numbers in use from the stored services and keeps them by number, so that an allocation need
+not search all services. As in kube-apiserver, the lower part of each range is allocated last, so that it stays free for
+users who choose a number.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from strato.server.services.ranges import Networks, ServiceRanges, is_ours, mani
 from strato.server.snapshot import Change
 
 DEFAULT_NETWORK = ipaddress.IPv4Network("10.96.0.0/12")
-"""Where addresses are from when nobody says so, as by kubeadm."""
+"""The default range of cluster IPs, as in kubeadm."""
 NODE_PORTS = range(30000, 32768)
 _STATIC_PORTS = 86
 _RESERVED = "ipaddresses/"
-"""Begins the owner of an address that a user has taken; a service is called by its key."""
+"""Prefix of the owner's name of an address that a user has reserved by an IPAddress; a service's name is its key."""
 
 _decode = msgspec.json.Decoder().decode
 
 
 class Pool:
-    """Numbers of some ranges, of which each has one owner.
+    """Numbers of some ranges, each with at most one owner.
 
     Args:
-        numbers: Which there are.
-        static: How many of the lowest are given out last.
-        first: Which of the others is given out first.
+        numbers: The range.
+        static: How many of the lowest numbers are allocated last.
+        first: Offset among the others of the number that is allocated first.
     """
 
     def __init__(self, numbers: range, static: int, first: int = 0) -> None:
@@ -47,15 +48,15 @@ class Pool:
         self._next = {numbers: first}
 
     def serve(self, ranges: Mapping[range, int]) -> None:
-        """Give out the numbers of these ranges alone, the first range first, each with so many to be given out last."""
+        """Allocate from these ranges only, in their order; the value is how many lowest numbers are allocated last."""
         self._static = dict(ranges)
 
     def owner(self, number: int) -> str | None:
-        """Return whose it is."""
+        """Return the owner of a number, None if it is free."""
         return self._owners.get(number)
 
     def hold(self, owner: str, numbers: Iterable[int]) -> None:
-        """Let the owner have these and no others."""
+        """Set all numbers of an owner."""
         wanted = frozenset(numbers)
         for number in self._held.pop(owner, frozenset()) - wanted:
             del self._owners[number]
@@ -64,7 +65,7 @@ class Pool:
             self._owners.update(dict.fromkeys(wanted, owner))
 
     def find(self, besides: Iterable[int] = ()) -> int | None:
-        """Return a number that is nobody's, not the one found last; None when all are taken."""
+        """Return a free number, but not the one found last; None if all are taken."""
         wanted = frozenset(besides)
         for whole, static in self._static.items():
             dynamic = whole[static:]
@@ -79,7 +80,7 @@ class Pool:
 
 
 class ServiceAddresses:
-    """See the module.
+    """The allocator (see the module).
 
     Args:
         network: The cluster's own range of cluster IPs; ServiceCIDRs add others.
@@ -88,7 +89,7 @@ class ServiceAddresses:
     def __init__(self, state: State, network: ipaddress.IPv4Network = DEFAULT_NETWORK) -> None:
         self._state = state
         self._addresses = Pool(*_numbers(network))
-        # clusters of one machine have different networks, and should not want the same ports
+        # clusters on one machine have different networks; starting at different ports keeps them apart
         self._ports = Pool(NODE_PORTS, _STATIC_PORTS, first=(int(network[0]) >> 12) * 97)
         for address in state.iterate(catalog.IPADDRESS):
             self._reserve(address["metadata"]["name"], address)
@@ -105,11 +106,11 @@ class ServiceAddresses:
         self._addresses.serve(dict(map(_numbers, networks)))
 
     def allocate(self, obj: Json, old: Json | None, *, dry_run: bool) -> None:
-        """Give a service what its type needs and it does not have, in place; it has passed validation.
+        """Set the addresses and node ports that a service's type needs and it lacks, in place; it must be valid.
 
         Raises:
-            Invalid: What it asks for is another's, or outside of the range.
-            InternalError: All are taken.
+            Invalid: A number it asks for is taken, or outside of the range.
+            InternalError: No number is free.
         """
         spec = obj["spec"]
         if spec.get("type") == "ExternalName":
@@ -148,7 +149,7 @@ class ServiceAddresses:
         ports = spec.get("ports") or ()
         given = {port["nodePort"] for port in ports if port.get("nodePort")}
         by_number: dict[int, int] = {}
-        """One number for the protocols of a port, where it can be had."""
+        """Node port by port number, which a port's several protocols share if possible."""
         for index, port in enumerate(ports):
             number = port.get("nodePort")
             if number:
@@ -194,7 +195,7 @@ class ServiceAddresses:
         self._reserve(change.key, None if change.body is None else _decode(change.body))
 
     def _reserve(self, name: str, address: Json | None) -> None:
-        """Keep an address that a user has taken from being given out; give back a service's that was deleted."""
+        """Reserve an address for which a user has made an IPAddress; restore a service's IPAddress that was deleted."""
         number = ipaddress.ip_address(name)
         if number.version != 4:
             return
@@ -211,7 +212,7 @@ class ServiceAddresses:
             ensure(self._state, catalog.IPADDRESS, manifest(address, _key(service)))
 
     def _drop_object(self, address: str) -> None:
-        """Remove the IPAddress of a service that has it no more."""
+        """Delete the IPAddress of an address that a service no longer has."""
         store = self._state.store
         body = self._state.bucket(catalog.IPADDRESS).latest(address)
         if body is not None and is_ours(_decode(body)):
@@ -219,7 +220,7 @@ class ServiceAddresses:
             store.write(catalog.IPADDRESS.resource, address, None, tombstone)
 
     def _note(self, key: str, service: Json | None) -> None:
-        """Take note of what a service has; one that is gone has nothing."""
+        """Record the numbers of a service; none if it was deleted."""
         spec = {} if service is None else service.get("spec") or {}
         address = "" if service is None else _address(service)
         self._addresses.hold(key, [int(ipaddress.ip_address(address))] if address else [])
@@ -227,13 +228,13 @@ class ServiceAddresses:
 
 
 def _numbers(network: ipaddress.IPv4Network) -> tuple[range, int]:
-    """Return the addresses of a network that services may have, and how many of them are given out last."""
+    """Return the addresses of a network for services, and how many of the lowest are allocated last."""
     first, size = int(network[0]), network.num_addresses
     return range(first + 1, first + size - 1), min(max(16, size // 16), 256) if size > 16 else 0
 
 
 def _address(service: Json) -> str:
-    """Return the cluster IP of a service; empty where it has none."""
+    """Return the cluster IP of a service; empty if it has none."""
     address = (service.get("spec") or {}).get("clusterIP") or ""
     return "" if address == "None" else str(address)
 

@@ -1,4 +1,4 @@
-"""The services that every cluster has: ``default/kubernetes``, which is this server, and ``kube-system/kube-dns``."""
+"""The services of every cluster: ``default/kubernetes``, for this server, and ``kube-system/kube-dns``."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from strato.server.seed import ensure
 from strato.server.snapshot import Change
 
 DNS_OFFSET = 10
-"""Which address of the range is the name server's, as by kubeadm; the first is the API server's."""
+"""Index in the range of the name server's address, as in kubeadm; the first address is the API server's."""
 _SERVICE_NAME = "kubernetes.io/service-name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advertised:
-    """Where clients inside the cluster find the server."""
+    """The addresses at which clients inside the cluster find the server."""
 
     network: IPv4Network
-    """Of the cluster IPs."""
+    """The range of cluster IPs."""
     service_port: int
-    """Of the service; 443 unless this machine keeps low ports to root."""
+    """Port of the service; 443 unless only root may use low ports on this machine."""
     address: str
     """Of the machine."""
     port: int
@@ -37,7 +37,7 @@ class Advertised:
 
 
 def publish(state: State, advertised: Advertised) -> None:
-    """Have both services, and keep them: whoever deletes or changes them finds them again."""
+    """Create both services, and restore them whenever they are changed or deleted."""
     wanted = _manifests(advertised)
     names = {kind.resource: kind for kind, _ in wanted}
 

@@ -1,8 +1,8 @@
-"""ServiceCIDRs and IPAddresses: where cluster IPs are from, and an object for each that is taken.
+"""ServiceCIDRs, the ranges of cluster IPs, and IPAddresses, one for each address in use.
 
-ServiceCIDRs add ranges to that of the cluster, which is the ServiceCIDR ``kubernetes``. One that is deleted gives out
-no more addresses, and stays until none of its own is in use. `ServiceAddresses` keeps an IPAddress for each address of
-a service; those that users make reserve theirs.
+ServiceCIDRs add ranges to that of the cluster, which is the ServiceCIDR ``kubernetes``. From a deleted one no more
+addresses are allocated, and it stays until none that only it contains is in use. `ServiceAddresses` keeps an IPAddress
+for each address of a service; an IPAddress that a user creates reserves its address.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Networks = tuple[ipaddress.IPv4Network, ...]
 
 
 class ServiceRanges:
-    """Keeps ServiceCIDRs, and the ranges they add.
+    """Follows the ServiceCIDRs, and maintains their finalizers and conditions.
 
     Args:
         network: The cluster's own range.
-        when_changed: Called with the ranges, the cluster's own first, at once and whenever they are others.
+        when_changed: Called with the ranges, the cluster's own first, at once and whenever they change.
     """
 
     def __init__(self, state: State, network: ipaddress.IPv4Network, when_changed: Callable[[Networks], None]) -> None:
@@ -69,7 +69,7 @@ class ServiceRanges:
                 yield _decode(body)
 
     def _bring_up_to_date(self, obj: Json, is_used: bool) -> None:
-        """Give a ServiceCIDR its finalizer and condition, or let it go."""
+        """Set a ServiceCIDR's finalizer and condition, or remove the finalizer of a deleted one that is unused."""
         store, metadata = self._state.store, obj["metadata"]
         name, is_deleted = metadata["name"], bool(metadata.get("deletionTimestamp"))
         others = [one for one in metadata.get("finalizers") or () if one != _FINALIZER]
@@ -106,7 +106,7 @@ def _networks(obj: Json) -> Iterator[ipaddress.IPv4Network]:
 
 
 def _orphans(state: State, obj: Json, others: Networks) -> bool:
-    """Whether an address of a service is in a ServiceCIDR and in none of the others."""
+    """Whether some service's address is in this ServiceCIDR and in none of the others."""
     own = tuple(_networks(obj))
     taken = (ipaddress.ip_address(one["metadata"]["name"]) for one in state.iterate(catalog.IPADDRESS) if is_ours(one))
     return any(
@@ -115,7 +115,7 @@ def _orphans(state: State, obj: Json, others: Networks) -> bool:
 
 
 def is_ours(address: Json) -> bool:
-    """Whether an IPAddress stands for the address of a service."""
+    """Whether an IPAddress is one that `ServiceAddresses` keeps for a service."""
     return _LABELS.items() <= (address["metadata"].get("labels") or {}).items()
 
 

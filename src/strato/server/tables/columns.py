@@ -1,4 +1,4 @@
-"""What a kind's table looks like (`TableFormat`), and texts that cells share."""
+"""The format of a kind's table (`TableFormat`), and functions for cells of several kinds."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class TableFormat:
 
     definitions: list[dict[str, Any]]
     cells: Cells
-    """One object and the present instant to one row, as long as the definitions."""
+    """Computes a row, with a cell for each definition, from an object and the current time."""
     conditions: Callable[[Obj], list[dict[str, Any]]] | None = None
-    """Row conditions (``Completed``), or None."""
+    """Computes row conditions (``Completed``); None if the kind has none."""
 
 
 def table_format(

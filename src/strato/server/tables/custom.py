@@ -14,9 +14,9 @@ from strato.server.tables.columns import Obj, TableFormat, age, definition, name
 Find = Callable[[Any], list[Any]]
 
 _LONGEST = 1000
-"""Characters of a path."""
+"""Longest path, in characters."""
 _MOST_VALUES = 10_000
-"""Values that a step may find."""
+"""Most values that a step of a path may find."""
 _STEP = re.compile(
     r"""\.\.(?P<deep>[\w\-]+)|\.(?P<field>(?:[\w\-]|\\.)+|\*)|\[(?P<index>-?\d{1,9})\]|\[(?P<all>\*)\]
     |\[(?P<begin>(?:-?\d{1,9})?):(?P<end>(?:-?\d{1,9})?)\]
@@ -26,7 +26,7 @@ _STEP = re.compile(
 
 
 def table_format(kind: Kind) -> TableFormat:
-    """Return the format of a kind's table by its printer columns; name and age when there are none."""
+    """Return the format of a kind's table from its printer columns; name and age if it has none."""
     columns = kind.columns or (Column("Age", ".metadata.creationTimestamp", "date"),)
     definitions = [definition("Name", description="Name of the object")]
     finders: list[tuple[Column, Find]] = []
@@ -49,7 +49,7 @@ def table_format(kind: Kind) -> TableFormat:
 
 
 def _cell(column: Column, found: list[Any], obj: Obj, now: float) -> Any:
-    """Return one cell; None (shown as nothing) when the path finds nothing or the type does not fit."""
+    """Return one cell; None, an empty cell, if the path finds nothing or the value has another type."""
     if column.type == "date" and column.json_path == ".metadata.creationTimestamp":
         return age(obj, now)
     found = [value for value in found if value is not None]
@@ -86,7 +86,7 @@ def _text(value: Any) -> str:
 def compile_path(path: str) -> Find:
     """Compile a JSONPath: fields, indices, slices, ``[*]``, ``['key']``, ``..field`` and ``[?(@.a=="b")]``.
 
-    A path that cannot be read, or is too long, finds nothing.
+    A path that cannot be parsed, or is too long, finds nothing.
     """
     steps: list[Callable[[Any], Iterable[Any]]] = []
     body = path.strip().removeprefix("{").removesuffix("}") if len(path) <= _LONGEST else "too long"
@@ -97,7 +97,7 @@ def compile_path(path: str) -> Find:
             return lambda _: []
         steps.append(_step(match))
         descents += match["deep"] is not None
-        if descents > 1:  # each would multiply what the one before found
+        if descents > 1:  # each one multiplies the number of values
             return lambda _: []
         at = match.end()
 

@@ -181,7 +181,7 @@ def _binding(obj: Obj, now: float) -> list[Any]:
 
 
 def _role(obj: Obj, now: float) -> list[Any]:
-    del now  # roles show the instant itself
+    del now  # roles show the creation time itself
     return [name(obj), part(obj, "metadata", "creationTimestamp") or UNKNOWN]
 
 
@@ -255,7 +255,7 @@ def _secret(obj: Obj, now: float) -> list[Any]:
 
 
 def _definition(obj: Obj, now: float) -> list[Any]:
-    del now  # as in Kubernetes: the instant itself
+    del now  # shows the time itself, as in Kubernetes
     return [name(obj), part(obj, "metadata", "creationTimestamp") or UNKNOWN]
 
 

@@ -53,7 +53,7 @@ def _sidecar_names(pod: Obj) -> set[str]:
 
 
 def pod_status(pod: Obj) -> str:
-    """Return the STATUS column: the most telling of phase, reasons of containers, and deletion."""
+    """Return the STATUS column, computed as kubectl does from phase, containers' reasons, and deletion."""
     status: Obj = pod.get("status") or {}
     reason = status.get("reason") or status.get("phase") or ""
     scheduled = condition(pod, "PodScheduled")
@@ -74,7 +74,7 @@ def pod_status(pod: Obj) -> str:
 
 
 def _init_reason(pod: Obj) -> str | None:
-    """Return ``Init:…`` while init containers are under way, None when all are done."""
+    """Return ``Init:…`` while init containers run; None once all are done."""
     sidecars, total = _sidecar_names(pod), len(part(pod, "spec", "initContainers") or ())
     for index, one in enumerate(_init_statuses(pod)):
         ended, waiting = part(one, "state", "terminated"), part(one, "state", "waiting")
@@ -111,7 +111,7 @@ def _main_reason(pod: Obj, reason: str) -> str:
 
 
 def _restarts(pod: Obj, now: float) -> str:
-    """Return how often containers were started anew and when last; while initializing, of init containers."""
+    """Return the number of restarts and the time since the last; during initialization, those of init containers."""
     sidecars = _sidecar_names(pod)
     init = _init_statuses(pod)
     if _init_reason(pod) is not None:
@@ -136,7 +136,7 @@ def _count(statuses: Iterable[Obj]) -> tuple[int, float | None]:
 
 
 def _conditions(pod: Obj) -> list[dict[str, Any]]:
-    """Mark finished pods, which clients may fade."""
+    """Return the condition Completed for finished pods, which clients may show differently."""
     match part(pod, "status", "phase"):
         case "Succeeded":
             return [_completed("Succeeded", "The pod has completed successfully.")]

@@ -168,7 +168,7 @@ def _autoscaler(obj: Obj, now: float) -> list[Any]:
 
 
 def _targets(obj: Obj) -> str:
-    """Return what metrics are, and what they shall be; two of them at most."""
+    """Return the current and target values of at most two metrics of an autoscaler."""
     wanted, found = part(obj, "spec", "metrics") or (), part(obj, "status", "currentMetrics") or ()
     texts = []
     for metric in wanted:
