@@ -1,1 +1,1 @@
-"""Who may do what: certificates and tokens (authentication), RBAC (authorization), and their first objects."""
+"""Authentication by certificates and tokens, and authorization by RBAC and by node."""

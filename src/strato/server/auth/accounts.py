@@ -1,8 +1,8 @@
-"""Tokens of service accounts: signed, bound to the account and to what they were made for, and ending by themselves.
+"""Tokens of service accounts: signed, bound to the account and perhaps another object, and with an expiry.
 
-A token is a JSON Web Token (RFC 7519) signed with ES256 (RFC 7518, section 3.4): elliptic curves because making an RSA
-key takes up to a second. Its claims are those of Kubernetes. It is worth something only while the account, and the pod
-or secret it is bound to, are there with the same uid.
+A token is a JSON Web Token (RFC 7519) signed with ES256 (RFC 7518, section 3.4): elliptic curves, because generating an
+RSA key takes up to a second. Its claims are those of Kubernetes. It is valid only while the account, and the pod or
+secret that it is bound to, exist with the same uid.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ _SHA = ec.ECDSA(hashes.SHA256())
 _SIZE = 32
 _MAX_VERIFIED_BYTES = 16 << 20
 _MAX_TOKEN_BYTES = 16 << 10
-"""Longer ones are nobody's: a token that we issue is far from that, whatever its audiences."""
+"""Longest token that is checked; those that we issue are far shorter, whatever their audiences."""
 _GONE_SECONDS = 60
-"""For how long a terminating object still counts after its grace period, as in Kubernetes."""
+"""How long after its grace period a terminating object still counts as existing, as in Kubernetes."""
 
 
 class AccountTokens:
-    """Issues and recognises tokens.
+    """Issues and verifies tokens of service accounts.
 
     Args:
-        key_path: Where the signing key is kept (mode 0600), made when missing; None keeps it in memory.
-        clock: Dates the tokens.
+        key_path: File of the signing key (mode 0600), created if missing; None keeps the key in memory.
+        clock: Gives the tokens' times.
 
     Raises:
-        UsageError: The file is there and holds no key of ours.
+        UsageError: The file exists and does not hold a key of ours.
     """
 
     def __init__(self, key_path: Path | None, clock: Clock) -> None:
@@ -72,7 +72,7 @@ class AccountTokens:
         )
 
     def use_objects(self, look_up: LookUp) -> None:
-        """Check from now on that accounts and bound objects are still there."""
+        """Use ``look_up`` from now on to check that accounts and bound objects still exist."""
         self._look_up = look_up
 
     def issue(
@@ -82,10 +82,10 @@ class AccountTokens:
 
         Args:
             account: The ServiceAccount.
-            audiences: Whom it is meant for.
-            seconds: How long it is good for.
-            bound: The object whose end is the token's end; behind a pod its node.
-            token_id: Tells this token from all others.
+            audiences: The services that the token is for.
+            seconds: How long it is valid.
+            bound: The object with whose deletion it becomes invalid; of a pod, followed by its node.
+            token_id: Unique id of the token.
         """
         metadata, now = account["metadata"], int(self._clock.now())
         private: dict[str, Any] = {
@@ -110,15 +110,15 @@ class AccountTokens:
         return f"{signed}.{_pack(r.to_bytes(_SIZE, 'big') + s.to_bytes(_SIZE, 'big'))}"
 
     def public_keys(self) -> list[dict[str, str]]:
-        """Return what tokens are verified with, as JSON Web Keys (RFC 7517)."""
+        """Return the keys that verify tokens, as JSON Web Keys (RFC 7517)."""
         numbers = self._key.public_key().public_numbers()
         x, y = (_pack(number.to_bytes(_SIZE, "big")) for number in (numbers.x, numbers.y))
         return [{"use": "sig", "kty": "EC", "kid": self._key_id, "crv": "P-256", "alg": "ES256", "x": x, "y": y}]
 
     def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, Sequence[str]] | None:
-        """Return whose token this is, and for which of the audiences; without any, of this API.
+        """Return the user of a token and those of ``audiences`` it is for; without audiences, of this API's.
 
-        None when it is not ours, has ended or is for other audiences.
+        None if we have not issued the token, it is no longer valid, or is for other audiences.
         """
         claims = self._verified.get(token)
         if claims is None:
@@ -142,7 +142,7 @@ class AccountTokens:
             bound = private.get(name.lower())
             if bound is None:
                 continue
-            if not (name == "Node" and "pod" in private):  # told of the pod's node, not bound to it
+            if not (name == "Node" and "pod" in private):  # the token has its pod's node, but is not bound to it
                 place = namespace if kind.namespaced else ""
                 if not self._is_there(kind, place, bound, now):
                     return None
@@ -152,7 +152,7 @@ class AccountTokens:
         return service_account(namespace, account["name"], account["uid"], tuple(sorted(extra)))
 
     def _is_there(self, kind: Kind, namespace: str, wanted: Json, now: float) -> bool:
-        """Whether an object is the same one still, and did not have to be gone by now."""
+        """Whether an object still exists with the same uid, and is not long past its grace period."""
         found = self._look_up(kind, namespace, wanted["name"])
         if found is None or found["metadata"]["uid"] != wanted["uid"]:
             return False
@@ -198,4 +198,4 @@ def _unpack(text: str) -> bytes:
 
 
 _OLD_HEADER = _pack(b'{"alg":"ES256","typ":"JWT"}')
-"""Of tokens that an earlier version has issued: they name no key."""
+"""The header of tokens that an earlier version has issued, which has no key id."""

@@ -1,4 +1,4 @@
-"""Who may do what: nodes by what their pods use, then all users by RBAC; and what the rights of a user let it write."""
+"""Authorize nodes by what their pods use, then all users by RBAC; and check the content of writes against rights."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _Json = Mapping[str, Any]
 
 
 class Authorizer:
-    """Decides for all users; a `rest.rights.Authorizer`.
+    """Authorizes the requests of all users; a `rest.rights.Authorizer`.
 
     Args:
-        nodes: Decides for nodes; None leaves them to RBAC.
+        nodes: Authorizes nodes; None leaves them to RBAC.
     """
 
     def __init__(self, policy: Policy, nodes: NodeAuthorizer | None = None) -> None:
@@ -34,7 +34,7 @@ class Authorizer:
 
     @classmethod
     def of_store(cls, store: Store) -> Authorizer:
-        """Return what decides by the objects of a store."""
+        """Return an authorizer that follows the objects of a store."""
         return cls(Policy.of_store(store), NodeAuthorizer(store))
 
     @property
@@ -44,18 +44,18 @@ class Authorizer:
 
     @property
     def policy(self) -> Policy:
-        """Roles and bindings."""
+        """The roles and bindings."""
         return self._rbac.policy
 
     def allows(self, user: User, asked: Attributes) -> bool:
-        """Return whether the user, given with all groups, may; with a path the request is not about a resource."""
+        """Return whether the user, given with all groups, has the right to a request."""
         node = self._node_of(user)
         if node is not None and self._nodes is not None and self._nodes.denial(node, asked) is None:
             return True
         return self._rbac.allows(user, asked)
 
     def reason(self, user: User, asked: Attributes) -> str:
-        """Return why the user may or may not, in Kubernetes' wording; empty when there is nothing to say."""
+        """Return the reason of the decision, with Kubernetes' text; empty if there is none."""
         reasons = []
         node = self._node_of(user)
         if node is not None and self._nodes is not None:
@@ -67,11 +67,11 @@ class Authorizer:
         return reasons[-1] if reasons[-1].startswith("RBAC: allowed") else "\n".join(filter(None, reasons))
 
     def _node_of(self, user: User) -> str | None:
-        """Return the node as which a user is authorized, None for others."""
+        """Return the name of the node that a user is; None for other users."""
         return node_of(user) if self._nodes is not None and MASTERS not in user.groups else None
 
     def depends_on_names(self, user: User) -> bool:
-        """Return whether answers to the user depend on the names of objects, or on more than roles and bindings."""
+        """Return whether the user's rights depend on the names of objects, or on more than roles and bindings."""
         return node_of(user) is not None or self._rbac.has_names(user)
 
     def rules(self, user: User, namespace: str) -> Sequence[Rule]:
@@ -79,12 +79,12 @@ class Authorizer:
         return self._rbac.rules(user, namespace)
 
     def has_more_than_rules(self, user: User) -> bool:
-        """Return whether `rules` are not all of what decides over a user."""
+        """Return whether a user has rights that `rules` cannot express, as nodes have."""
         return self._nodes is not None and node_of(user) is not None
 
 
 class WriteRights:
-    """What the rights of a user let it write; a `rest.rights.WriteRights`."""
+    """Checks the content of writes against the user's rights; a `rest.rights.WriteRights`."""
 
     def __init__(self, authorizer: Authorizer, look_up: Callable[[Kind, str, str], _Json | None]) -> None:
         self._nodes = NodeRestriction(look_up)
@@ -97,19 +97,19 @@ class WriteRights:
         )
 
     def restrict(self, user: User | None, kind: Kind) -> bool:
-        """Return whether `check` may refuse what the user writes of a kind; no fast path is taken then."""
+        """Return whether `check` may refuse this user's writes of a kind; such writes take no fast path."""
         return kind in _GUARDED or (user is not None and NODES_GROUP in user.groups and node_of(user) is not None)
 
     def check(self, request: AdmissionRequest, asked: str) -> None:
-        """Refuse what the user may not write.
+        """Check that the user's rights allow the content of a write.
 
         Args:
             request: The write.
-            asked: The name in the request's path, empty when an object is created.
+            asked: The name in the request's path; empty for a creation.
 
         Raises:
-            Forbidden: A role or binding grants more than the user holds, or a node writes what is not its own.
-            NotFound: A binding names no role.
+            Forbidden: A role or binding grants more than the user has, or a node writes an object that is not its own.
+            NotFound: A binding refers to a role that does not exist.
         """
         user, kind = request.user or ANONYMOUS, request.kind
         if MASTERS in user.groups:

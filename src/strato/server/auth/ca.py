@@ -1,7 +1,7 @@
 """The cluster's own certificate authority: server certificate and client certificates, kept as files.
 
-Files are reused across restarts; the server's certificate is renewed when a third of its life is left or its names
-changed, the CA when it is about to end.
+Files are reused across restarts. The server's certificate is renewed when a third of its lifetime is left or its names
+have changed, the CA's when it is about to expire.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class Peer(NamedTuple):
     """A client's certificate."""
 
     user: User | None
-    """None when it is not one of ours, or names nobody."""
+    """The user it names; None if our CA has not issued it, or it names no user."""
     begins: float
     ends: float
     """Seconds since 1970."""
 
 
 class CertificateAuthority:
-    """Issues certificates; made or reloaded from a folder.
+    """Issues certificates; created in a folder, or loaded from it.
 
     Args:
         folder: Holds ``ca.crt``, ``ca.key``, ``server.crt``, ``server.key``, each of mode 0600.
-        clock: Dates the certificates.
+        clock: Gives the certificates' times.
 
     Raises:
-        UsageError: A file is there and cannot be used.
+        UsageError: A file exists and cannot be used.
     """
 
     def __init__(self, folder: Path, clock: Clock) -> None:
@@ -63,11 +63,11 @@ class CertificateAuthority:
         return self._authority.pair.certificate
 
     def server_files(self, names: Sequence[str] = (), *, stem: str = "server") -> tuple[Path, Path]:
-        """Return paths of a server's certificate and key, made or renewed if needed.
+        """Return paths of a server's certificate and key, created or renewed if needed.
 
         Args:
-            names: Host names and addresses beside the loopback ones.
-            stem: Of the files; each server has its own.
+            names: Host names and addresses in addition to the loopback ones.
+            stem: Stem of the files' names, a different one for each server.
         """
         wanted = list(dict.fromkeys((*LOOPBACK_NAMES, *names)))
         certificate, key = self._folder / f"{stem}.crt", self._folder / f"{stem}.key"
@@ -79,7 +79,7 @@ class CertificateAuthority:
         return certificate, key
 
     def client(self, user: User) -> KeyPair:
-        """Issue a client certificate: the name is its common name, the groups its organizations."""
+        """Issue a client certificate, with the user's name as common name and its groups as organizations."""
         return self._authority.client(user.name, user.groups, now_seconds=self._clock.now(), days=_LEAF_DAYS)
 
     def user_of(self, peer: bytes) -> User | None:
@@ -88,7 +88,7 @@ class CertificateAuthority:
         return known.user if self.is_now(known) else None
 
     def identify(self, peer: bytes) -> Peer:
-        """Return whose certificate (DER) that is and from when to when, without a look at the clock."""
+        """Return user and validity period of a certificate (DER), without comparing it with the clock."""
         certificate = x509.load_der_x509_certificate(peer)
         times = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
         try:

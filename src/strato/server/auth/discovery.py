@@ -1,4 +1,4 @@
-"""Pages by which others verify tokens of service accounts: OpenID Connect Discovery 1.0 and the keys (RFC 7517)."""
+"""The documents by which other services verify tokens of service accounts: OpenID Connect Discovery 1.0, RFC 7517."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _MAX_AGE = {"Cache-Control": "public, max-age=3600"}
 
 
 class Keys(Protocol):
-    """Knows what tokens are verified with."""
+    """Has the keys that verify tokens."""
 
     def public_keys(self) -> list[dict[str, str]]:
         """Return JSON Web Keys."""
 
 
 class IssuerPages:
-    """Serves both documents; roles say to whom: service accounts, as in Kubernetes."""
+    """Serves both documents; by default roles allow only service accounts to read them, as in Kubernetes."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
 
     def handle(self, request: Request) -> Response | None:
-        """Answer, or None when the path is not its own."""
+        """Answer a request; None if its path is not one of the two."""
         if request.path == _KEYS:
             return Response(200, encode({"keys": self._keys.public_keys()}), "application/jwk-set+json", _MAX_AGE)
         if request.path != _CONFIGURATION:
             return None
         host = request.headers.get("host", "")
-        # The keys are where the asker has found this: pods and the machine itself reach the server by other names.
+        # the URL of the keys has the host of this request, as pods and the machine itself use different names
         place = f"https://{host}" if _HOST.fullmatch(host) else API_AUDIENCE
         document = {
             "issuer": API_AUDIENCE,

@@ -1,7 +1,7 @@
-"""Privilege escalation: no user writes a role with more rights, or binds one, than they hold in the same scope.
+"""Prevent privilege escalation: a user can write or bind only roles whose rights the user has in the same scope.
 
-The rules are those of Kubernetes: who holds the verb ``escalate`` on the role, or ``bind`` on the role that a binding
-names, is free, and so are members of ``system:masters``.
+The rules are those of Kubernetes: exempt are users with the verb ``escalate`` on the role, or ``bind`` on the role that
+a binding names, and members of ``system:masters``.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _ALL = tuple(
     )
 )
 _COLLECTED = ("ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation")
-"""Metadata that the garbage collector writes, and what every write changes."""
+"""Members of metadata that the garbage collector writes, and those that every write changes."""
 _ANY: dict[str | None, None] = {None: None}
 MAX_COMPARED = 50_000
-"""Comparisons after which a role is refused as too large: some 20 ms."""
+"""Most comparisons, some 20 ms; a role that needs more is refused as too large."""
 _TOO_MANY = (
     "the rules combine too many verbs, groups, resources and names to be compared with what you hold; "
     "write less into one role"
@@ -40,7 +40,7 @@ _Json = Mapping[str, Any]
 
 
 class Atom(NamedTuple):
-    """One verb on one resource (of one name, when there is one), or on one path."""
+    """A single right: one verb on one resource (perhaps of one name), or on one path."""
 
     verb: str
     group: str
@@ -50,11 +50,11 @@ class Atom(NamedTuple):
 
 
 class TooManyRights(Exception):
-    """Rules have more combinations than are looked at."""
+    """Rules have more combinations than `MAX_COMPARED`."""
 
 
 def atoms(rule: Rule) -> Iterator[Atom]:
-    """Yield what a rule grants, in single pieces: each is covered by one rule of somebody, or by none."""
+    """Yield the single rights that a rule grants; another rule covers each of them either wholly or not at all."""
     verbs, groups, resources, names = (
         dict.fromkeys(rule.written.get(member) or ()) for member in ("verbs", "apiGroups", "resources", "resourceNames")
     )
@@ -67,7 +67,7 @@ def atoms(rule: Rule) -> Iterator[Atom]:
 
 
 def covers(rule: Rule, atom: Atom) -> bool:
-    """Return whether a rule grants an atom; wildcards of the atom are granted by the same wildcards alone."""
+    """Return whether a rule grants an atom; only the same wildcard grants a wildcard in the atom."""
     if not _has(rule.verbs, atom.verb):
         return False
     if atom.path:
@@ -80,10 +80,10 @@ def covers(rule: Rule, atom: Atom) -> bool:
 
 
 def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[str]:
-    """Return what ``wanted`` grants beyond what is ``held``, as Kubernetes writes it; empty when nothing.
+    """Return the rights in ``wanted`` that ``held`` lacks, in Kubernetes' form; empty if there are none.
 
     Raises:
-        TooManyRights: They are too many to be compared.
+        TooManyRights: There are too many combinations to compare.
     """
     verbs: dict[tuple[str, str, str | None], list[str]] = {}
     texts: set[str] = set()
@@ -120,7 +120,7 @@ def _has_resource(rule: Rule, resource: str) -> bool:
 
 
 def _covers_all(rule: Rule, want: Rule) -> bool:
-    """Whether one rule grants all of another that is about resources."""
+    """Whether one rule grants all rights of another, which is about resources."""
     return (
         not want.paths
         and ("*" in rule.verbs or want.verbs <= rule.verbs)
@@ -131,7 +131,7 @@ def _covers_all(rule: Rule, want: Rule) -> bool:
 
 
 def _touches(rule: Rule, want: Rule) -> bool:
-    """Whether a rule may grant any part of another."""
+    """Whether a rule may grant some right of another."""
     if "*" not in rule.verbs and rule.verbs.isdisjoint(want.verbs):
         return False
     return bool(rule.paths and want.paths) or "*" in rule.groups or not rule.groups.isdisjoint(want.groups)
@@ -141,9 +141,9 @@ class Escalation:
     """Checks writes of roles and bindings.
 
     Args:
-        may: Whether a user may do (verb, resource, namespace, name) in RBAC's group.
-        held: Returns the rules a user holds in a namespace.
-        role: Returns the rules of a role by kind, name and the binding's namespace; None when there is none.
+        may: Whether a user has the right to (verb, resource, namespace, name) in RBAC's API group.
+        held: Returns the rules that a user has in a namespace.
+        role: Returns the rules of a role by kind, name and the binding's namespace; None if there is no such role.
     """
 
     def __init__(
@@ -155,18 +155,18 @@ class Escalation:
         self._may, self._held, self._role = may, held, role
 
     def check_role(self, user: User, plural: str, namespace: str, asked: str, obj: _Json, old: _Json | None) -> None:
-        """Refuse a role with rights that the user does not hold.
+        """Check that a role grants only rights that the user has.
 
         Args:
-            user: Who writes.
+            user: The writer.
             plural: ``roles`` or ``clusterroles``.
-            namespace: Of the role.
-            asked: The name in the request, empty when it creates.
-            obj: The role as it shall be.
-            old: The role as it is; None when there is none yet.
+            namespace: The role's namespace.
+            asked: The name in the request; empty for a creation.
+            obj: The new role.
+            old: The stored role; None for a creation.
 
         Raises:
-            Forbidden: It has.
+            Forbidden: It grants more.
         """
         if (old is not None and _only_collected(obj, old)) or self._may(user, "escalate", plural, namespace, asked):
             return
@@ -176,11 +176,11 @@ class Escalation:
             raise _refused(plural, obj, _NEEDS_ALL)
 
     def check_binding(self, user: User, plural: str, namespace: str, obj: _Json, old: _Json | None) -> None:
-        """Refuse a binding of a role with rights that the user does not hold.
+        """Check that a binding is of a role whose rights the user has.
 
         Raises:
-            Forbidden: It is one.
-            NotFound: There is no such role, and the user may not bind it unseen.
+            Forbidden: The role grants more.
+            NotFound: There is no such role, and the user has no right to bind it.
         """
         role = obj.get("roleRef") or {}
         kind, name = role.get("kind") or "", role.get("name") or ""
@@ -188,7 +188,7 @@ class Escalation:
             return
         resource = {"ClusterRole": "clusterroles", "Role": "roles"}.get(kind)
         if resource is None:
-            return  # refused by validation
+            return  # validation will refuse the binding
         if self._may(user, "bind", resource, namespace, name):
             return
         rules = self._role(kind, name, namespace)
@@ -220,7 +220,7 @@ def _aggregates(role: _Json) -> bool:
 
 
 def _only_collected(obj: _Json, old: _Json) -> bool:
-    """Whether a write changes nothing but what the garbage collector does."""
+    """Whether a write changes only members that the garbage collector writes."""
     return _rest(obj) == _rest(old)
 
 

@@ -1,4 +1,4 @@
-"""Secret files: written whole or not at all, readable by their owner only."""
+"""Write secret files, atomically and readable only by their owner."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Write a file of mode 0600 by renaming; a reader never sees half of it, nor another mode.
+    """Write a file of mode 0600 atomically, by writing a temporary file and renaming it.
 
     Raises:
-        OSError: The folder cannot be made or written.
+        OSError: The folder cannot be created or written.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp makes it 0600

@@ -19,7 +19,7 @@ _MAX_PEER_BYTES = 8 << 20
 
 
 class Authenticator:
-    """Finds out who asks; an `http.Authenticate`, and the `rest.tokens.Tokens` of the server's core."""
+    """Authenticates requests; an `http.Authenticate`, and the `rest.tokens.Tokens` of the server's core."""
 
     def __init__(
         self, tokens: Tokens, ca: CertificateAuthority | None = None, accounts: AccountTokens | None = None
@@ -53,9 +53,10 @@ class Authenticator:
         return ANONYMOUS
 
     def identify(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, Sequence[str]] | None:
-        """Return whose token this is, and for which of the audiences; without any, of this API.
+        """Return the user of a token and those of ``audiences`` it is for; without audiences, of this API's.
 
-        None when it is nobody's, has ended, or is for none of them. Tokens of people and components are for this API.
+        None if the token is unknown, expired, or for none of them. Static tokens of users and components are for this
+        API.
         """
         user = self._tokens.find(token)
         if user is not None:
@@ -75,14 +76,14 @@ class Authenticator:
         """Return a new token of a service account.
 
         Raises:
-            NotFound: There are none here.
+            NotFound: This server issues no such tokens.
         """
         if self._accounts is None:
             raise NotFound("the server could not find the requested resource")
         return self._accounts.issue(account, audiences=audiences, seconds=seconds, bound=bound, token_id=token_id)
 
     def use_objects(self, look_up: LookUp) -> None:
-        """Check from now on that service accounts are still there."""
+        """Use ``look_up`` from now on to check that service accounts still exist."""
         if self._accounts is not None:
             self._accounts.use_objects(look_up)
 

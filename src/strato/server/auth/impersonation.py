@@ -1,4 +1,4 @@
-"""Impersonation: who may act as somebody else (``kubectl --as``), and as whom the request then goes on."""
+"""Impersonation (``kubectl --as``): check the right to it, and return the impersonated user."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?
 
 
 def impersonated(user: User, headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer | None) -> User:
-    """Return whom a request with ``Impersonate-…`` headers acts as; the same user when they name no other.
+    """Return the user that ``Impersonate-…`` headers name; ``user`` itself if they name none.
 
     Args:
-        user: Who asks, authenticated.
-        headers: As received, names in lower case, repeated ones apart.
-        authorizer: Asked for the verb ``impersonate``; None allows all.
+        user: The authenticated user.
+        headers: As received: names in lower case, repeated headers as several pairs.
+        authorizer: Checks the right to the verb ``impersonate``; None allows all.
 
     Raises:
-        Forbidden: The user may not act as that user, in that group, or with that uid or extra value.
-        BadRequest: Groups, a uid or extra values without a user.
+        Forbidden: The user has no right to impersonate that user, group, uid or extra value.
+        BadRequest: The headers have groups, a uid or extra values without a user.
     """
     wanted: dict[str, list[str]] = {}
     for header, value in headers:
@@ -62,7 +62,7 @@ def impersonated(user: User, headers: Iterable[tuple[bytes, bytes]], authorizer:
 
 
 def _account_of(name: str) -> tuple[str, str] | None:
-    """Return namespace and name of the service account that a user name is; None when it is no such name."""
+    """Return namespace and name of a service account from its user name; None for other users."""
     parts = name[len(_ACCOUNT) :].split(":") if name.startswith(_ACCOUNT) else []
     if len(parts) != 2 or not _NAMESPACE.fullmatch(parts[0]) or not _NAME.fullmatch(parts[1]):
         return None
@@ -70,7 +70,10 @@ def _account_of(name: str) -> tuple[str, str] | None:
 
 
 def _completed(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the groups, with the one that all users are in unless it or its opposite was asked for."""
+    """Return the groups with ``system:authenticated`` (for the anonymous user, ``system:unauthenticated``) added.
+
+    None is added if the headers ask for one of the two.
+    """
     if name == ANONYMOUS.name:
         return groups if _UNAUTHENTICATED in groups else (*groups, _UNAUTHENTICATED)
     return groups if AUTHENTICATED in groups or _UNAUTHENTICATED in groups else (*groups, AUTHENTICATED)

@@ -1,7 +1,7 @@
-"""NodeRestriction: what a node may write, once the node authorizer has let it write at all.
+"""NodeRestriction: check the content of a node's write, after the node authorizer has allowed the request.
 
-Its own Node without taints and labels that steer workloads, the status of its own pods, mirror pods of itself, tokens
-bound to its own pods. Texts are Kubernetes'.
+A node may write its own Node without taints and labels that steer workloads, the status of its own pods, its mirror
+pods, and tokens bound to its own pods. Messages are Kubernetes'.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strato.server.auth.text import quoted
 
 _Json = Mapping[str, Any]
 LookUp = Callable[[Kind, str, str], _Json | None]
-"""Kind, namespace and name to the newest state of an object."""
+"""Returns the newest state of an object by kind, namespace and name."""
 
 _RESTRICTED = "node-restriction.kubernetes.io"
 _KUBELET_LABELS = frozenset(
@@ -47,7 +47,7 @@ _WITHOUT_API = frozenset(
         *("portworxVolume", "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"),
     )
 )
-"""Volumes that need no object of the API."""
+"""Types of volumes that use no API object."""
 _WITH_API = {
     "configMap": "configmaps (via configmap volumes)",
     "secret": "secrets (via secret volumes)",
@@ -67,21 +67,21 @@ _PROJECTED = {
 
 
 class NodeRestriction:
-    """Checks writes of nodes."""
+    """Checks the content of nodes' writes."""
 
     def __init__(self, look_up: LookUp) -> None:
         self._look_up = look_up
 
     def check(self, node: str, request: AdmissionRequest) -> None:
-        """Refuse what a node may not write.
+        """Check a write of a node.
 
         Args:
-            node: Its name; empty when it cannot be told.
-            request: What it wants to write.
+            node: The node's name; empty if the user has none.
+            request: The write.
 
         Raises:
-            Forbidden: It may not.
-            NotFound: The write is about a pod or a node that is not there.
+            Forbidden: The node may not write this.
+            NotFound: The write concerns a pod or node that does not exist.
         """
         if not node:
             assert request.user is not None
@@ -243,7 +243,7 @@ def _claim(node: str, request: AdmissionRequest) -> None:
 
 
 def _without(claim: _Json) -> dict[str, Any]:
-    """Return a claim without what its node writes."""
+    """Return a claim without the members that its node writes."""
     status = {name: value for name, value in (claim.get("status") or {}).items() if name not in _CLAIM_STATUS}
     metadata = {name: value for name, value in claim["metadata"].items() if name not in _BOOKKEEPING}
     return {**claim, "metadata": metadata, "status": status}
@@ -270,7 +270,7 @@ def _owners(obj: _Json) -> Any:
 
 
 def _forbidden_labels(new: _Json, old: _Json) -> str:
-    """Return the labels that differ and that a node may not choose, in order."""
+    """Return, in order, the changed labels that a node may not set."""
     after = (new.get("metadata") or {}).get("labels") or {}
     before = (old.get("metadata") or {}).get("labels") or {}
     changed = {key for key in after.keys() | before.keys() if after.get(key) != before.get(key)}
@@ -293,7 +293,7 @@ def _is_in(domain: str, parent: str) -> bool:
 
 
 def _api_reference(pod: _Json) -> str | None:
-    """Return what a pod uses of the API; None when nothing."""
+    """Return the first type of API object that a pod uses; None if it uses none."""
     spec = pod.get("spec") or {}
     if spec.get("serviceAccountName"):
         return "serviceaccounts"
@@ -308,7 +308,7 @@ def _api_reference(pod: _Json) -> str | None:
 
 
 def _volume_references(volume: _Json) -> Iterator[str]:
-    """Yield what a volume uses of the API; of a kind that is not known, that kind."""
+    """Yield the types of API objects that a volume uses; an unknown type of volume counts as one."""
     for kind, source in volume.items():
         if kind == "name" or source is None:
             continue
@@ -322,7 +322,7 @@ def _volume_references(volume: _Json) -> Iterator[str]:
 
 
 def _audiences(pod: _Json) -> set[str]:
-    """Return the audiences of tokens that a pod's volumes ask for; empty is this API."""
+    """Return the audiences of tokens in a pod's volumes; an empty one is this API."""
     return {
         part["serviceAccountToken"].get("audience") or ""
         for volume in (pod.get("spec") or {}).get("volumes") or ()

@@ -1,7 +1,7 @@
-"""The node authorizer: a node reads what its pods use, and works on its own Node, Lease and pods.
+"""The node authorizer: a node may read the objects that its pods use, and work on its own Node, Lease and pods.
 
-A node is a user ``system:node:NAME`` in the group ``system:nodes``. What a write may contain is checked by
-`strato.server.auth.noderestriction`.
+A node is a user ``system:node:NAME`` in the group ``system:nodes``. `strato.server.auth.noderestriction` checks the
+content of its writes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _READ = ("get", "list", "watch")
 _OWN = ("get", "create", "update", "patch", "delete")
 _MAX_BYTES = 128 << 20
 _FEW_NODES = 8
-"""Up to so many names are looked for in the bytes of a pod; for more of them its node's name is decoded."""
+"""Up to this many nodes' names are searched for in a pod's bytes; if there are more, the pod's node is decoded."""
 _Json = Mapping[str, Any]
 _Use = tuple[str, str]
-"""Plural and name, in the pod's namespace."""
+"""Plural and name of an object in the pod's namespace."""
 
 _ANY_NODE = tuple(
     compile_rule({"verbs": verbs, "apiGroups": groups, "resources": resources})
@@ -45,18 +45,18 @@ _ANY_NODE = tuple(
         (_READ, ("node.k8s.io",), ("runtimeclasses",)),
     )
 )
-"""What every node may do."""
+"""The rights of every node."""
 
 
 def node_of(user: User) -> str | None:
-    """Return the name of the node that a user is, empty when it has none; None for other users."""
+    """Return the name of the node that a user is, empty if it has no name; None for other users."""
     if NODES_GROUP in user.groups and user.name.startswith(_PREFIX):
         return user.name[len(_PREFIX) :]
     return None
 
 
 class NodeAuthorizer:
-    """Answers for nodes."""
+    """Authorizes the requests of nodes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -78,7 +78,7 @@ class NodeAuthorizer:
         }
 
     def denial(self, node: str, asked: Attributes) -> str | None:
-        """Return None when a node may, otherwise why it may not (often without a reason)."""
+        """Return None if a node has the right to a request, otherwise the reason of the refusal, which may be empty."""
         if not node:
             return "unknown node"
         check = None if asked.path else self._checks.get((asked.group, asked.resource))
@@ -90,7 +90,7 @@ class NodeAuthorizer:
         return ""
 
     def _read(self, node: str, asked: Attributes) -> str | None:
-        """Secrets and ConfigMaps."""
+        """Decide on reads of Secrets and ConfigMaps."""
         if asked.verb not in _READ:
             return "can only read resources of this type"
         if asked.subresource:
@@ -225,10 +225,10 @@ _decode_bound = msgspec.json.Decoder(_BoundPod).decode
 
 
 class PodsOfNodes:
-    """The pods of the nodes that have asked, and what each uses.
+    """The pods of those nodes that have made requests, and the objects that each pod uses.
 
-    Nothing is kept before a node asks for the first time: then all pods are looked through once, and afterwards each
-    published change of a pod. That costs less than a microsecond, as only pods that mention such a node are decoded.
+    When a node makes its first request, all pods are searched for its own; from then on each published change of a pod
+    is checked. That costs less than a microsecond, as only pods that mention such a node are decoded.
     """
 
     def __init__(self, store: Store) -> None:
@@ -236,7 +236,7 @@ class PodsOfNodes:
         self._pods: LruCache[str, set[str]] = LruCache(_MAX_BYTES, lambda _, pods: 70 * len(pods))
         self._needles: dict[str, bytes] = {}
         self._uses: dict[str, frozenset[_Use]] = {}
-        """Of pods of those nodes, once they were asked for."""
+        """The objects that pods of those nodes use, computed on first use."""
         self._follows = False
 
     def has(self, node: str, key: str) -> bool:
@@ -244,7 +244,7 @@ class PodsOfNodes:
         return key in self._of(node)
 
     def use(self, node: str, namespace: str, use: _Use) -> bool:
-        """Whether any pod of a node and a namespace uses something."""
+        """Whether any pod of a node, in a namespace, uses an object."""
         start = f"{namespace}/"
         return any(use in self._uses_of(key) for key in self._of(node) if key.startswith(start))
 
@@ -309,7 +309,7 @@ def _node_in(spec: _Json) -> str:
 
 
 def uses(pod: _Json) -> Iterator[_Use]:
-    """Yield what a pod uses, by plural and name; nothing for a mirror pod, which its node made itself."""
+    """Yield the objects that a pod uses; none for a mirror pod, which the node has made itself."""
     metadata, spec = pod["metadata"], pod["spec"]
     if MIRROR in (metadata.get("annotations") or ()):
         return

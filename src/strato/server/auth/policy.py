@@ -1,4 +1,4 @@
-"""Roles and bindings, kept as rules by subject: what a user holds is found without reading all bindings."""
+"""Roles and bindings, indexed by subject, so that a user's rules are found without reading all bindings."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from strato.server.store import Store
 KINDS = (catalog.ROLE, catalog.ROLEBINDING, catalog.CLUSTERROLE, catalog.CLUSTERROLEBINDING)
 _Json = Mapping[str, Any]
 _Key = tuple[str, str]
-"""Namespace (empty in the whole cluster) and name."""
+"""Namespace (empty for cluster-scoped objects) and name."""
 
 
 class Rule(msgspec.Struct, frozen=True, eq=False):
-    """One ``PolicyRule``, ready to be asked."""
+    """One ``PolicyRule``, compiled."""
 
     verbs: frozenset[str]
     groups: frozenset[str]
@@ -30,7 +30,7 @@ class Rule(msgspec.Struct, frozen=True, eq=False):
     names: frozenset[str]
     paths: tuple[str, ...]
     written: _Json
-    """As it stands in the role."""
+    """The rule as the role has it."""
 
     def allows(self, verb: str, group: str, resource: str, name: str) -> bool:
         """Whether the rule covers a resource request; ``resource`` carries its subresource (``pods/log``)."""
@@ -45,7 +45,7 @@ class Rule(msgspec.Struct, frozen=True, eq=False):
         return not self.names or name in self.names
 
     def allows_path(self, verb: str, path: str) -> bool:
-        """Whether the rule covers a path that is no resource; a trailing ``*`` covers what follows."""
+        """Whether the rule covers a non-resource path; a trailing ``*`` covers all paths with that prefix."""
         if verb not in self.verbs and "*" not in self.verbs:
             return False
         return any(path == one or (one.endswith("*") and path.startswith(one.rstrip("*"))) for one in self.paths)
@@ -67,12 +67,12 @@ class _ClusterRole(NamedTuple):
     rules: tuple[Rule, ...]
     labels: Mapping[str, str]
     selectors: tuple[Selector, ...]
-    """Of the roles whose rules it has as well."""
+    """Selectors of the roles that it aggregates."""
 
 
 class _Subject(NamedTuple):
     user: str
-    """User name, that of a service account too; empty for a group."""
+    """User name, also that of a service account; empty for a group."""
     group: str
     text: str
 
@@ -85,20 +85,20 @@ class _Binding(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What one binding gives to a user."""
+    """A binding of a user to a role."""
 
     namespace: str
-    """Where it holds; empty everywhere."""
+    """The namespace where it applies; empty if in the whole cluster."""
     source: str
-    """The binding, in Kubernetes' wording."""
+    """Kubernetes' description of the binding."""
     rules: Sequence[Rule] | None
-    """None when there is no such role."""
+    """The role's rules; None if there is no such role."""
     role: str
-    """The role as errors name it."""
+    """The role's name in errors."""
 
 
 class Policy:
-    """All roles and bindings; changed one object at a time."""
+    """All roles and bindings; updated one object at a time."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -109,11 +109,11 @@ class Policy:
         self._by_user: dict[str, set[_Key]] = {}
         self._by_group: dict[str, set[_Key]] = {}
         self._effective: dict[str, tuple[Rule, ...]] = {}
-        """Rules of cluster roles with those they aggregate."""
+        """Rules of cluster roles, with those of roles that they aggregate."""
 
     @classmethod
     def of(cls, objects: Iterable[_Json]) -> Policy:
-        """Return the policy that some roles and bindings make."""
+        """Return the policy of the given roles and bindings."""
         policy = cls()
         by_name = {kind.name: kind for kind in KINDS}
         for obj in objects:
@@ -123,7 +123,7 @@ class Policy:
 
     @classmethod
     def of_store(cls, store: Store) -> Policy:
-        """Return the policy of a store; it follows what is published there."""
+        """Return the policy of a store's objects; it follows the store's published changes."""
         policy = cls()
         for kind in KINDS:
             bucket = store.bucket(kind.resource)
@@ -133,7 +133,7 @@ class Policy:
         return policy
 
     def put(self, kind: Kind, namespace: str, name: str, obj: _Json | None) -> None:
-        """Take note of an object's new state; None: it is gone."""
+        """Update the policy with an object's new state; None if it was deleted."""
         self.revision += 1
         key = (namespace, name)
         if kind in (catalog.ROLEBINDING, catalog.CLUSTERROLEBINDING):
@@ -151,11 +151,11 @@ class Policy:
                 self._cluster_roles[name] = _cluster_role_of(obj)
 
     def follower(self, kind: Kind) -> Callable[[str, Change], None]:
-        """Return what takes the published changes of a kind."""
+        """Return a subscriber for the published changes of a kind."""
         return lambda _resource, change: self.take(kind, change.key, change.body)
 
     def take(self, kind: Kind, key: str, body: bytes | None) -> None:
-        """Take note of a stored object's new state; None: it is gone."""
+        """Update the policy with an object's stored bytes; None if it was deleted."""
         namespace, _, name = key.rpartition("/")
         self.put(kind, namespace, name, None if body is None else msgspec.json.decode(body))
 
@@ -175,7 +175,7 @@ class Policy:
                     del table[name]
 
     def grants(self, user: User) -> Iterator[Grant]:
-        """Yield what a user's bindings give, those of the whole cluster first."""
+        """Yield a user's grants, those of ClusterRoleBindings first."""
         keys = set(self._by_user.get(user.name, ()))
         for group in user.groups:
             keys |= self._by_group.get(group, set())
@@ -186,9 +186,9 @@ class Policy:
             yield Grant(namespace, _described(binding, user), rules, _role_text(binding))
 
     def rules_of(self, kind: str, name: str, namespace: str) -> Sequence[Rule] | None:
-        """Return the rules of the role that a binding of a namespace (empty: of the cluster) names; None: no such role.
+        """Return the rules of the role that a binding in a namespace (empty for the cluster) names.
 
-        An aggregated role is the union of the roles that its selectors match.
+        None if there is no such role. An aggregated role has the rules of all roles that its selectors match.
         """
         if kind == "ClusterRole":
             known = self._effective.get(name)
@@ -198,7 +198,7 @@ class Policy:
         return self._roles.get((namespace, name)) if kind == "Role" and namespace else None
 
     def _aggregated(self, name: str) -> Iterator[Rule]:
-        """Yield the rules of a cluster role; one that selects itself by way of others ends the way."""
+        """Yield the rules of a cluster role and of those it aggregates; cycles of aggregation are cut."""
         todo, seen = [name], {name}
         while todo:
             role = self._cluster_roles[todo.pop()]
@@ -216,7 +216,7 @@ def _cluster_role_of(obj: _Json) -> _ClusterRole:
         try:
             selectors.append(from_label_selector(msgspec.convert(selector, LabelSelector)))
         except (msgspec.ValidationError, InvalidSelector):
-            continue  # matches nothing, as long as it cannot be read
+            continue  # an invalid selector matches nothing
     rules = tuple(map(compile_rule, obj.get("rules") or ()))
     return _ClusterRole(rules, obj["metadata"].get("labels") or {}, tuple(selectors))
 
@@ -228,7 +228,7 @@ def _binding_of(key: _Key, obj: _Json) -> _Binding:
 
 
 def _subject_of(subject: _Json, namespace: str) -> _Subject | None:
-    """Return the user or group of a subject; none when its kind or namespace is unknown."""
+    """Return the user or group of a binding's subject; None if its kind or namespace is unknown."""
     kind, name = subject.get("kind"), subject.get("name") or ""
     if kind == "User":
         return _Subject(name, "", f'User "{name}"')

@@ -1,7 +1,7 @@
-"""RBAC: whether a user may do something, by Role, ClusterRole and their bindings.
+"""RBAC: decide on a user's request by Roles, ClusterRoles and their bindings.
 
-What a user holds is compiled when first asked and kept until a role or binding changes; answers are kept too, so that
-a repeated question costs one dictionary lookup. Both caches are bounded.
+A user's rules are collected at its first request and cached until a role or binding changes. Decisions are cached too,
+so that a repeated request costs one dictionary look-up. Both caches are bounded.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from strato.server.auth.policy import Policy, Rule
 from strato.server.path import Attributes
 
 MASTERS = "system:masters"
-"""Members may do everything, whatever the objects say."""
+"""The group whose members have all rights, whatever roles say."""
 _MAX_BYTES = 4 << 20
-"""Of what users hold, without their answers."""
+"""Size of the cache of users' rules, without their decisions."""
 _MAX_ANSWERS = 65_536
-"""Of all users together."""
+"""Most cached decisions, of all users together."""
 _MAX_QUESTION_CHARS = 512
-"""Longer questions are answered anew each time."""
+"""Longest key of a cached decision, in characters; longer requests are decided anew each time."""
 
 Question = tuple[str, str, str, str, str, str]
 
 
 class _Held:
-    """What one user holds, and what was answered of it."""
+    """The rules of one user, and the cached decisions."""
 
     __slots__ = ("answers", "has_names", "rules")
 
     def __init__(self, rules: dict[str, list[Rule]]) -> None:
         self.rules = rules
-        """By namespace; those under the empty one hold everywhere."""
+        """Rules by namespace; those under the empty one apply everywhere."""
         self.has_names = any(rule.names for some in rules.values() for rule in some)
-        """Whether any rule is about single objects; otherwise an answer holds for every name."""
+        """Whether any rule names single objects; otherwise a decision holds for every name."""
         self.answers: dict[Question, bool] = {}
 
 
 class Rbac:
-    """Answers for all users; only ever on one thread."""
+    """Decides on the requests of all users. Single-threaded."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -48,7 +48,7 @@ class Rbac:
         self._answers = 0
 
     def allows(self, user: User, asked: Attributes) -> bool:
-        """Return whether the user, given with all groups, may; with a path the request is not about a resource."""
+        """Return whether the user, given with all groups, has the right to a request."""
         if MASTERS in user.groups:
             return True
         held = self._of(user)
@@ -70,11 +70,11 @@ class Rbac:
         return everywhere + held.rules.get(namespace, []) if namespace else everywhere
 
     def has_names(self, user: User) -> bool:
-        """Return whether any rule of a user is about single objects; otherwise answers hold for every name."""
+        """Return whether any rule of a user names single objects; otherwise decisions hold for every name."""
         return MASTERS not in user.groups and self._of(user).has_names
 
     def reason(self, user: User, asked: Attributes) -> str:
-        """Return why the user may or may not, in Kubernetes' wording; empty when there is nothing to say."""
+        """Return the reason of a decision, with Kubernetes' text; empty if there is none."""
         if MASTERS in user.groups:
             return ""
         verb, group, resource, subresource, namespace, name, path, _ = asked
@@ -135,6 +135,6 @@ def _rules(held: _Held, namespace: str) -> Iterator[Rule]:
 
 
 def _aggregate(texts: list[str]) -> str:
-    """Return errors as Kubernetes prints several: in brackets, each once."""
+    """Join errors as Kubernetes does: in brackets, without duplicates."""
     unique = list(dict.fromkeys(texts))
     return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"

@@ -1,4 +1,4 @@
-"""Texts as Kubernetes prints them."""
+"""Format texts as Kubernetes does."""
 
 from __future__ import annotations
 

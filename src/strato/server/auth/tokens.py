@@ -1,4 +1,4 @@
-"""Static bearer tokens, one per identity, kept in the data directory and reused across restarts."""
+"""Static bearer tokens, one for each identity, stored in the data directory and reused across restarts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Tokens:
     """Tokens by identity.
 
     Args:
-        path: Where they are kept (mode 0600); None keeps them in memory only.
+        path: Their file (mode 0600); None keeps them in memory only.
 
     Raises:
-        UsageError: The file is there and is not ours.
+        UsageError: The file exists and is not one of ours.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -40,7 +40,7 @@ class Tokens:
                 raise UsageError(f"{path}: no token file ({error}); remove it to have new tokens made") from error
 
     def ensure(self, identities: Iterable[User]) -> None:
-        """Have a token for each identity; new ones are written before this returns."""
+        """Create missing tokens of identities; new ones are in the file when this returns."""
         changed = False
         for user in identities:
             if user.name not in self._by_name:
@@ -51,15 +51,15 @@ class Tokens:
             write_secret(self._path, msgspec.json.format(msgspec.json.encode(self._by_name)))
 
     def token(self, name: str) -> str:
-        """Return an identity's token; `ensure` has made it.
+        """Return an identity's token, which `ensure` has created.
 
         Raises:
-            KeyError: No such identity.
+            KeyError: There is no such identity.
         """
         return self._by_name[name]
 
     def find(self, token: str) -> User | None:
-        """Return whose token this is. Looked up by digest, so that timing tells nothing about the token."""
+        """Return the user of a token. The look-up is by digest, so that its timing reveals nothing about the token."""
         digest = _digest(token)
         user = self._users.get(digest)
         if user is not None and hmac.compare_digest(self._by_name[user.name].encode(), token.encode()):

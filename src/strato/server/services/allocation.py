@@ -118,7 +118,7 @@ class ServiceAddresses:
                 self._note(_key(obj), obj)
             return
         key = _key(obj)
-        if not (spec.get("clusterIP") == "None" and not spec.get("selector")):  # one without may have any family
+        if not (spec.get("clusterIP") == "None" and not spec.get("selector")):  # without a selector any family will do
             _check_families(obj)
         self._check_address(key, obj, old)
         if not spec.get("clusterIP"):
