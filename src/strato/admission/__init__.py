@@ -1,4 +1,4 @@
-"""The mutate/validate chain between defaulting and storing: pure, synchronous, in process or behind a webhook."""
+"""The admission chain: mutates and validates writes between defaulting and storing, in process or behind a webhook."""
 
 from strato.admission.chain import Chain, ChainOptions
 from strato.admission.request import AdmissionReader, AdmissionRequest, Denied, Dependencies, Operation

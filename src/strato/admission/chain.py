@@ -59,12 +59,12 @@ _COVERS = {
     "/jobflows/validate": catalog.JOBFLOW,
     "/cronjobs/validate": catalog.VCCRONJOB,
 }
-"""Kinds for which a service enforces every rule of the kind's definition, and more."""
+"""By service path, the kind of which the service enforces every rule of its definition, and more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions:
-    """What the chain does."""
+    """Options of the chain."""
 
     enabled: frozenset[str] = frozenset(ALL_WEBHOOKS)
     """Volcano's services that are on, by path."""
@@ -88,16 +88,16 @@ class ChainOptions:
     """Whether a queue with allocated pods may not be deleted."""
 
     part_namespaces: tuple[str, ...] = queueacls.PART_NAMESPACES
-    """Namespaces whose service accounts are the cluster's own parts; no access list of a queue is asked about them."""
+    """Namespaces whose service accounts are the cluster's own components; queues' access lists do not apply to them."""
 
     resource_groups: tuple[pods.ResourceGroup, ...] | None = None
     """The admission configuration; None when no file is loaded."""
 
     queue_placement: queueplacement.QueuePlacement | None = None
-    """Rules that put new work of users into queues; None leaves it in those that it names."""
+    """Rules that choose the queue of users' new work; None leaves it in the queue that it names."""
 
     queue_limits: queueplacement.QueueLimits | None = None
-    """How much work of users queues take, beside such rules; None for no limit."""
+    """Limits on the amount of users' work in each queue, applied with these rules; None for no limit."""
 
 
 _WORKLOADS = (
@@ -138,13 +138,14 @@ _DEPENDENCIES: Mapping[object, Dependencies] = {
     queueacls.NoteSubmitter: Dependencies(users=(queueacls.is_trusted,)),
     queueacls.JudgeAccess: Dependencies(users=(queueacls.is_trusted,)),
 }
-"""What the rules about new objects go by, of those that are created by the thousand."""
+"""What each rule about new objects depends on, for kinds that are created by the thousand. While a kind has a rule that
+is missing here, no result is reused for it."""
 
 Step = Callable[[AdmissionRequest, AdmissionReader], None]
 
 
 Steps = dict[tuple[Kind, str], list[Step]]
-"""By kind and operation; that on a subresource is written ``UPDATE/resize``."""
+"""Rules by kind and operation; an operation on a subresource is written like ``UPDATE/resize``."""
 
 
 @dataclass(slots=True)
@@ -160,37 +161,37 @@ class Chain:
 
     @property
     def covers(self) -> frozenset[Kind]:
-        """Kinds whose rules in CEL need not be evaluated: the chain enforces them, in Volcano's wording."""
+        """Kinds whose CEL rules the server need not evaluate: the chain enforces them, in Volcano's wording."""
         return frozenset(kind for path, kind in _COVERS.items() if path in self.options.enabled)
 
     def mutate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
-        """Fill in what the rules say, in place.
+        """Apply all mutations to the request's object, in place.
 
         Raises:
-            Denied: A Volcano rule refused it.
-            Forbidden: A built-in plug-in refused it.
+            Denied: A Volcano rule refuses the request.
+            Forbidden: A built-in plug-in refuses the request.
             BadRequest: A field has the wrong JSON type.
         """
         _run(self._mutations, request, reader)
 
     def validate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
-        """Refuse what breaks a rule; changes nothing. Raises as `mutate` does."""
+        """Refuse a request that breaks a rule; changes nothing. Raises as `mutate` does."""
         _run(self._validations, request, reader)
 
     def has_rules(self, kind: Kind, operation: str) -> bool:
-        """Return whether there is any rule about that operation on that kind."""
+        """Return whether there is any rule for an operation on a kind."""
         step = (kind, operation)
         return step in self._mutations or step in self._validations
 
     def has_rules_for(self, user: User | None, kind: Kind, operation: str) -> bool:
-        """Return whether any of these rules says anything of what the user writes."""
+        """Return whether any of these rules applies to writes of a user."""
         return any(
             known is None or not known.users or not all(says_nothing(user) for says_nothing in known.users)
             for known in self._declared((kind, operation))
         )
 
     def dependencies(self, kind: Kind) -> Dependencies | None:
-        """Return what decides about new objects of the kind besides their specs; None: not known."""
+        """Return what admission of new objects of a kind depends on besides their specs; None if that is unknown."""
         found = self._declared((kind, Operation.CREATE.value))
         if None in found:
             return None
@@ -211,7 +212,7 @@ class Chain:
         ]
 
     def admit(self, request: AdmissionRequest, reader: AdmissionReader) -> Json:
-        """Do both and return the object as it may be stored (the old one on DELETE)."""
+        """Mutate and validate; return the object as it may be stored (the old one on DELETE)."""
         self.mutate(request, reader)
         self.validate(request, reader)
         result = request.object if request.object is not None else request.old_object
@@ -229,7 +230,7 @@ def _run(steps: Steps, request: AdmissionRequest, reader: AdmissionReader) -> No
 
 
 def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
-    """Lay out, once, which mutations and validations run for which kind and operation."""
+    """Return the mutations and the validations that run for each kind and operation."""
     create, update, delete = Operation.CREATE, Operation.UPDATE, Operation.DELETE
     resize, debug = f"{update}/resize", f"{update}/ephemeralcontainers"
     mutations: Steps = {}

@@ -1,8 +1,8 @@
-"""Whether two pieces of a manifest mean the same, as Kubernetes' semantic equality has it.
+"""Whether two pieces of a manifest mean the same, by Kubernetes' semantic equality.
 
-A client with Go's types writes an object back with members that were not there (``resources: {}``,
-``creationTimestamp: null``), without ones that were (``hostNetwork: false``) and with amounts in another form (``1``
-for ``1000m``). None of it is a change.
+A client with Go's types writes an object back with members that were absent (``resources: {}``,
+``creationTimestamp: null``), without some that were present (``hostNetwork: false``) and with quantities in another
+form (``1`` for ``1000m``). None of these counts as a change.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def meaning(value: Any, name: str = "") -> Any:
-    """Return a value without what says nothing, amounts as numbers; None when nothing is left.
+    """Return a value without empty and default members, quantities as numbers; None when nothing is left.
 
     Args:
         value: Any JSON.

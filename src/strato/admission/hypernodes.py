@@ -25,7 +25,7 @@ def validate(request: AdmissionRequest, reader: AdmissionReader) -> None:
 
 
 def _pattern_problem(pattern: str) -> str:
-    """Say why a pattern does not compile."""
+    """Return why a pattern does not compile, or ""."""
     try:
         compile_pattern(pattern)
     except InvalidPattern as error:

@@ -1,4 +1,4 @@
-"""JobFlow admission (spec volcano-api 20), and our own conditions of steps."""
+"""JobFlow admission (spec volcano-api 20), with rules for conditions of steps that Strato adds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from strato.api.waitfor import parse_expectation
 WEBHOOK = "validatejobflow.volcano.sh"
 
 _MOST_NAMED = 20
-"""Problems that are listed."""
+"""Most problems that are listed."""
 
 
 def validate(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Check that the flows form a DAG, of flows with one name the last counts; and what steps wait for."""
+    """Check that the flows form a DAG (of several with one name the last counts), and the probes steps wait for."""
     assert request.object is not None
     flows = (request.object.get("spec") or {}).get("flows") or ()
     edges = {flow.get("name", ""): tuple((flow.get("dependsOn") or {}).get("targets") or ()) for flow in flows}

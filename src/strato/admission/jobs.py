@@ -27,7 +27,7 @@ from strato.errors import shortened
 WEBHOOK = "validatejob.volcano.sh"
 
 _READ: Mapping[str, Callable[[str], object]] = {AFTER: parse_after, MAIL: parse_addresses, MAIL_TYPE: parse_types}
-"""Annotations of jobs whose text has a form of its own."""
+"""Annotations of jobs whose format is checked."""
 READ_ANNOTATIONS = frozenset(_READ)
 
 _MUTABLE_SPEC = ("minAvailable", "priorityClassName", "tasks", "volumes")
@@ -36,10 +36,11 @@ _MUTABLE_TASK = ("replicas", "minAvailable")
 
 @dataclass(frozen=True, slots=True)
 class JobDefaults:
-    """What a job leaves out, new or changed.
+    """Fills in the defaults of a new or changed job.
 
-    Clients send whole lists and whole objects (``kubectl apply``, ``kubectl replace``): what was filled in when
-    the job was made is not in there, and without it the same manifest would be a change of what may not change.
+    Clients send whole lists and whole objects (``kubectl apply``, ``kubectl replace``) without the defaults that were
+    filled in when the job was created. Unless these are filled in again, the same manifest would change immutable
+    fields.
     """
 
     scheduler_names: tuple[str, ...]
@@ -97,7 +98,7 @@ _HOST_DNS = "ClusterFirstWithHostNet"
 
 
 def _keep(spec: Json, old: Json) -> None:
-    """Take over what was filled in before, by admission or by the controller; what the old job lacks stays out."""
+    """Copy defaults that admission or the controller has filled in from the old spec; add none that it lacks."""
     _take_over(spec, old, "queue", "schedulerName", "maxRetry")
     tasks, known = spec.get("tasks") or (), old.get("tasks") or ()
     for task, before in zip(tasks, known, strict=False):
@@ -127,7 +128,7 @@ def _take_over(members: Json, known: Json, *names: str) -> None:
 
 
 def validate_create(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Refuse a new job, naming everything that is wrong with it."""
+    """Refuse an invalid new job, naming everything that is wrong with it."""
     job = request.object
     assert job is not None
     spec = job.get("spec") or {}
@@ -161,13 +162,16 @@ def validate_create(request: AdmissionRequest, reader: AdmissionReader) -> None:
 
 
 def metadata_fit(request: AdmissionRequest) -> bool:
-    """Whether a job's name is one, makes names of pods, and its annotations can be read; all else is its spec."""
+    """Whether a job's name is valid, also as part of pod names, and its annotations can be read.
+
+    `validate_create` depends on nothing else of the metadata.
+    """
     assert request.object is not None
     return name_fits(request.name, request.object) and not _annotation_problems(request.object)
 
 
 def name_fits(name: str, job: Json) -> bool:
-    """Whether a name is right for a job, whose own name is not looked at."""
+    """Whether a name is valid for a job with this spec; the name in ``job`` is ignored."""
     if names.check_qualified_name(name):
         return False
     for index, task in enumerate(job["spec"]["tasks"]):
@@ -177,7 +181,7 @@ def name_fits(name: str, job: Json) -> bool:
 
 
 def _mpi_problem(plugins: Json, tasks: Sequence[Json]) -> str:
-    """The MPI launcher must be one of the tasks."""
+    """Return why the plugin ``mpi`` cannot work, or "": its launcher must be one of the tasks."""
     if "mpi" not in plugins:
         return ""
     master = "master"
@@ -192,7 +196,7 @@ def _mpi_problem(plugins: Json, tasks: Sequence[Json]) -> str:
 
 
 def _array_problem(arguments: Sequence[str] | None) -> str:
-    """The indexes of a job array must be some."""
+    """Return what is wrong with the indexes of a job array, or ""."""
     for argument in arguments or ():
         flag, equals, value = argument.partition("=")
         if equals and flag.lstrip("-") == "indexes":
@@ -244,7 +248,7 @@ def _template_problems(task: Json, index: int) -> list[str]:
 
 
 def _asks_whole_cpus(container: Json) -> bool:
-    """Whether a container, defaulted, has CPUs for itself where its node's policy is a static one."""
+    """Whether a container, with defaults, gets exclusive CPUs on a node with the static CPU manager policy."""
     resources = container["resources"]
     amounts = resources.get("requests") or resources.get("limits") or {}
     try:
@@ -298,7 +302,7 @@ def _dependency_problem(tasks: Sequence[Json]) -> str:
 
 
 def _annotation_problems(job: Json, old: Json | None = None) -> list[str]:
-    """Say what is wrong with annotations that we read, and that an older job does not have as they are."""
+    """Return what is wrong with annotations that Strato reads, except those that the old job has unchanged."""
     annotations = job["metadata"].get("annotations") or {}
     before = (old or {}).get("metadata", {}).get("annotations") or {}
     problems: list[str] = []
@@ -313,7 +317,7 @@ def _annotation_problems(job: Json, old: Json | None = None) -> list[str]:
 
 
 def validate_update(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Refuse a change of a job, naming the first thing that is wrong."""
+    """Refuse an invalid change of a job, naming the first thing that is wrong."""
     assert request.object is not None
     assert request.old_object is not None
     problem = _update_problem(request.object.get("spec") or {}, request.old_object.get("spec") or {}, request.name)
@@ -351,14 +355,14 @@ def _update_problem(new: Json, old: Json, job_name: str) -> str:
 
 
 def _frozen(spec: Json) -> Json:
-    """Return what of a spec may not change."""
+    """Return the part of a spec that may not change."""
     kept = {key: value for key, value in spec.items() if key not in _MUTABLE_SPEC}
     kept["tasks"] = [
         {key: value for key, value in task.items() if key not in _MUTABLE_TASK} for task in spec.get("tasks") or ()
     ]
-    # A plugin without arguments is not nothing.
+    # Keep plugins without arguments, which would count as empty otherwise.
     kept["plugins"] = [[name, *(arguments or ())] for name, arguments in sorted((spec.get("plugins") or {}).items())]
-    # The controller fills in the name of a claim it made.
+    # Leave out names of claims, which the controller fills in when it has created them.
     kept["volumes"] = [
         {key: value for key, value in volume.items() if key != "volumeClaimName" or volume.get("volumeClaim") is None}
         for volume in spec.get("volumes") or ()

@@ -20,14 +20,14 @@ TOLERATION_SECONDS = 300
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_VOLUME_PREFIX = "kube-api-access-"
 _TOKEN_VOLUME_SUFFIX = "strat"
-"""The same for all pods, so that equal specs stay equal; a volume whose name has the prefix is taken for this one."""
+"""One name for all pods, so that equal specs stay equal; any volume with this prefix counts as the token volume."""
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def is_no_mirror(request: AdmissionRequest) -> bool:
-    """Return whether a pod is none that its node has made by itself."""
+    """Return whether a pod is not a mirror pod, which a kubelet creates for a static pod."""
     assert request.object is not None
     return MIRROR not in (request.object["metadata"].get("annotations") or ())
 
@@ -56,13 +56,13 @@ class PodDefaults:
 
     def _service_account(self, request: AdmissionRequest, spec: Json, reader: AdmissionReader) -> None:
         if not is_no_mirror(request):
-            return  # its node refers to nothing of the API
+            return  # a mirror pod refers to no API objects
         name = spec.get("serviceAccountName")
         if not name:
             name = "default"
             spec["serviceAccountName"] = spec["serviceAccount"] = name
         account = reader.get(catalog.SERVICEACCOUNT, request.namespace, name) or {}
-        if not account and name != "default":  # that one comes soon after its namespace
+        if not account and name != "default":  # a controller creates the account default soon after its namespace
             raise forbidden(
                 request.kind,
                 request.name,
@@ -112,7 +112,7 @@ def keep_tolerations(request: AdmissionRequest, reader: AdmissionReader) -> None
     assert request.old_object is not None
     spec = request.object["spec"]
     if spec.get("tolerations") != request.old_object["spec"].get("tolerations"):
-        spec["tolerations"] = list(spec.get("tolerations") or ())  # a patch shares what it leaves alone
+        spec["tolerations"] = list(spec.get("tolerations") or ())  # a copy, as a patched object shares unchanged parts
         _default_tolerations(spec)
 
 
@@ -188,12 +188,12 @@ def one_default_priority_class(request: AdmissionRequest, reader: AdmissionReade
 
 
 def protect_claim(request: AdmissionRequest, _reader: AdmissionReader) -> None:
-    """Keep a claim from going while a pod uses it; the volume controller takes the finalizer off."""
+    """Add the finalizer that keeps a claim while a pod uses it; the volume controller removes it."""
     _add_finalizer(request, CLAIM_PROTECTION)
 
 
 def protect_volume(request: AdmissionRequest, _reader: AdmissionReader) -> None:
-    """Keep a volume from going while it is bound, likewise."""
+    """Add the finalizer that keeps a volume while it is bound; the volume controller removes it."""
     _add_finalizer(request, VOLUME_PROTECTION)
 
 
@@ -205,7 +205,7 @@ def _add_finalizer(request: AdmissionRequest, finalizer: str) -> None:
 
 
 def check_expansion(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Let a claim grow only where its class says that its volumes can."""
+    """Refuse to expand a claim unless its storage class allows that."""
     new, old = request.object, request.old_object
     if new is None or old is None or request.subresource:
         return

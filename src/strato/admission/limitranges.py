@@ -26,10 +26,10 @@ def default_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
 
 
 def check_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Hold a pod against the namespace's bounds.
+    """Check a pod against the namespace's bounds.
 
     Raises:
-        Forbidden: It goes over one; all problems at once.
+        Forbidden: The pod exceeds some; all problems at once.
     """
     items = _items(request, reader)
     if items:
@@ -44,10 +44,10 @@ def _containers(request: AdmissionRequest) -> tuple[list[Json], list[Json]]:
 
 
 def limit_claim(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Hold a claim's request against the namespace's bounds.
+    """Check a claim's request against the namespace's bounds.
 
     Raises:
-        Forbidden: It goes over one; all problems at once.
+        Forbidden: The request exceeds some; all problems at once.
     """
     items = [item for item in _items(request, reader) if item.get("type") == "PersistentVolumeClaim"]
     if not items:
@@ -68,7 +68,7 @@ def limit_claim(request: AdmissionRequest, reader: AdmissionReader) -> None:
 
 def _items(request: AdmissionRequest, reader: AdmissionReader) -> list[Json]:
     if request.old_object is not None and request.old_object["metadata"].get("deletionTimestamp"):
-        return []  # what is being deleted may go on as it is
+        return []  # updates of objects that are being deleted are not checked
     ranges = reader.list(catalog.LIMITRANGE, request.namespace)
     return [item for limit_range in ranges for item in (limit_range.get("spec") or {}).get("limits") or ()]
 
@@ -98,7 +98,7 @@ def _pod_problems(item: Json, init: list[Json], main: list[Json]) -> Iterator[st
 
 
 def _whole(init: list[Json], main: list[Json], section: str) -> Amounts:
-    """Return what the containers ask for together, or the largest of what comes before them, if that is more."""
+    """Return the sum over the main containers, or the largest init container's amount where that is more."""
     whole: Amounts = {}
     for container in main:
         for name, amount in _amounts(container, section).items():
@@ -113,7 +113,7 @@ def _amounts(owner: Json, section: str) -> Amounts:
     given: Mapping[str, Any] = (owner.get("resources") or {}).get(section) or {}
     amounts: Amounts = {}
     for name, amount in given.items():
-        with contextlib.suppress(InvalidQuantity):  # which validation refuses
+        with contextlib.suppress(InvalidQuantity):  # validation refuses it later
             amounts[name] = parse(amount)
     return amounts
 

@@ -1,4 +1,4 @@
-"""Nodes: kubelets publish raw amounts, which are amplified on their way; factors that make no sense are refused.
+"""Node admission: multiplies the raw amounts that kubelets publish by a node's ratios, and refuses invalid ratios.
 
 Source: spec utilisation 1.1.
 """
@@ -17,16 +17,16 @@ WEBHOOK: Final = "validatenode.strato.dev"
 
 
 def amplify(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Amplify what a status update of a node says is allocatable; a ratio that cannot be read leaves it raw."""
+    """Amplify the allocatable amounts in a status update of a node; leave them raw if a ratio cannot be read."""
     assert request.object is not None
     try:
         amplify_status(request.object, request.old_object)
     except (InvalidFactor, ValueError):
-        return  # an update of a kubelet must not fail for an annotation, and amounts are judged by the server
+        return  # a kubelet's update must not fail because of an annotation; the server validates the amounts
 
 
 def validate(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Refuse factors and ratios that cannot be used, where a write brings them."""
+    """Refuse a write that sets invalid factors or ratios."""
     assert request.object is not None
     metadata = _metadata(request.object)
     if request.old_object is not None:
@@ -40,7 +40,7 @@ def validate(request: AdmissionRequest, reader: AdmissionReader) -> None:
 
 
 def _metadata(obj: object) -> ObjectMeta:
-    """Return the metadata of a node as a view; what is malformed in it is the server's to refuse."""
+    """Return the metadata of a node as a view; empty if malformed, which the server refuses by itself."""
     try:
         return msgspec.convert(obj["metadata"], ObjectMeta)  # type: ignore[index]  # a JSON object
     except msgspec.ValidationError:

@@ -13,7 +13,7 @@ TIER_CONFLICT = "must not specify 'highestTierAllowed' and 'highestTierName' in 
 
 
 def mutate(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Put a group of the queue ``default`` into the queue its namespace names."""
+    """Move a group of the queue ``default`` to the queue that its namespace's annotation names."""
     group = request.object
     assert group is not None
     spec = group.get("spec")

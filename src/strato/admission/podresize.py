@@ -1,4 +1,4 @@
-"""Pods that are resized have to fit their node: more than all it has cannot come true, and is refused at once.
+"""Refuses to resize a pod to more than its node has in all, because that could never be granted.
 
 Source: the admission plug-in PodResizeValidator of Kubernetes.
 """
@@ -16,14 +16,14 @@ from strato.api.status import forbidden
 from strato.errors import Cause
 
 _UNITS = {"cpu": milli, "memory": value}
-"""In what the message counts."""
+"""Units of the amounts in the message."""
 
 
 def check_capacity(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Refuse a resize to more cpu or memory than the pod's node can allocate.
 
     Raises:
-        Forbidden: It is more, or the node is not known.
+        Forbidden: The request is too large, or the node is unknown.
     """
     pod, old = request.object, request.old_object
     assert pod is not None

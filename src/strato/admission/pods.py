@@ -35,7 +35,7 @@ class ResourceGroup:
     """An affinity as JSON text."""
 
     def matches(self, namespace: str, annotations: Mapping[str, str]) -> bool:
-        """Whether the group is the pod's."""
+        """Whether the group applies to a pod."""
         if self.object_key == "namespace":
             return namespace in self.object_values
         if self.object_key not in ("", "annotation"):
@@ -51,7 +51,7 @@ def _merged(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         try:
             loaded = yamltext.load(text)
-        except yamltext.InvalidYaml:  # a group's text that is no YAML chooses nothing
+        except yamltext.InvalidYaml:  # an invalid text selects nothing, as in Volcano
             continue
         if isinstance(loaded, dict):
             merged.update({str(key): str(value) for key, value in loaded.items()})
@@ -59,7 +59,7 @@ def _merged(texts: Sequence[str]) -> dict[str, str]:
 
 
 def queue_gate(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Let a new pod that asks for it wait at the gate until its queue has room; the scheduler takes the gate away."""
+    """Add the queue-admission gate to a new pod that asks for it; the scheduler removes it when the queue has room."""
     if needs_no_gate(request):
         return
     assert request.object is not None
@@ -77,7 +77,7 @@ def needs_no_gate(request: AdmissionRequest) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceGroups:
-    """Pods get what the admission configuration says of their group; the first that matches counts."""
+    """Applies the first resource group of the admission configuration that matches a pod."""
 
     groups: tuple[ResourceGroup, ...]
 
@@ -105,7 +105,7 @@ def _apply(group: ResourceGroup, spec: Json) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PodValidation:
-    """Disruption budget annotations of pods of our schedulers."""
+    """Checks the disruption budget annotations of pods with Volcano's scheduler names."""
 
     scheduler_names: tuple[str, ...]
 
@@ -129,7 +129,7 @@ class PodValidation:
 
 
 def budget_fits(request: AdmissionRequest) -> bool:
-    """Whether a pod says nothing about a disruption budget, or one thing that is right."""
+    """Whether a pod has no disruption budget annotation, or a single valid one."""
     assert request.object is not None
     annotations = request.object["metadata"].get("annotations")
     found = [key for key in (MIN_AVAILABLE, MAX_UNAVAILABLE) if key in annotations] if annotations else ()

@@ -1,4 +1,4 @@
-"""Questions about queues that several rules ask."""
+"""Reads of queues that several rules use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Amounts of queues, alone and against their parents and children (spec volcano-api 18.2)."""
+"""Checks of queues' amounts, alone and against their parents and children (spec volcano-api 18.2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _FRACTIONAL = ("cpu", "memory", "ephemeral-storage")
 """Resources whose amounts may have fractions; all others are counted in whole units."""
 
 _SMALLEST_NANOS = 100_000
-"""A tenth of Volcano's internal unit (cpu millicores; scalars count in thousandths): less counts as not set."""
+"""A tenth of Volcano's internal unit (millicores of cpu, thousandths of scalars): a smaller amount counts as not
+set."""
 
 
 def section(spec: Json, name: str) -> Json:
@@ -75,7 +76,7 @@ def has_allocated_pods(queue: Json) -> bool:
 
 
 def hierarchy_resource_problem(name: str, queue: Json, reader: AdmissionReader) -> str:
-    """Hold a queue against its ancestors (not root), siblings and children; return the first breach or ""."""
+    """Check a queue against its ancestors (not root), siblings and children; return the first problem or ""."""
     spec = queue.get("spec") or {}
     parent_name = spec.get("parent") or ROOT
     if parent_name != ROOT:

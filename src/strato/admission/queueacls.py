@@ -1,11 +1,12 @@
-"""Access lists of queues are kept: who may submit to a queue, and who may act on others' work in it.
+"""Enforces access lists of queues: who may submit to a queue, and who may change or delete others' work in it.
 
-A queue without a list, below queues without one, is open to whoever may create objects at all (RBAC). Otherwise a list
-on the way from the queue to the root must name the user or one of the user's groups (spec yarn A1: access at any
-ancestor suffices). Who administers a queue may submit to it. Who submitted is noted on the object, and may change it.
+A queue without a list, whose ancestors have none either, is open to every user who may create objects (RBAC). Otherwise
+a list of the queue or of an ancestor must name the user or one of the user's groups (spec yarn A1: access at any
+ancestor suffices). Administrators of a queue may submit to it. An annotation on the object records the submitter, who
+may change the object later.
 
-The cluster's own parts are not asked: they create on behalf of users whose objects were judged here, pod templates in
-any kind of workload among them.
+The lists do not apply to the cluster's own components: they create objects on behalf of users whose workloads, pod
+templates included, were judged here.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from strato.api.wire import User
 from strato.errors import Forbidden
 
 PART_NAMESPACES: Final = ("kube-system", "volcano-system")
-"""Namespaces whose service accounts are the cluster's own parts, unless an installation is elsewhere."""
+"""Namespaces whose service accounts are the cluster's own components, unless the installation uses others."""
 _TRUSTED: Final = ("system:masters", "system:nodes")
 """Groups of administrators and of nodes."""
 _KUBERNETES: Final = "system:kube-"
-"""What the users of Kubernetes' own parts begin with."""
+"""Prefix of the users of Kubernetes' own components."""
 _PARTS: Final = frozenset(("strato:controllers", "strato:hollow-nodes", "strato:scheduler", "strato:webhook"))
-"""Users of our parts in the embedded cluster."""
+"""Users of Strato's components in the embedded cluster."""
 
 _DEFAULTED: Final[Mapping[Kind, tuple[str, ...]]] = {
     catalog.VCJOB: ("spec",),
@@ -40,7 +41,7 @@ _DEFAULTED: Final[Mapping[Kind, tuple[str, ...]]] = {
     catalog.JOBTEMPLATE: ("spec",),
     catalog.PODGROUP: ("spec",),
 }
-"""Where kinds have their member ``queue``; without one it is the queue ``default``."""
+"""Path of the object that has the member ``queue``, by kind; without that member the queue is ``default``."""
 
 KINDS: Final = (
     *_DEFAULTED,
@@ -56,7 +57,7 @@ KINDS: Final = (
     catalog.JOB,
     catalog.CRONJOB,
 )
-"""What is submitted to queues."""
+"""Kinds of work that is submitted to queues."""
 NOTE: Final = "/queueacls/mutate"
 JUDGE: Final = "/queueacls/validate"
 """Paths of the services; they are off unless ``--enabled-admission`` names them."""
@@ -65,11 +66,11 @@ WEBHOOK: Final = "queueacls.strato.dev"
 _MOST_LEVELS: Final = 64
 _MOST_DEPTH: Final = 64
 _MOST_OWNERS: Final = 4
-"""A pod, its Job, that one's TrainJob: controllers above one another."""
+"""Longest chain of controllers that is followed: a pod, its Job, the Job's TrainJob, and one more."""
 
 
 def trusted_groups(namespaces: Iterable[str]) -> frozenset[str]:
-    """Return the groups whose members no list is asked about; the cluster's own parts run in these namespaces."""
+    """Return the groups to whose members the lists do not apply; components of the cluster run in ``namespaces``."""
     return frozenset((*_TRUSTED, *(f"system:serviceaccounts:{namespace}" for namespace in namespaces)))
 
 
@@ -77,7 +78,7 @@ _BY_DEFAULT: Final = trusted_groups(PART_NAMESPACES)
 
 
 def is_trusted(user: User | None, groups: frozenset[str] = _BY_DEFAULT) -> bool:
-    """Whether no list is asked about what the user writes."""
+    """Whether the lists do not apply to writes of a user."""
     if user is None or not groups.isdisjoint(user.groups):
         return True
     return user.name in _PARTS or user.name.startswith(_KUBERNETES)
@@ -85,19 +86,19 @@ def is_trusted(user: User | None, groups: frozenset[str] = _BY_DEFAULT) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NoteSubmitter:
-    """Writes down who submits to a queue that has a list; later writes keep it."""
+    """Records the submitter on new work for a queue that has a list; later writes cannot change the record."""
 
     trusted: frozenset[str] = _BY_DEFAULT
 
     def __call__(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
-        """Note the user on the object, in place."""
+        """Set or restore the annotation with the submitter, in place."""
         if request.object is not None and request.user is not None and not is_trusted(request.user, self.trusted):
             _note_submitter(request, request.object, request.user, reader)
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeAccess:
-    """Refuses what the lists of queues do not allow the user."""
+    """Refuses writes that the lists of queues do not allow the user."""
 
     trusted: frozenset[str] = _BY_DEFAULT
 
@@ -163,7 +164,7 @@ def check_lists(request: AdmissionRequest, reader: AdmissionReader) -> None:
 def _judge_queue(request: AdmissionRequest, user: User, reader: AdmissionReader) -> None:
     touched = {request.name} if request.old_object is not None else set()
     parents = {parent_of(queue) for queue in (request.object, request.old_object) if queue is not None}
-    if request.old_object is None or len(parents) > 1:  # it enters a branch, or moves from one to another
+    if request.old_object is None or len(parents) > 1:  # the queue is new, or moves to another parent
         touched |= parents - {""}
     _require(user, sorted(touched), reader, "change it", ADMINISTER)
 
@@ -182,7 +183,7 @@ def _judge_command(request: AdmissionRequest, user: User, reader: AdmissionReade
 
 
 def queues_of(kind: Kind, obj: Json, reader: AdmissionReader) -> tuple[str, ...]:
-    """Return the queues that an object's work goes to: its own member, and what annotations of any part name."""
+    """Return the queues that an object's work goes to: by its member ``queue``, and by annotations anywhere in it."""
     found: dict[str, None] = {}
     if kind in _DEFAULTED:
         spec = _at(obj, _DEFAULTED[kind])
@@ -199,7 +200,7 @@ def queues_of(kind: Kind, obj: Json, reader: AdmissionReader) -> tuple[str, ...]
 
 
 def references(kind: Kind, obj: Json) -> list[tuple[Kind, str]]:
-    """Return what is looked at beside queues: what an object uses, what it commands, its controller."""
+    """Return the other objects that the rules read: those an object uses, a command's target, its controller."""
     found = _used(kind, obj)
     if kind is catalog.COMMAND and _at(obj, ("target",)).get("kind") == catalog.VCJOB.name:
         found.append((catalog.VCJOB, _at(obj, ("target",)).get("name") or ""))
@@ -208,7 +209,7 @@ def references(kind: Kind, obj: Json) -> list[tuple[Kind, str]]:
 
 
 def _controller(obj: Json) -> tuple[Kind, str] | None:
-    """Return what made an object, if that is submitted to queues."""
+    """Return an object's controller, if that is of a kind that is submitted to queues."""
     for owner in obj["metadata"].get("ownerReferences") or ():
         kind = catalog.find_named(owner.get("apiVersion") or "", owner.get("kind") or "")
         if owner.get("controller") and kind in KINDS:
@@ -217,7 +218,7 @@ def _controller(obj: Json) -> tuple[Kind, str] | None:
 
 
 def _used(kind: Kind, obj: Json) -> list[tuple[Kind, str]]:
-    """Return the templates of a flow, the group of a pod: their queues are those of what uses them."""
+    """Return the templates of a flow, or the groups of a pod, whose queues are the object's queues too."""
     if kind is catalog.JOBFLOW:
         flows = _at(obj, ("spec",)).get("flows") or ()
         return [(catalog.JOBTEMPLATE, flow.get("name") or "") for flow in flows]
@@ -229,7 +230,7 @@ def _used(kind: Kind, obj: Json) -> list[tuple[Kind, str]]:
 
 
 def _submitter(obj: Json, reader: AdmissionReader) -> str:
-    """Return who submitted an object, or that of which a controller made it; "" if that was not noted."""
+    """Return the submitter recorded on an object, or on the nearest controller above it; "" without a record."""
     for _ in range(_MOST_OWNERS):
         if noted := _annotations(obj).get(SUBMITTED_BY):
             return noted
@@ -259,7 +260,7 @@ def _named(part: object, depth: int) -> Iterator[str]:
 
 
 def _require(user: User, queues: Iterable[str], reader: AdmissionReader, to: str, key: str) -> None:
-    """Refuse unless, for each queue, such a list or one of administrators names the user, or there is no such list."""
+    """Refuse if, for a queue, lists of type ``key`` exist and neither they nor administrators' lists name the user."""
     for queue in queues:
         lists = _lists(queue, reader)
         holders = [holder for holder, kept in lists if kept == key]
@@ -274,13 +275,13 @@ def _require(user: User, queues: Iterable[str], reader: AdmissionReader, to: str
 
 
 def _lists(queue: str, reader: AdmissionReader) -> dict[tuple[str, str], queueacls.AccessList]:
-    """Return the lists from a queue to the root, by the queue that has each and its annotation."""
+    """Return the lists of a queue and its ancestors, by the name of the queue and the annotation."""
     found: dict[tuple[str, str], queueacls.AccessList] = {}
     name = queue
     for _ in range(_MOST_LEVELS):
         stored = reader.get(catalog.QUEUE, "", name)
         if stored is None and name != ROOT:
-            break  # what goes to no queue is refused elsewhere
+            break  # other rules refuse work for an unknown queue
         noted = _annotations(stored)
         found.update({(name, key): queueacls.parse(noted[key]) for key in (SUBMIT, ADMINISTER) if key in noted})
         if stored is None or name == ROOT:

@@ -1,7 +1,8 @@
-"""New work is put into a queue by rules about who submits it, where an installation has such rules.
+"""Chooses the queue of new work by rules about its submitter, if an installation has such rules.
 
-The rules are somebody else's (YARN's, say) and are handed in; here is what they are asked about. The cluster's own
-parts create on behalf of users whose objects were placed here, and are not asked.
+The rules come from outside this room (`strato.interop`, YARN's for example); this module decides to which writes they
+apply. They do not apply to the cluster's own components, which create objects on behalf of users whose work was placed
+here.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from strato.api.kinds import Kind
 from strato.errors import Forbidden, StateError
 
 PATH: Final = "/placement/mutate"
-"""Path of the service, on where there are rules. It comes before those that go by the queue: servers ask in the order
-of names."""
+"""Path of the service; on if there are rules. Its name sorts before those of services that read the queue, because API
+servers call webhooks in the order of names."""
 WEBHOOK: Final = "placement.strato.dev"
 
 _MEMBERS: Final[dict[Kind, tuple[str, ...]]] = {
@@ -30,30 +31,30 @@ _MEMBERS: Final[dict[Kind, tuple[str, ...]]] = {
     catalog.PODGROUP: ("spec",),
     **dict.fromkeys(BY_KIND, ("spec", "runPolicy", "schedulingPolicy")),
 }
-"""Where kinds have their member ``queue``."""
+"""Path of the object that has the member ``queue``, by kind."""
 
 KINDS: Final = tuple(_MEMBERS)
-"""What is placed."""
+"""Kinds of work that is placed."""
 
 
 _TEMPLATES: Final = (catalog.VCCRONJOB, catalog.JOBTEMPLATE)
-"""What makes work later."""
+"""Kinds from which work is created later; limits do not count them."""
 
 
 class NotPlaced(StateError):
-    """The rules turn work away; the message says by which and why."""
+    """The rules refuse work; the message says which rule and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What rules may look at."""
+    """New work as the rules see it."""
 
     name: str
     queue: str
     """The queue that the work names; empty when it names none, or the default one."""
     user: str
     groups: tuple[str, ...]
-    """Of the user; those that Kubernetes itself gives are left out."""
+    """Groups of the user, without Kubernetes' own (``system:…``)."""
     kind: str = ""
     namespace: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -62,25 +63,25 @@ class Submission:
 
 
 class QueuePlacement(Protocol):
-    """Rules that say which queue new work goes to."""
+    """Rules that choose the queue of new work."""
 
     def place(self, submission: Submission, queues: Sequence[Json]) -> str:
-        """Return the name of the queue; empty leaves the work where it is.
+        """Return the name of the queue; empty leaves the work in the queue that it names.
 
         Args:
             submission: The work.
             queues: All Queue objects.
 
         Raises:
-            NotPlaced: The rules turn it away.
+            NotPlaced: The rules refuse the work.
         """
 
 
 class QueueLimits(Protocol):
-    """How much work queues take."""
+    """Limits on the amount of work in each queue."""
 
     def admit(self, submission: Submission, queue: str, queues: Sequence[Json]) -> None:
-        """Count work that runs by itself towards the limits of its queue.
+        """Count work that has no controller towards the limits of its queue.
 
         Args:
             submission: The work.
@@ -88,13 +89,13 @@ class QueueLimits(Protocol):
             queues: All Queue objects.
 
         Raises:
-            NotPlaced: The queue has as much as it takes.
+            NotPlaced: The queue has reached its limit.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceInQueue:
-    """Asks the rules about new work of users."""
+    """Applies the rules to new work of users."""
 
     rules: QueuePlacement
     trusted: frozenset[str]
@@ -104,7 +105,7 @@ class PlaceInQueue:
         """Set the work's queue, in place.
 
         Raises:
-            Forbidden: The rules turn it away.
+            Forbidden: The rules refuse the work.
         """
         user, obj = request.user, request.object
         if user is None or obj is None or queueacls.is_trusted(user, self.trusted):
@@ -137,5 +138,5 @@ class PlaceInQueue:
 
 
 def _is_owned(obj: Json) -> bool:
-    """Whether something made it that counts itself."""
+    """Whether a controller made the object, which is counted itself."""
     return any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ())

@@ -16,7 +16,7 @@ RESOURCE_FIELDS = ("capability", "deserved", "guarantee")
 
 
 def mutate(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Default a queue, new or sent whole once more: hierarchy below root, reclaimable, weight 1."""
+    """Default a queue that is created, or replaced by its whole manifest: parent root, reclaimable, weight 1."""
     queue = request.object
     assert queue is not None
     annotations = (queue.get("metadata") or {}).get("annotations") or {}
@@ -33,7 +33,7 @@ def mutate(request: AdmissionRequest, reader: AdmissionReader) -> None:
         spec["weight"] = 1
     old = request.old_object if request.operation == Operation.UPDATE else None
     if old is not None and not spec.get("parent") and (old.get("spec") or {}).get("parent") == ROOT:
-        spec["parent"] = ROOT  # as its controller filled in; to send the manifest once more takes nothing away
+        spec["parent"] = ROOT  # the controller has filled this in; applying the manifest again must not remove it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class QueueRules:
     check_allocated_pods: bool = False
 
     def validate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
-        """Refuse a new or changed queue."""
+        """Refuse an invalid new or changed queue."""
         queue = request.object
         assert queue is not None
         problems = _basic_problems(request.name, queue, reader)
@@ -94,7 +94,7 @@ class QueueRules:
         return ""
 
     def validate_delete(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
-        """Refuse to delete what is needed."""
+        """Refuse to delete root, default, and queues that are still in use."""
         name = request.name
         if name in ("default", ROOT):
             raise Denied(WEBHOOK, f"`{name}` queue can not be deleted")

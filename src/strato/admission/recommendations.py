@@ -1,7 +1,7 @@
-"""New pods of workloads with a vertical autoscaler get what it recommends, unless its mode is Off.
+"""Sets the requests of new pods to what the vertical autoscaler of their workload recommends, unless its mode is Off.
 
-Limits change in proportion, within the container's policy and the namespace's LimitRanges; what was changed and why
-stands in two annotations. Source: the vertical pod autoscaler's admission controller (spec utilisation 6.1).
+Limits change in proportion, within the container's policy and the namespace's LimitRanges. Two annotations record what
+was changed and why. Source: the vertical pod autoscaler's admission controller (spec utilisation 6.1).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from strato.api.recommended import follow, is_target, managers, nanos_of, scale
 from strato.api.verticalautoscaling import VerticalPodAutoscaler
 
 PATH: Final = "/pods/recommended/mutate"
-"""Of the service that does this on a cluster; another autoscaler's may be there, so it is off unless named."""
+"""Path of the webhook service; off unless named, because the cluster may have another autoscaler's webhook."""
 UPDATES: Final = "vpaUpdates"
 OBSERVED: Final = "vpaObservedContainers"
 ANNOTATIONS: Final = frozenset((UPDATES, OBSERVED))
 
 
 def recommend(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Give a new pod's containers what the autoscaler of its workload recommends, in place."""
+    """Set the resources of a new pod's containers to the recommendation of its workload's autoscaler, in place."""
     pod = request.object
     assert pod is not None
     autoscalers = reader.list(catalog.VERTICALPODAUTOSCALER, request.namespace)
@@ -48,7 +48,7 @@ def recommend(request: AdmissionRequest, reader: AdmissionReader) -> None:
 def _autoscaler_of(
     owner: OwnerReference, namespace: str, autoscalers: Iterable[Json], reader: AdmissionReader
 ) -> VerticalPodAutoscaler | None:
-    """Return the autoscaler of what an owner belongs to, of several the oldest."""
+    """Return the autoscaler of the workload at the top of an owner's chain of controllers; the oldest of several."""
 
     def owner_of(key: Key) -> OwnerReference | None:
         found = reader.get(catalog.REPLICASET, *key)
@@ -104,7 +104,7 @@ def _within_pod(
     known: Mapping[str, Json],
     autoscaler: VerticalPodAutoscaler,
 ) -> dict[str, Mapping[str, str]]:
-    """Return targets with which the pod as a whole keeps to a LimitRange."""
+    """Return the targets, changed so that the pod as a whole keeps within a LimitRange."""
     bounded = dict(targets)
     for name in ("cpu", "memory"):
         limits = requests = 0

@@ -1,4 +1,4 @@
-"""What admission is asked, and what it may look at."""
+"""Requests to the admission chain, what their outcome depends on, and how rules read stored objects."""
 
 from __future__ import annotations
 
@@ -39,36 +39,36 @@ class AdmissionRequest(msgspec.Struct):
     subresource: str = ""
     """Empty for the main resource; few rules are about others."""
     warnings: list[str] = []
-    """Warnings to the user of a request that is admitted; rules add to it."""
+    """Warnings to the user if the request is admitted; rules append to it."""
     audit_annotations: dict[str, str] = {}
-    """Annotations of the request's event in the audit log; rules add to it."""
+    """Annotations of the request's event in the audit log; rules add to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What decides how a new object is filled in and admitted, besides its spec and status.
+    """What the admission of a new object depends on, besides its spec and status.
 
-    Two objects of one kind and namespace with the same spec and status are filled in and admitted with the same result
-    while nothing is written of the kinds in ``reads``, all of ``fits`` hold, and there is nothing of ``absent``.
+    Two objects of one kind and namespace with the same spec and status are defaulted and admitted with the same result
+    while no object of the kinds in ``reads`` is written, all of ``fits`` hold, and there are no objects of ``absent``.
     """
 
     reads: tuple[Kind, ...] = ()
-    """Kinds whose objects the rules look at."""
+    """Kinds whose objects the rules read."""
     fits: tuple[Callable[[AdmissionRequest], bool], ...] = ()
-    """Whether what the rules have to say about its metadata is nothing."""
+    """Each returns whether a rule neither changes nor refuses the object because of its metadata."""
     by_name: tuple[Callable[[str, Json], bool], ...] = ()
-    """What of ``fits`` is about the object's name: asked with that, and with an object that has the same spec."""
+    """The checks of ``fits`` that depend on the object's name: called with the name and an object of the same spec."""
     annotations: frozenset[str] = frozenset()
-    """The annotations that ``fits`` look at; of the metadata they look at nothing else but the name. What is filled
-    into an object that has one of them says nothing about others."""
+    """The annotations that ``fits`` read; of the metadata they read nothing else but the name. The result for an object
+    that has one of them must not be reused for others."""
     users: tuple[Callable[[User | None], bool], ...] = ()
-    """Whether the rules say nothing of what this user writes; of others everything is judged."""
+    """Each returns whether a rule does not apply to writes of a user; writes of other users are judged in full."""
     absent: tuple[Kind, ...] = ()
-    """Kinds whose objects choose by metadata which new objects they are about."""
+    """Kinds whose objects select by metadata the new objects they apply to."""
 
 
 class AdmissionReader(Protocol):
-    """Plain reads of what is stored; synchronous, cheap, never written to."""
+    """Synchronous, cheap reads of stored objects, which callers must not change."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """Return an object or None; the namespace of a cluster-scoped one is empty."""
@@ -78,7 +78,7 @@ class AdmissionReader(Protocol):
 
 
 class Denied(Forbidden):
-    """A webhook said no. Kubernetes answers 400 without a reason, since Volcano's webhooks give only a message."""
+    """A webhook refused the request. Status 400 without a reason, as Volcano's webhooks only give a message."""
 
     default_reason, default_code = "", 400
 

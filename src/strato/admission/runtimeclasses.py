@@ -1,4 +1,4 @@
-"""RuntimeClasses of pods: what a pod of the class costs on top of its containers, and where it may run.
+"""RuntimeClasses of pods: adds a class's overhead and scheduling constraints to pods that name it.
 
 Source: ``plugin/pkg/admission/runtimeclass`` of Kubernetes 1.36.
 """
@@ -16,7 +16,7 @@ def apply(request: AdmissionRequest, spec: Json, reader: AdmissionReader) -> Non
     """Write overhead, node selector and tolerations of its class into a new pod's spec, in place.
 
     Raises:
-        Forbidden: There is no such class, or the pod says otherwise than it.
+        Forbidden: There is no such class, or the pod contradicts it.
     """
     name, found = spec.get("runtimeClassName"), None
     if name:

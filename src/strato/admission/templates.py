@@ -1,4 +1,4 @@
-"""Pod templates of custom kinds, judged as a pod would be; jobs submitted by the hundred have the same few."""
+"""Pod templates of custom kinds, validated and defaulted as pods; cached, as jobs by the hundred have the same few."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strato.api.validation.podspec import validate_template
 from strato.errors import Cause
 
 _REMEMBERED_BYTES = 16 << 10
-"""Judgements of larger templates are not kept."""
+"""Results for larger templates are not cached."""
 
 
 def template_causes(text: bytes) -> Sequence[Cause]:
@@ -23,7 +23,7 @@ def template_causes(text: bytes) -> Sequence[Cause]:
 
 
 def defaulted_template(text: bytes) -> Json:
-    """Return a template, given as JSON, as a pod of it would be filled in."""
+    """Return a template, given as JSON, with the defaults that a pod of it would get."""
     template: Json = msgspec.json.decode(text)
     default_template_spec(template)
     return template

@@ -28,12 +28,12 @@ SERVICES = {path_of(framework): framework for framework in BY_KIND.values()}
 
 
 def validate(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Refuse a job that breaks a rule, and say all that is wrong with it; warn of what is out of date."""
+    """Refuse a job that breaks rules, naming all of them; warn about deprecated fields."""
     assert request.object is not None
     framework = BY_KIND[request.kind]
     job, old = request.object, request.old_object
     spec = job.get("spec") or {}
-    if framework.kind.name == catalog.MPIJOB.name:  # either version may show a job of the other
+    if framework.kind.name == catalog.MPIJOB.name:  # a job of one version may be written in the other
         framework = BY_KIND[catalog.MPIJOB if spec.get("sshAuthMountPath") else catalog.MPIJOB_V1]
     if framework.kind is catalog.MPIJOB:
         causes = mpijobs.validate(job["metadata"].get("name") or "", mpioperator.with_defaults(spec))

@@ -23,7 +23,7 @@ def webhook_of(kind: Kind) -> str:
 
 
 def runtime_of(job: Json) -> tuple[Kind, str]:
-    """Return kind and name of the runtime that a job refers to; one that names no known kind gets the usual."""
+    """Return kind and name of the runtime that a job refers to; the default kind if it names no known one."""
     reference = (job.get("spec") or {}).get("runtimeRef") or {}
     kind = trainer.RUNTIMES.get(reference.get("kind") or "", catalog.CLUSTERTRAININGRUNTIME)
     return kind, reference.get("name") or ""

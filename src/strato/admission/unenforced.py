@@ -1,8 +1,8 @@
-"""Warnings about what the embedded cluster stores and does not do: kinds nobody acts on, fields nobody reads.
+"""Warnings about objects and fields that the embedded cluster stores without effect, as no component acts on them.
 
-A real cluster has somebody for each of them, so they are part of what the API accepts. Whoever writes one is told in
-the answer (kubectl prints ``Warning: …``), rather than finding out. `KINDS` and `FIELDS` are the whole list; a test
-holds every served kind and the fields of pods and workloads against it.
+On a real cluster some component does, so the API accepts them. The answer to a write warns its author (kubectl prints
+``Warning: …``). `KINDS` and `FIELDS` are the whole list; a test compares every served kind and the fields of pods and
+workloads with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from strato.api.claims import LOCAL_PROVISIONER, NO_PROVISIONER
 from strato.api.kinds import Kind
 
 _MOST: Final = 12
-"""Warnings of one answer."""
+"""Most warnings in one answer."""
 
 KINDS: Final[Mapping[Kind, str]] = {
     catalog.NETWORKPOLICY: "nothing enforces it on this cluster: pods reach one another",
@@ -28,18 +28,18 @@ KINDS: Final[Mapping[Kind, str]] = {
     catalog.VOLUMEATTRIBUTESCLASS: "nothing changes volumes on this cluster",
     catalog.COLOCATIONCONFIGURATION: "there is no agent on the nodes that acts on it",
 }
-"""Kinds of which nothing comes at all."""
+"""Kinds without any effect."""
 
 Test = Callable[[Any], bool]
 
 
 class Field(NamedTuple):
-    """A field of which nothing comes."""
+    """A field without effect."""
 
     says: str
-    """What is not done, and what to do."""
+    """Text of the warning: what the cluster does not do, and what to do instead."""
     when: Test = bool
-    """Which values are worth a warning."""
+    """Returns whether to warn about a value."""
 
 
 Tree = dict[str, Any]
@@ -47,7 +47,7 @@ Tree = dict[str, Any]
 
 
 class Each(NamedTuple):
-    """What may be in each object of a list."""
+    """The tree for each object of a list."""
 
     tree: Tree
 
@@ -134,17 +134,17 @@ FIELDS: Final[Mapping[Kind, Tree]] = {
     catalog.RUNTIMECLASS: {"handler": Field("containers run as all others do on this machine's node, whatever it is")},
     catalog.APISERVICE: {"spec": {"service": Field("requests are not passed on to other API servers")}},
 }
-"""Fields of which nothing comes, by kind."""
+"""Fields without effect, by kind."""
 
 
 def warn(request: AdmissionRequest, _reader: AdmissionReader) -> None:
-    """Add to the answer what of an object nothing comes of; templates speak for the pods that are made of them."""
+    """Add warnings about fields without effect; not for pods made from a template, whose own write was warned about."""
     if not request.subresource:
         request.warnings += warnings_about(request)
 
 
 def says_nothing(request: AdmissionRequest) -> bool:
-    """Whether a new object is one of those with the same spec that nothing was said about: who owns a pod counts."""
+    """Whether warnings follow from a new object's spec alone, or a pod, where they depend on its owner, gets none."""
     return request.kind is not catalog.POD or not warnings_about(request)
 
 
@@ -163,7 +163,7 @@ def warnings_about(request: AdmissionRequest) -> list[str]:
 
 
 def _look(tree: Tree, obj: Json, path: str, found: list[tuple[str, Field]]) -> None:
-    """Add what there is of a tree in an object. It is asked of every new pod: other fields cost a look-up each."""
+    """Collect the fields of a tree that an object has, at one look-up per field, as it runs for every new pod."""
     for key, value in obj.items():
         below = tree.get(key)
         if below is None or value is None:

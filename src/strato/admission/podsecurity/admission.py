@@ -1,4 +1,4 @@
-"""Applies namespaces' pod security policies to requests: pods are refused, workloads and namespaces warned about.
+"""Applies namespaces' pod security policies to requests: refuses pods, warns about workloads and namespaces.
 
 Source: Kubernetes' Pod Security Admission.
 """
@@ -21,13 +21,13 @@ from strato.api import catalog
 from strato.api.status import forbidden, invalid
 
 _CHECKED_PODS = 3000
-"""Existing pods that are held against a new policy of their namespace, at most."""
+"""Most existing pods that are checked against a new policy of their namespace."""
 _TEMPLATES = {catalog.CRONJOB: ("spec", "jobTemplate", "spec", "template"), catalog.PODTEMPLATE: ("template",)}
-"""Where a workload has its pod template, other than at ``spec.template``."""
+"""Paths of pod templates in workloads that do not have them at ``spec.template``."""
 
 
 def validate_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Refuse a pod that breaks what its namespace enforces; warn about what it warns of.
+    """Refuse a pod that violates the standard its namespace enforces; warn about violations of the one it warns about.
 
     Raises:
         Forbidden: In Kubernetes' wording, with every violation.
@@ -46,7 +46,7 @@ def validate_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
 
 
 def validate_workload(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Warn of a workload whose pods will break the policy of its namespace. Changes and refuses nothing."""
+    """Warn about a workload whose pods will violate the policy of its namespace. Changes and refuses nothing."""
     policy = _policy(request, reader)
     if not (policy.warn.level or policy.audit.level):
         return
@@ -77,7 +77,7 @@ def validate_namespace(request: AdmissionRequest, reader: AdmissionReader) -> No
 
 
 def has_no_profile_annotations(request: AdmissionRequest) -> bool:
-    """Return whether the checks look at nothing of a pod's metadata."""
+    """Return whether a pod has no annotations that the checks read, so that they depend on its spec alone."""
     assert request.object is not None
     annotations = request.object["metadata"].get("annotations")
     return not annotations or not any(
@@ -92,7 +92,7 @@ def _policy(request: AdmissionRequest, reader: AdmissionReader) -> Policy:
 
 
 def _images_changed(pod: Json, before: Json) -> bool:
-    """Return whether an update of a pod changes anything that a check could look at: containers, or their images."""
+    """Return whether an update of a pod changes anything that a check could read: containers, or their images."""
     members = ("initContainers", "containers", "ephemeralContainers")
     new, old = (
         [(member, c.get("name"), c.get("image")) for member in members for c in one["spec"].get(member) or ()]
@@ -114,7 +114,7 @@ def _templates(request: AdmissionRequest) -> Iterator[Json]:
 
 
 def _judge(standards: Iterable[Standard], metadata: Json, spec: Json) -> dict[Standard, str]:
-    """Return in what a pod breaks each standard, as one line; most namespaces name the same one for several modes."""
+    """Return a pod's violations of each standard, as one line; modes with the same standard share the result."""
     return {standard: describe(violations(standard, metadata, spec)) for standard in set(standards)}
 
 

@@ -1,7 +1,7 @@
 """The pod security standards: what ``baseline`` and ``restricted`` forbid, by Kubernetes version.
 
-Each check is a pure function from a pod's metadata and spec to why it is refused. `CHECKS` says of which level and
-from which version on each holds, and which baseline check it takes the place of.
+Each check is a pure function of a pod's metadata and spec that returns a violation or None. `CHECKS` gives the level of
+each, the version from which on it applies, and the baseline check that it replaces.
 
 Source: Kubernetes' Pod Security Standards; messages are those of its admission plug-in.
 """
@@ -82,7 +82,7 @@ _CONFINED = frozenset(("RuntimeDefault", "Localhost"))
 
 
 def _unless_windows(check: Check) -> Check:
-    """Leave Windows pods alone: their specs cannot say these things."""
+    """Exempt Windows pods from a check, because their specs cannot have these fields."""
 
     def checked(metadata: Json, spec: Json) -> Violation | None:
         return None if (spec.get("os") or {}).get("name") == "windows" else check(metadata, spec)
@@ -91,7 +91,7 @@ def _unless_windows(check: Check) -> Check:
 
 
 def _unless_user_namespace(check: Check) -> Check:
-    """Leave pods with a user namespace of their own alone: their root is nobody outside."""
+    """Exempt pods with a user namespace from a check, because their root user has no rights outside of it."""
 
     def checked(metadata: Json, spec: Json) -> Violation | None:
         return None if spec.get("hostUsers") is False else check(metadata, spec)
@@ -350,17 +350,17 @@ def _restricted_seccomp(metadata: Json, spec: Json) -> Violation | None:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A check and where it holds."""
+    """A check, by version."""
 
     id: str
     level: Level
     versions: tuple[tuple[int, Check], ...]
-    """Minor version from which on a form of the check holds, ascending."""
+    """Forms of the check with the minor version from which on each applies, ascending."""
     overrides: str = ""
-    """The baseline check it takes the place of."""
+    """Id of the baseline check that it replaces."""
 
     def at(self, minor: int) -> Check | None:
-        """Return the form that holds in a version; None when there is none yet."""
+        """Return the form that applies in a version; None when there is none yet."""
         found = None
         for since, check in self.versions:
             if since <= minor:
@@ -422,7 +422,7 @@ CHECKS: tuple[Entry, ...] = (
 
 
 def violations(standard: Standard, metadata: Json, spec: Json) -> list[Violation]:
-    """Return everything in which a pod breaks a standard."""
+    """Return all violations of a standard by a pod."""
     if standard.level is Level.PRIVILEGED:
         return []
     held = [(entry, check) for entry in CHECKS if entry.level <= standard.level and (check := entry.at(standard.minor))]

@@ -44,7 +44,7 @@ class Standard:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a namespace wants."""
+    """The standards that a namespace enforces, audits and warns about."""
 
     enforce: Standard = Standard()
     audit: Standard = Standard()
@@ -52,7 +52,7 @@ class Policy:
 
     @property
     def is_privileged(self) -> bool:
-        """Whether everything passes without a word."""
+        """Whether all three are ``privileged``, so that nothing is refused, audited or warned about."""
         return not (self.enforce.level or self.audit.level or self.warn.level)
 
 

@@ -1,4 +1,4 @@
-"""What the checks of pod security look at, and how their messages name it."""
+"""The parts of a pod that the checks of pod security read, and how messages name them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def named(what: str, items: Collection[str]) -> str:
 
 
 def who_sets(in_pod: bool, containers: Sequence[str]) -> str:
-    """Say who sets something: the pod, or which containers."""
+    """Return what sets a field, for messages: the pod, or which containers."""
     found = ["pod"] if in_pod else []
     if containers:
         found.append(named("container", containers))

@@ -1,4 +1,4 @@
-"""The chain as an HTTPS webhook of a real cluster: reviews in, answers out, certificates and configurations kept."""
+"""The chain as an HTTPS webhook of a real cluster: answers reviews, renews certificates, publishes configurations."""
 
 from strato.admission.webhook.certificates import Certificates, FileCertificates, SecretCertificates
 from strato.admission.webhook.configuration import Endpoint, Hooks, configurations

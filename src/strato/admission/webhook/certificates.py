@@ -1,8 +1,8 @@
-"""The webhook's certificates: made by itself, kept in a Secret all replicas share, renewed long before they end.
+"""The webhook's certificates: it makes them itself, keeps them in a Secret all replicas share, and renews them early.
 
 The serving certificate is renewed when a third of its year is left, its authority (ten years) when a year is left.
-``ca.crt`` is the bundle to publish: the authority in use first, its predecessor behind it, so that replicas with the
-old and the new certificate are both believed.
+``ca.crt`` is the bundle to publish: the authority in use first, its predecessor behind it, so that API servers trust
+replicas with the old and with the new certificate.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What a server shows, and what its clients must trust."""
+    """A server's certificate and key, and the authorities its clients must trust."""
 
     pair: KeyPair
     ca_bundle: bytes
 
 
 class Certificates(Protocol):
-    """Where the certificates come from."""
+    """Source of the certificates."""
 
     async def current(self) -> Serving:
-        """Return what to serve now; renewed first when that is due.
+        """Return the certificate to serve now, renewed first if that is due.
 
         Raises:
             ApiError: The cluster did not answer.
@@ -55,10 +55,10 @@ class Lifetimes:
 
     authority: float = 3650
     authority_left: float = 365
-    """With less left the authority is replaced."""
+    """The authority is replaced when it has less left."""
     serving: float = 365
     serving_left: float = 120
-    """With less left the serving certificate is replaced."""
+    """The serving certificate is replaced when it has less left."""
 
 
 class FileCertificates:
@@ -91,9 +91,9 @@ class SecretCertificates:
         self._hosts = tuple(hosts)
 
     async def current(self) -> Serving:
-        """Read the Secret; make or renew what is missing, broken or ends soon.
+        """Read the Secret; make or renew certificates that are missing, invalid or expire soon.
 
-        Several replicas may find that at once: the first write wins, the others read it.
+        Several replicas may do that at once: the first write wins, and the others read its result.
         """
         for _ in range(_ATTEMPTS):
             try:

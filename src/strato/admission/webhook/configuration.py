@@ -1,8 +1,9 @@
-"""The webhook configurations: which requests a cluster sends us, and what it does when we do not answer.
+"""The webhook configurations: which requests a cluster sends to the webhook, and what happens if it does not answer.
 
-Requests about kinds of ours wait for an answer (``failurePolicy: Fail``, as in Volcano's chart). Requests about pods
-and nodes never do, and only those that a rule of ours could change or refuse are sent at all. Updates that leave
-``spec`` and the annotations of ours alone are not sent either: finalizers can be taken off while the webhook is down.
+Requests about Volcano's and Strato's kinds fail without an answer (``failurePolicy: Fail``, as in Volcano's chart).
+Requests about pods and nodes are admitted without one, and only sent if a rule could change or refuse them. Updates
+that change neither ``spec`` nor the annotations that rules read are not sent either, so that finalizers can be removed
+while the webhook is down.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from strato.api.meta import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where the API server finds us: a service of the cluster, or a URL."""
+    """Address at which the API server calls the webhook: a service of the cluster, or a URL."""
 
     namespace: str = ""
     service: str = ""
@@ -35,7 +36,7 @@ class Endpoint:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Names that our certificate must carry."""
+        """Names that the webhook's certificate must contain."""
         if self.url:
             host = self.url.split("://", 1)[-1].split("/", 1)[0]
             return (host.rpartition(":")[0].strip("[]") or host,)
@@ -55,15 +56,15 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """Which requests are sent to us."""
+    """Options that decide which requests are sent to the webhook."""
 
     services: tuple[Service, ...] = tuple(SERVICES.values())
     scheduler_names: tuple[str, ...] = ("volcano",)
     excluded_namespaces: tuple[str, ...] = ("kube-system", "volcano-system")
     part_namespaces: tuple[str, ...] = queueacls.PART_NAMESPACES
-    """Where the cluster's own parts run; access lists of queues are not asked about their service accounts."""
+    """Namespaces of the cluster's own components; queues' access lists do not apply to their service accounts."""
     failure_policy: str = "Fail"
-    """For our own kinds; pods are always admitted when the webhook does not answer."""
+    """For Volcano's and Strato's kinds; pods are always admitted when the webhook does not answer."""
     resource_groups: bool = False
     """Whether there is an admission configuration; without one only pods that ask for the queue's gate are sent."""
 
@@ -130,7 +131,7 @@ def _conditions(service: Service, hooks: Hooks) -> dict[str, str]:
         return {} if hooks.resource_groups else {"asks-for-the-gate": f'{_annotation("object", GATE)} == "true"'}
     if service.path == RECOMMENDED:
         return {"is-managed": "has(object.metadata.ownerReferences)"}
-    if service.path == "/podgroups/mutate":  # a namespace says only where groups go that name no queue of their own
+    if service.path == "/podgroups/mutate":  # a namespace's queue only applies to groups that name none
         unnamed = "!has(object.spec) || !has(object.spec.queue)"
         return {"names-no-queue-of-its-own": f'{unnamed} || object.spec.queue == "default"'}
     if service.path == "/nodes/mutate":  # kubelets write every ten seconds

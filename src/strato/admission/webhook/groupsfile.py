@@ -22,7 +22,7 @@ class GroupsFile:
         self._text: str | None = None
 
     def first(self) -> tuple[ResourceGroup, ...]:
-        """Read it.
+        """Read the file.
 
         Raises:
             InvalidInput: It cannot be read, or groups in it are wrong.

@@ -1,4 +1,4 @@
-"""Write where we are and whom to trust into the cluster's webhook configurations."""
+"""Writes the webhook's address and CA bundle into the cluster's webhook configurations."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _log = logging.getLogger(__name__)
 
 
 async def publish(cluster: Cluster, wanted: Sequence[Json]) -> None:
-    """Create configurations that are missing; of others change ``clientConfig`` alone: the rest is the installer's.
+    """Create missing configurations; of existing ones change ``clientConfig`` only, as the installer owns the rest.
 
-    One that is missing and may not be created is done without: an older installation does not have it.
+    A missing one that the role may not create is skipped, because an older installation does not have it.
 
     Raises:
         ApiError: The cluster did not answer, or the role allows nothing.
@@ -48,7 +48,7 @@ async def withdraw(cluster: Cluster, wanted: Sequence[Json]) -> None:
 def client_config_patch(found: Json, wanted: Json) -> list[Json]:
     """Return the JSON patch that gives each webhook of a configuration the wanted ``clientConfig``; empty if it has.
 
-    Volcano's chart names some webhooks otherwise, so a webhook without a namesake gets the only one there is.
+    Volcano's chart gives some webhooks other names, so a webhook without a namesake gets the only wanted one.
     """
     by_name = {webhook["name"]: webhook["clientConfig"] for webhook in wanted["webhooks"]}
     default = wanted["webhooks"][0]["clientConfig"]

@@ -1,8 +1,8 @@
-"""What the chain may look at behind a webhook: queues, namespaces, autoscalers, fetched before it is asked.
+"""The objects that the chain's rules read behind a webhook (queues, namespaces, autoscalers), fetched before it runs.
 
-The chain is synchronous; the reads of its rules are few and known, so they are made beforehand. A refusal is only
-ever given on a list that was read after the question came: a queue and its first job may arrive together. What is
-admitted may rest on a list up to two seconds old, so that a thousand jobs do not read a thousand lists.
+The chain is synchronous; its rules read few and known objects, so these are fetched first. A request is only refused by
+a list that was read after it arrived, because a queue and its first job may arrive together. It may be admitted by a
+list up to two seconds old, so that a thousand jobs do not read a thousand lists.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from strato.errors import ApiError, InvariantError, NotFound
 
 _MAX_AGE_SECONDS = 2.0
 _MOST_REFERENCES = 100
-"""Objects that one may refer to: the templates of a flow."""
+"""Most objects that one object may refer to, as a flow to its templates."""
 _JOBS = (catalog.VCJOB, *BY_KIND)
-"""Kinds of which a new object names its queue."""
+"""Kinds whose new objects name a queue."""
 
 
 class Known:
@@ -41,14 +41,14 @@ class Known:
     def __init__(self, objects: Mapping[Kind, Mapping[str, Json]], *, fresh: bool = True) -> None:
         self._objects = objects
         self.fresh = fresh
-        """Whether everything was read after the question came; if not, a refusal must be asked again."""
+        """Whether everything was read after the request arrived; if not, a refusal has to be checked with new reads."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
-        """Return what was read under a name, or None."""
+        """Return the object of a name among those that were read, or None."""
         return self._of(kind).get(name)
 
     def list(self, kind: Kind, namespace: str) -> Sequence[Json]:
-        """Return all of a kind that was read."""
+        """Return all objects of a kind that were read."""
         return list(self._of(kind).values())
 
     def _of(self, kind: Kind) -> Mapping[str, Json]:
@@ -62,7 +62,7 @@ NOTHING = Known({catalog.QUEUE: {}, catalog.NAMESPACE: {}, catalog.VERTICALPODAU
 
 
 class Reads:
-    """Reads for the services; questions that come together share one list."""
+    """Reads for the services; requests that arrive together share one list."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
@@ -73,7 +73,7 @@ class Reads:
         self._lock = asyncio.Lock()
 
     async def reader(self, service: Service, review: ReviewRequest, *, fresh: bool) -> Known:
-        """Return what the rules of a service may look at.
+        """Return the objects that the rules of a service read for a request.
 
         Raises:
             ApiError: The cluster did not answer.
@@ -88,28 +88,28 @@ class Reads:
             try:
                 return await self._autoscalers(review)
             except ApiError:
-                return NOTHING  # the pod keeps what it asked for
+                return NOTHING  # without autoscalers, the pod keeps its own requests
         if service.kind is catalog.TRAINJOB:
             return await self._runtime(review)
         if service.mutates or service.kind not in (*_JOBS, catalog.PODGROUP, catalog.QUEUE):
             return NOTHING
         if service.kind in _JOBS and review.operation != "CREATE":
             return NOTHING
-        # The rules of queues compare siblings: two written one after the other must see each other.
+        # The rules of queues compare siblings, so a queue written just before must be in the list.
         recent = self._clock.monotonic() - self._read_at <= _MAX_AGE_SECONDS
         if recent and not fresh and service.kind is not catalog.QUEUE:
             return Known({catalog.QUEUE: self._queues}, fresh=False)
         return Known({catalog.QUEUE: await self._all_queues()})
 
     async def _all_queues(self) -> dict[str, Json]:
-        """Return a list begun after this call; all who wait for the list under way share the next one."""
+        """Return a list that is started after this call; calls during a list under way share the next one."""
         if self._next is None:
             self._next = asyncio.ensure_future(self._read_queues())
         return await asyncio.shield(self._next)
 
     async def _read_queues(self) -> dict[str, Json]:
         async with self._lock:
-            self._next = None  # who comes from here on needs a later list
+            self._next = None  # calls from here on need a later list, as this one starts now
             page = await self._cluster.list(catalog.QUEUE)
             self._queues = {queue["metadata"]["name"]: queue for queue in page.items}
             self._read_at = self._clock.monotonic()
@@ -122,7 +122,7 @@ class Reads:
         try:
             namespace = await self._cluster.get(catalog.NAMESPACE, review.namespace)
         except ApiError:
-            return NOTHING  # the group stays in the queue it asked for
+            return NOTHING  # without the namespace, the group stays in its queue
         return Known({catalog.NAMESPACE: {review.namespace: namespace}})
 
     async def _runtime(self, review: ReviewRequest) -> Known:
@@ -135,7 +135,7 @@ class Reads:
         return Known(found)
 
     async def _for_access(self, service: Service, review: ReviewRequest) -> Known:
-        """Read the queues, and what an object refers to, as far as that goes up."""
+        """Read the queues, the objects that an object refers to, and the controllers above it."""
         found: dict[Kind, dict[str, Json]] = {kind: {} for kind in service.kinds}
         found[catalog.QUEUE] = await self._all_queues()
         kind = kind_of(service, review)
@@ -151,7 +151,7 @@ class Reads:
         return Known(found)
 
     async def _autoscalers(self, review: ReviewRequest) -> Known:
-        """Read the autoscalers of a namespace, and what else says which is a new pod's and how far it is followed."""
+        """Read the autoscalers of a namespace, and the objects that decide which one applies to a pod and how far."""
         autoscalers = await self._named(catalog.VERTICALPODAUTOSCALER, review.namespace)
         if not autoscalers or review.object is None:
             return NOTHING

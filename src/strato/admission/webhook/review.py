@@ -1,4 +1,4 @@
-"""AdmissionReview v1: read the question, ask the chain, write the answer. Pure; what is looked up is handed in."""
+"""AdmissionReview v1: reads the request, runs the chain, writes the response. Pure; the objects it reads are given."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def read_review(body: bytes) -> ReviewRequest:
 
 
 def answer(service: Service, chain: Chain, review: ReviewRequest, reader: AdmissionReader) -> Json:
-    """Ask the chain, which has only this service's rules, and return the whole AdmissionReview of the answer."""
+    """Run a chain with this service's rules alone, and return the AdmissionReview with the response."""
     asked = _misdirected(service, review)
     if asked:
         return denial(review.uid, asked)
@@ -92,7 +92,7 @@ def answer(service: Service, chain: Chain, review: ReviewRequest, reader: Admiss
 
 
 def denial(uid: str, message: str) -> Json:
-    """Return the answer that refuses."""
+    """Return the AdmissionReview that refuses a request."""
     return _review({"uid": uid, "allowed": False, "status": {"status": "Failure", "message": message}})
 
 
@@ -101,14 +101,14 @@ def _review(response: Json) -> Json:
 
 
 def kind_of(service: Service, review: ReviewRequest) -> Kind | None:
-    """Return which of a service's kinds a question is about, None if it is none of them."""
+    """Return which of a service's kinds a request is about; None if it is none of them."""
     asked = review.resource
     found = catalog.find(asked.group, asked.version, asked.resource)
     return found if found in service.kinds else None
 
 
 def _misdirected(service: Service, review: ReviewRequest) -> str:
-    """Say why a question does not belong here, or "": the configuration that sent it is wrong."""
+    """Return why a request was sent to the wrong service, by a wrong webhook configuration, or ""."""
     if kind_of(service, review) is None:
         asked = review.resource
         found = f"{asked.group}/{asked.version}/{asked.resource}".lstrip("/")
@@ -129,7 +129,7 @@ def _question(service: Service, review: ReviewRequest) -> AdmissionRequest:
         review.operation,
         kind_of(service, review) or service.kind,
         review.namespace,
-        # of a generated name the object knows more than the request
+        # with generateName, only the object has the name
         review.name or metadata.get("name") or "",
         review.object,
         review.old_object,

@@ -1,4 +1,4 @@
-"""The HTTPS server of the webhook, and the loop that keeps its certificates and configurations right."""
+"""The HTTPS server of the webhook, and the loop that keeps its certificates and configurations up to date."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class WebhookOptions:
     host: str = ""
     """Address to listen on; empty is all."""
     port: int = 8443
-    """0 picks a free one; `WebhookServer.port` says which."""
+    """0 picks a free one, which `WebhookServer.port` has then."""
     endpoint: Endpoint
     hooks: Hooks = field(default_factory=Hooks)
     chain: ChainOptions = field(default_factory=ChainOptions)
     graceful_seconds: float = 30.0
     """How long running requests may take after a stop."""
     refresh_seconds: float = 60.0
-    """Between looks at certificates and configurations."""
+    """Period of checking certificates and configurations."""
 
 
 class WebhookServer:
@@ -53,7 +53,7 @@ class WebhookServer:
 
     Args:
         metrics: Gets ``volcano_admission_reviews_total`` by path and outcome.
-        reload_chain: Asked at every refresh for newer chain options; None when nothing changed.
+        reload_chain: Called at every refresh; returns new chain options, or None when nothing has changed.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class WebhookServer:
         self._served: Serving | None = None
         self.port = options.port
         self.ready = asyncio.Event()
-        """Set while the configurations say where we are and we listen there."""
+        """Set while the server listens and the configurations have its address."""
 
     async def run(self) -> None:
         """Serve until cancelled.
@@ -110,7 +110,7 @@ class WebhookServer:
             await server.stop()
 
     async def _first_certificates(self) -> None:
-        """Load certificates; a cluster that is not up yet is waited for."""
+        """Load certificates; wait for a cluster that is not up yet."""
         while True:
             try:
                 self._load(await self._certificates.current())
@@ -121,7 +121,7 @@ class WebhookServer:
                 return
 
     async def _keep(self) -> None:
-        """Publish, and from then on look whether something must be renewed."""
+        """Publish the configurations, then check periodically whether something must be renewed."""
         while True:
             try:
                 await self._refresh()
@@ -135,7 +135,7 @@ class WebhookServer:
                 await self._clock.sleep(self._options.refresh_seconds)
 
     async def _refresh(self) -> None:
-        """Publish whom to trust before we show it: until then the old certificate is believed."""
+        """Publish the CA bundle before serving a renewed certificate, which API servers do not trust until then."""
         chain = self._reload_chain() if self._reload_chain is not None else None
         if chain is not None:
             self._chains = _chains(chain, self._options.hooks)
@@ -145,7 +145,7 @@ class WebhookServer:
         self._load(serving)
 
     def _load(self, serving: Serving) -> None:
-        """Show a certificate on connections from now on."""
+        """Use a certificate for new connections."""
         if serving == self._served:
             return
         try:
@@ -171,7 +171,7 @@ class WebhookServer:
         return text(body.decode(), 400) if outcome == "malformed" else Response(200, body)
 
     async def _review(self, service: Service, body: bytes) -> tuple[str, bytes]:
-        """Return what became of a question, and the answer's body."""
+        """Return the outcome of a request, for metrics, and the body of the response."""
         try:
             review = read_review(body)
         except BadRequest as error:
@@ -193,7 +193,7 @@ class WebhookServer:
 
 
 def _chains(options: ChainOptions, hooks: Hooks) -> dict[str, Chain]:
-    """Return one chain per service, holding its rules alone."""
+    """Return one chain per service, with its rules alone."""
     return {
         service.path: Chain(replace(options, enabled=frozenset({service.path}), built_in_plugins=False))
         for service in hooks.services

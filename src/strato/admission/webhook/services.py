@@ -16,7 +16,7 @@ _CREATE, _UPDATE, _DELETE = Operation.CREATE, Operation.UPDATE, Operation.DELETE
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One path: what it is asked about, and under which name it answers."""
+    """One path of the webhook: the kinds and operations it handles, and its name in refusals."""
 
     path: str
     webhook: str
@@ -25,16 +25,16 @@ class Service:
     subresource: str = ""
     timeout_seconds: int = 10
     others: tuple[Kind, ...] = ()
-    """Further kinds it is asked about."""
+    """Further kinds it handles."""
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """All kinds it is asked about."""
+        """All kinds it handles."""
         return (self.kind, *self.others)
 
     @property
     def mutates(self) -> bool:
-        """Whether it changes objects; the others judge them."""
+        """Whether it mutates objects; other services validate them."""
         return self.path.endswith("/mutate")
 
     @property
@@ -99,7 +99,7 @@ SERVICES: dict[str, Service] = {
 def parse_enabled(texts: Sequence[str], off: Collection[Kind] = ()) -> tuple[Service, ...]:
     """Return the services that ``--enabled-admission`` names; blanks are ignored, nothing named is none.
 
-    Kinds that are off are left out: their objects are somebody else's.
+    Services of kinds that are off are left out, because other software handles these objects.
 
     Raises:
         UsageError: A path is not one of ours.
