@@ -3,7 +3,7 @@
 - `Cluster` (`cluster`): the calls; `local.LocalCluster` and `http.HttpCluster` are its transports, both thin
   over `calls.WireCluster` and `codec`.
 - `link`: a server in another process of ours, for `local.LocalCluster` to call.
-- `kubeconfig`: where a remote cluster is and who we are there.
+- `kubeconfig`: the address of a remote cluster and our credentials for it.
 - `informer`, `reflector`: a local copy of a collection that keeps itself current.
 - `workqueue`, `retry`, `backoff`: reconcile keys, and retry failures with growing delays.
 - `statusqueue`: write statuses, conditions and events, coalesced and retried until the API confirms them.

@@ -1,4 +1,4 @@
-"""Where a remote cluster is and how we prove who we are there: plain values, read from files by `kubeconfig`."""
+"""Address of a remote cluster and our credentials for it: plain values, which `kubeconfig` reads from files."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class EventRecorder:
     """Records events of one component.
 
     Args:
-        component: Who reports, as ``kubectl describe`` shows under *From*.
+        component: The component's name, which ``kubectl describe`` shows under *From*.
         registry: Counts dropped events under ``strato_events_dropped`` when given.
     """
 

@@ -352,7 +352,7 @@ class Informer(Generic[V]):
         if new is None:
             old = objects.pop(key, None)
             if old is None:
-                return  # the deletion of an object that handlers were never told of
+                return  # a deletion of an object that the informer never had
         else:
             old = objects.get(key)
             objects[key] = new

@@ -96,7 +96,7 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """The holder in the lease as last observed; empty when nobody holds it."""
+        """The holder in the lease as last observed; empty if it has none."""
         return self._leader
 
     @property

@@ -30,7 +30,7 @@ class SpecSharing:
     """Decodes a view class in two steps: into ``frame``, which leaves the spec as bytes, then by `whole` into the view.
 
     Args:
-        kind: What is decoded; objects in lists need not say it.
+        kind: The kind of the objects, which items of a list need not have.
         view: Its view class, which has ``metadata``, ``spec`` and ``status`` and nothing else.
     """
 

@@ -360,7 +360,7 @@ class StatusQueue(Generic[K, D, R]):
             key, desired = entry.key, entry.desired
             try:
                 write = build(key, desired)
-            except Exception:  # a fault in one status must not stop the others
+            except Exception:  # a bug in building one status must not stop the others
                 _log.exception("status cannot be built and is dropped: queue=%s key=%s", self._name, key)
                 write = None
             if isinstance(write, float):

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamWriter(Protocol):
-    """What a stream is written to: a connection."""
+    """The connection that a stream is written to."""
 
     is_writable: bool
     """Whether the reader reads fast enough."""

@@ -23,7 +23,7 @@ SHORT_BYTES = 4096
 SHORT_VALUES = 1_000
 """Objects with no more of either are worked on at once: checking a value takes 5 µs at most."""
 FEW_VALUES = 8_000
-"""So many are decoded, and their nesting looked at, at once: 3 ms at most, where none of them can be very long."""
+"""Most values that are decoded, and their nesting checked, without yielding: 3 ms at most, as none can be long."""
 LARGE_BYTES = 512 * 1024
 _DIGITS = bytes(48 if byte in b"-+.eE0123456789" else 32 for byte in range(256))
 _LONG_NUMBER = b"0" * 400

@@ -1,13 +1,13 @@
-"""Answers requests while the journal is still being read.
+"""Answer requests while the journal is still being read.
 
-``strato up`` reads its journal in one process, and then the other one decodes every pod for controllers, scheduler and
-nodes. With a million pods each takes about twenty seconds, so `Opening` lets both happen at once: it serves the other
-process's first list of pods in pages while a thread reads the rest of the journal. All other requests wait until the
-server is open.
+One process of ``strato up`` reads the journal; the other then decodes every pod for controllers, scheduler and nodes.
+With a million pods each takes about twenty seconds. `Opening` lets both happen at once: it serves the other process's
+first list of pods in pages while a thread reads the rest of the journal. All other requests wait until the server is
+open.
 
-A journal may be believed only once it has been checked to its end. The last page, without which a client has no list,
-is therefore held back until then, and carries the revision of the whole. It leaves after the answers of all requests
-that waited, so that the client has its other, shorter lists first, as it has them from a server that is open.
+Objects of a journal may be used only once it has been checked to its end. `Opening` therefore holds back the last page,
+without which the client has no list, until then; this page has the revision of the list. It is sent after the answers
+to all requests that waited, so that the client gets its shorter lists first, as from a server that is open.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from strato.api.wire import Handler, Request, Response, User
 from strato.errors import Unavailable
 
 PAGE_OBJECTS: Final = 5000
-"""Objects of a page; a client that asks for smaller pages waits for the server."""
+"""Objects of a page; a client that asks for smaller pages has to wait for the server."""
 _PAGES_AHEAD: Final = 8
-"""Pages that may wait for the client, some 130 MB of pods; then the reading thread waits."""
+"""Most pages that wait for the client, some 130 MB of pods; the reading thread waits before it adds another."""
 _PATIENCE_SECONDS: Final = 10.0
 """How long the reading thread waits for the client to take a page before it goes on without the early list."""
 _TOKEN: Final = "opening-"
 
 
 class _Page(NamedTuple):
-    """Objects of the list in the order in which they were read."""
+    """Objects of the list, in the order in which they were read."""
 
     objects: Sequence[bytes]
     revision: int
-    """Of the whole list on its last page, else 0."""
+    """The list's revision on the last page, else 0."""
 
 
 class Opening(Handler):
-    """Stands in for a server that is being opened; made on the loop that will serve.
+    """The handler in place of a server that is being opened; must be made on the server's event loop.
 
-    Two threads use it: the one that reads the journal calls `take`, everything else runs on the loop's thread.
+    Two threads use it: the one that reads the journal calls `take`; all other methods run on the loop's thread.
 
     Args:
-        kind: The objects that the client lists early; only a list of all namespaces without selectors is served. None
-            lets every request wait.
-        user: The only identity that is served before the server, which knows everybody's rights, is open.
+        kind: The kind whose first list is served early, if it is of all namespaces and without selectors. With None
+            every request waits.
+        user: The only user that is served early, as other users' rights are known only to the open server.
     """
 
     def __init__(self, kind: Kind | None, user: User) -> None:
@@ -64,20 +64,20 @@ class Opening(Handler):
         self._none_waits = asyncio.Event()
         self._none_waits.set()
         self._reading: list[bytes] = []
-        """The page that is being filled; of the reading thread."""
+        """The page that is being filled; only the reading thread uses it."""
         self._room = threading.Semaphore(_PAGES_AHEAD)
         self._given_up = threading.Event()
-        """Set when there is no early list (any more): the client did not ask in time, or has it."""
+        """Set when there is no early list any more: the client did not ask in time, or has the list."""
         self._pages: deque[_Page] = deque()
         self._arrived = asyncio.Event()
-        """Set while there is a page, and for good once there will be none."""
+        """Set while a page is ready, and for good once no more pages will come."""
         self._asked = 0
-        """Pages that the client has asked for; each has the number of the one before as its token."""
+        """Number of pages that the client has asked for, which is also the continue token of the next page."""
 
     # On the reading thread
 
     def take(self, resource: str, body: bytes) -> None:
-        """Note an object that was read; waits a while when the client does not keep up."""
+        """Add an object that was read to the list; waits up to `_PATIENCE_SECONDS` for a slow client to take a page."""
         if resource != self._resource or self._given_up.is_set():
             return
         self._reading.append(body)
@@ -93,23 +93,23 @@ class Opening(Handler):
     # On the loop's thread
 
     def finish(self, revision: int) -> None:
-        """Complete the early list, if a client has begun with it: the journal has been read and is sound.
+        """Complete the early list, if the client has begun to read it; the journal has been read and is sound.
 
         Args:
-            revision: Of everything that was read.
+            revision: The journal's newest revision.
         """
         if self._asked:
             self._put(_Page(self._reading, revision))
         else:
-            self._give_up()  # the server's own list will be as good
+            self._give_up()  # a list of the open server costs the client no more
 
     def open(self, server: Handler) -> None:
-        """Let the server answer from now on, but for the rest of an early list."""
+        """Let the server answer all requests from now on, except those for the rest of the early list."""
         self._server = server
         self._opened.set()
 
     def close(self) -> None:
-        """Give up, so that the reading thread waits for nobody."""
+        """Give the early list up, so that the reading thread does not wait for the client."""
         self._give_up()
         self._room.release()
 
@@ -125,7 +125,7 @@ class Opening(Handler):
         self._arrived.set()
 
     async def handle(self, request: Request) -> Response:
-        """Answer a page of the early list; for anything else wait for the server, and let it answer."""
+        """Answer with a page of the early list; any other request waits for the server, which then answers it."""
         if not self._given_up.is_set() and self._is_next_page(request):
             return await self._next_page()
         if request.param("continue").startswith(_TOKEN):
@@ -145,7 +145,7 @@ class Opening(Handler):
         return response
 
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
-        """Let the server answer."""
+        """Wait for the server, and let it answer."""
         if self._server is not None:
             return await self._server.handle_all(requests)
         self._count(1)
@@ -160,9 +160,9 @@ class Opening(Handler):
         return self._server
 
     def _count(self, number: int) -> None:
-        """Note that requests began to wait, or, when negative, are answered.
+        """Add to the number of waiting requests; a negative number is of answered ones.
 
-        The last page of the early list leaves when none waits.
+        The last page of the early list is sent when none waits.
         """
         self._waiting += number
         (self._none_waits.clear if self._waiting else self._none_waits.set)()
@@ -203,7 +203,7 @@ class Opening(Handler):
 
 
 class _Text(AsyncIterator[bytes]):
-    """A list that is sent as a stream, and tells once when it has ended or was closed."""
+    """The text of a list as a stream, with a callback for its end or close."""
 
     def __init__(self, chunks: AsyncIterator[bytes], on_end: Callable[[], None]) -> None:
         self._chunks, self._on_end = chunks, on_end

@@ -83,7 +83,7 @@ class CertificateAuthority:
         return self._authority.client(user.name, user.groups, now_seconds=self._clock.now(), days=_LEAF_DAYS)
 
     def user_of(self, peer: bytes) -> User | None:
-        """Return whose certificate (DER) TLS has verified; None when it is no client's of this CA, or not of now."""
+        """Return the user of a certificate (DER) that TLS has verified; None if not this CA's, or not valid now."""
         known = self.identify(peer)
         return known.user if self.is_now(known) else None
 

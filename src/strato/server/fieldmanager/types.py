@@ -97,7 +97,7 @@ class Type:
     """Whether the type is deduced from the value; such fields are not reconciled when a schema changes."""
 
     def kind_of(self, value: Any) -> str:
-        """Return as what a value is treated; empty if that is open (null, or a value that does not fit)."""
+        """Return the type to treat a value as; empty if that is open (null, or a value that does not fit)."""
         if value.__class__ is dict and self.map is not None:
             return "map"
         if value.__class__ is list and self.list is not None:
@@ -109,7 +109,7 @@ class Type:
         return self.first()
 
     def first(self) -> str:
-        """Return as what a value is treated if `kind_of` is empty."""
+        """Return the type to treat a value as if `kind_of` is empty."""
         return "map" if self.map is not None else "scalar" if self.scalar else "list"
 
     def with_atomic(self, *, atomic: bool) -> Type:

@@ -61,7 +61,7 @@ class FlowControl:
         return sole if sole is not None else self._found(known, method, path, is_watch)
 
     def flow_of(self, request: Request) -> Flow:
-        """Return the flow for a request's work on collections; the cluster's own parts have one, before all others."""
+        """Return the flow for a request's work on collections; the cluster's own parts have a flow of their own."""
         if request.uncommitted:
             return self.own
         return self.assigned(request.user, request.method, request.path, request.flag("watch")).flow

@@ -163,7 +163,7 @@ class State:
         """Return the newest state of an object.
 
         Raises:
-            NotFound: There is none.
+            NotFound: There is no such object.
         """
         found = self.latest(kind, namespace, name)
         if found is None:
