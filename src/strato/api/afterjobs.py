@@ -1,7 +1,7 @@
 """The annotation ``strato.dev/after``: which jobs a job waits for. Pure.
 
-It is a list such as ``ok:prepare,any:clean/UID``: a condition, a job of the same namespace and, so that another job of
-that name is not taken for it, the job's uid.
+It is a list such as ``ok:prepare,any:clean/UID``: a condition, a job of the same namespace and optionally the job's
+uid, so that a later job of the same name does not count.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Final, NamedTuple
 from strato.api.volcano.batch import Job
 
 AFTER: Final = "strato.dev/after"
-"""On a job: what it waits for."""
+"""Annotation of a job: the jobs for which it waits."""
 RELEASED: Final = "strato.dev/after-released"
-"""On the same job once it has waited; whatever becomes of those jobs then, it does not wait again."""
+"""Annotation of a job that has finished waiting; it does not wait again, whatever happens to those jobs."""
 
 NEVER_SATISFIED: Final = "DependencyNeverSatisfied"
 WAITING: Final = "Dependency"
-"""Values of ``status.state.reason``, those that Slurm shows."""
+"""Values of ``status.state.reason`` of jobs that wait in vain, and of jobs that wait; the names are Slurm's."""
 
 
 _MOST_JOBS = 1000
-"""That one job waits for."""
+"""Most jobs for which one job may wait."""
 
 
 class Condition(StrEnum):
-    """What must have become of the other job."""
+    """The state of the other job that ends the waiting."""
 
     START = "start"
     ANY = "any"
@@ -47,7 +47,7 @@ _NOT_STARTED = frozenset({"", "Pending"})
 
 
 class Dependency(NamedTuple):
-    """One job that is waited for."""
+    """A job for which another one waits."""
 
     condition: Condition
     job: str
@@ -62,7 +62,7 @@ class Verdict(NamedTuple):
 
     waits: bool
     never: bool = False
-    """What it waits for cannot happen any more."""
+    """Whether the condition cannot be fulfilled any more."""
     message: str = ""
 
 
@@ -70,7 +70,7 @@ def parse_after(text: str) -> tuple[Dependency, ...]:
     """Read the annotation; a job without a condition must complete.
 
     Raises:
-        ValueError: Says everything that is wrong.
+        ValueError: The text is invalid; the message lists all problems.
     """
     if text.count(",") >= _MOST_JOBS:
         raise ValueError(f"it names more than {_MOST_JOBS} jobs; make them one job array or a JobFlow")
@@ -89,10 +89,10 @@ def parse_after(text: str) -> tuple[Dependency, ...]:
 
 
 def decide(dependencies: Sequence[Dependency], find: Callable[[str], Job | None]) -> Verdict:
-    """Say whether a job waits.
+    """Return whether a job has to wait.
 
     Args:
-        dependencies: What it waits for.
+        dependencies: The jobs for which it waits.
         find: Returns the job of a name in its namespace, None when there is none.
     """
     waits: list[str] = []

@@ -1,8 +1,9 @@
 """CPU overcommit of nodes: factors, the annotations that carry them, and amplified allocatable amounts. Pure.
 
-A node's *ratio* is its overcommit factor times its normalisation (how much one of its cores does, against a reference).
-The ratio stands in an annotation; whoever publishes the node's allocatable cpu multiplies the raw amount by it. The
-annotations are Koordinator's, so that its components and ours read each other.
+A node's *ratio* is its overcommit factor times its normalisation (the work of one of its cores relative to a reference
+core). The ratio is stored in an annotation. The component that writes the node's allocatable cpu multiplies the raw
+amount by it: our own nodes do so themselves, for a kubelet the webhook does. The annotations are Koordinator's, so that
+its components and ours understand each other.
 
 Source: Koordinator, ``apis/extension`` and the node webhook of its manager; spec utilisation 1.
 """
@@ -22,32 +23,32 @@ from strato.api.quantity import INT64_MAX, Number, Quantity, milli, parse
 from strato.decoding import UNDECODABLE
 from strato.errors import UsageError
 
-if TYPE_CHECKING:  # command lines read the bounds of factors alone
+if TYPE_CHECKING:  # not at run time, because command lines import only the bounds of factors from here
     from strato.api.core import Node
     from strato.api.meta import Json, ObjectMeta
 
 RATIO: Final = "node.koordinator.sh/resource-amplification-ratio"
-"""JSON object, resource → ratio. Who publishes the node's allocatable multiplies by it."""
+"""JSON object, resource → ratio, by which the node's allocatable amounts are multiplied."""
 RAW: Final = "node.koordinator.sh/raw-allocatable"
-"""JSON object, resource → quantity: what was allocatable before."""
+"""JSON object, resource → quantity: the allocatable amounts before amplification."""
 NORMALISATION: Final = "node.koordinator.sh/cpu-normalization-ratio"
-"""Work that one core does, against the reference core; a number such as ``1.20``."""
+"""Work of one core relative to the reference core; a number such as ``1.20``."""
 FACTOR: Final = "strato.dev/cpu-overcommit-factor"
-"""Label or annotation by which people set a node's overcommit factor; the annotation wins."""
+"""Label or annotation with which operators set a node's overcommit factor; the annotation takes precedence."""
 CPU_INFO: Final = "node.koordinator.sh/cpu-basic-info"
 """JSON object: model of the processor, and whether it runs with hyper-threads and turbo."""
 STARTED_WITH: Final = "strato.dev/node-cpu-overcommit-factor"
-"""Annotation: the factor that a node of ours was started with."""
+"""Annotation: the factor with which a node of ours was started."""
 SOURCE: Final = "strato.dev/cpu-overcommit-source"
-"""Annotation: what the ratio of cpu comes from; a ratio without it is somebody else's, and stays as it is."""
+"""Annotation: the origin of the ratio of cpu. A ratio without it was written by others, and our controller keeps it."""
 MIN_FACTOR: Final = 1.0
 MAX_FACTOR: Final = 10.0
 
 AMPLIFIED: Final = ("cpu", "memory")
-"""Resources that are ever amplified; Koordinator's. Our own parts write ratios of cpu alone."""
+"""Resources that can be amplified, as in Koordinator. Our own components write ratios of cpu only."""
 _NO_RATIO: Final = -1.0
 _LONGEST: Final = 4096
-"""Characters of an annotation that are read."""
+"""Longest annotation that is parsed, in characters."""
 
 
 class InvalidFactor(UsageError):
@@ -62,12 +63,12 @@ def read_factor(value: object, place: str, *, least: float = MIN_FACTOR) -> floa
     """Read an overcommit factor: a number, or a text of one.
 
     Args:
-        value: What somebody wrote.
-        place: Where it stands, for the message.
-        least: What it is at least.
+        value: The value as a user wrote it.
+        place: Its place, for the message.
+        least: The smallest valid factor.
 
     Raises:
-        InvalidFactor: It is no number in [least, 10].
+        InvalidFactor: The value is no number in [least, 10].
     """
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
@@ -79,16 +80,16 @@ def read_factor(value: object, place: str, *, least: float = MIN_FACTOR) -> floa
 
 
 def amplified(raw: int, *factors: float) -> int:
-    """Return an amount times all factors, rounded up; a product of 1 or less leaves it as it is.
+    """Return an amount times all factors, rounded up; unchanged if the product of the factors is at most 1.
 
-    The product is taken of the decimal numbers that the factors are written as: 1000 × 1.1 is 1100, not 1101.
+    Factors are multiplied as decimal numbers, so that 1000 × 1.1 is 1100 and not 1101.
     """
     product = math.prod((Decimal(repr(float(factor))) for factor in factors), start=Decimal(1))
     return raw if product <= 1 else min(INT64_MAX, math.ceil(raw * product))
 
 
 def written_ratio(ratio: float) -> float:
-    """Return a ratio as its annotation says it: with two decimals."""
+    """Return a ratio rounded to two decimals, as in its annotation."""
     return float(f"{ratio:.2f}")
 
 
@@ -98,10 +99,10 @@ def ratios_text(ratios: Mapping[str, float]) -> str:
 
 
 def read_ratios(text: str | None) -> dict[str, float]:
-    """Read the annotation of ratios; absent is none.
+    """Read the annotation of ratios; empty without the annotation.
 
     Raises:
-        InvalidFactor: It is no JSON object of numbers.
+        InvalidFactor: The text is no JSON object of numbers.
     """
     if not text:
         return {}
@@ -125,10 +126,10 @@ def ratio_of(text: str | None, resource: str) -> float:
 
 
 def final_ratios(configured: Mapping[str, float], normalisation: float) -> dict[str, float]:
-    """Return the ratios to write: what is configured, that of cpu times the node's normalisation.
+    """Return the ratios to write: the configured ones, with that of cpu multiplied by the node's normalisation.
 
     Raises:
-        InvalidFactor: A ratio that comes of it is below 1; then none is written.
+        InvalidFactor: A resulting ratio is below 1.
     """
     ratios = dict(configured)
     if normalisation != 1.0 or "cpu" in ratios:
@@ -145,7 +146,7 @@ def raw_text(raw: Mapping[str, Number]) -> str:
 
 
 def read_raw(text: str | None) -> dict[str, Quantity]:
-    """Read the annotation of raw amounts; what is no quantity of an amplified resource is left out."""
+    """Read the annotation of raw amounts; leaves out resources that are not amplified, and invalid quantities."""
     try:
         decoded = msgspec.json.decode((text or "{}")[:_LONGEST], type=dict[str, Any])
     except UNDECODABLE:
@@ -170,7 +171,7 @@ def amplify_amount(raw: Quantity, resource: str, ratio: float) -> Quantity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What the publisher of a node's status writes."""
+    """The allocatable amounts of a node to write, and its annotation."""
 
     allocatable: Mapping[str, str]
     raw: str | None
@@ -178,11 +179,11 @@ class Published:
 
 
 def published(raw: Mapping[str, str], ratios: Mapping[str, float]) -> Published:
-    """Return what a node offers whose raw amounts are known: that of our own nodes.
+    """Return what one of our own nodes publishes, whose raw amounts are known.
 
     Args:
-        raw: Resource → quantity.
-        ratios: By resource; of others than `AMPLIFIED` they are ignored.
+        raw: Resource → quantity before amplification.
+        ratios: Resource → ratio; those of resources not in `AMPLIFIED` are ignored.
     """
     if not ratios:
         return Published(allocatable=raw, raw=None)
@@ -192,7 +193,7 @@ def published(raw: Mapping[str, str], ratios: Mapping[str, float]) -> Published:
 
 
 def amounts_changed(old: Mapping[str, Number] | None, new: Mapping[str, Number] | None) -> bool:
-    """Whether two versions of a node's allocatable differ in what is amplified; a missing version is no change."""
+    """Whether amplified resources differ between two versions of a node's allocatable; False if one is missing."""
     if old is None or new is None:
         return False
     return any(_amount(old, name) != _amount(new, name) for name in AMPLIFIED)
@@ -203,14 +204,14 @@ def _amount(amounts: Mapping[str, Number], name: str) -> Quantity | None:
 
 
 def amplify_status(new: Json, old: Json | None) -> None:
-    """Rewrite a node's status that somebody writes, by its annotations, in place.
+    """Amplify the status of a node in a write, by the node's annotations, in place.
 
-    The kubelet knows nothing of ratios: what it says is raw, what it leaves as it was is an echo of what was amplified.
-    One more rule than Koordinator's: an amount that equals the last amplified one is an echo too.
+    A kubelet does not know ratios. An amount that it changes is raw; one that it leaves unchanged has been amplified
+    already. One rule is not Koordinator's: an amount that equals the last amplified one counts as amplified too.
 
     Args:
-        new: The Node as it would be stored.
-        old: As it is stored; None is a node that has never said what is raw.
+        new: The Node to be stored.
+        old: The stored Node; None if there is none with raw amounts.
 
     Raises:
         InvalidFactor: The annotation of ratios cannot be read.
@@ -232,7 +233,7 @@ def amplify_status(new: Json, old: Json | None) -> None:
 
 
 def _raw_amounts(noted: str | None, incoming: Mapping[str, Number], old: Json | None) -> dict[str, Quantity]:
-    """Return the raw amounts behind the amounts that come in."""
+    """Return the raw amounts for the amounts in a write."""
     before = (old or {}).get("metadata", {}).get("annotations") or {}
     stored = ((old or {}).get("status") or {}).get("allocatable") or {}
     noted = noted or before.get(RAW)
@@ -255,14 +256,14 @@ def _is_echo(name: str, amount: Quantity, raw: Mapping[str, Quantity], ratios: M
 
 
 def raw_cpu_milli(node: Node) -> int:
-    """Return a node's allocatable cpu as it is without amplification, in milli-cpu."""
+    """Return a node's allocatable cpu before amplification, in milli-cpu."""
     annotations = node.metadata.annotations
     known = read_raw(annotations[RAW]).get("cpu") if annotations and RAW in annotations else None
     return known.milli_value if known is not None else milli(node.status.allocatable.get("cpu", 0))
 
 
 def cpu_ratio(node: Node) -> float:
-    """Return by what a node's cpu is amplified, 1 where nothing (readable) says so."""
+    """Return the ratio by which a node's cpu is amplified, 1 without a valid annotation."""
     annotations = node.metadata.annotations
     if not annotations or RATIO not in annotations:
         return 1.0
@@ -276,7 +277,7 @@ def check_metadata(metadata: ObjectMeta) -> None:
     """Check a node's labels and annotations that carry factors.
 
     Raises:
-        InvalidFactor: The first that cannot be used, and where it stands.
+        InvalidFactor: A value is invalid; the message is about the first, with its place.
     """
     for place, texts in (("labels", metadata.labels), ("annotations", metadata.annotations)):
         for key in (FACTOR, STARTED_WITH):

@@ -39,7 +39,7 @@ class DeploymentSpec(View, frozen=True, kw_only=True):
 
 
 class DeploymentCondition(Condition, frozen=True, kw_only=True):
-    """``status.conditions[]``; when it was last written is what a rollout's deadline is counted from."""
+    """``status.conditions[]``; a rollout's progress deadline counts from ``lastUpdateTime``."""
 
     last_update_time: str | None = None
 
@@ -99,7 +99,7 @@ class Ordinals(View, frozen=True, kw_only=True):
 
 
 class ClaimRetention(View, frozen=True, kw_only=True):
-    """What becomes of claims: ``Retain`` or ``Delete``."""
+    """What happens to claims when the set is deleted or scaled down: ``Retain`` or ``Delete``."""
 
     when_deleted: str = "Retain"
     when_scaled: str = "Retain"
@@ -178,6 +178,6 @@ class DaemonSet(Object, frozen=True, kw_only=True):
 
 
 class ControllerRevision(Object, frozen=True, kw_only=True):
-    """A remembered template; ``data`` is any JSON, read by who needs it."""
+    """A stored previous template; its ``data`` is any JSON, which the controllers of workloads read themselves."""
 
     revision: int = 0

@@ -1,6 +1,6 @@
 """Job arrays as Slurm writes them: ``0-99%10``, ``1,3,5-9``, ``0-40:4``. Pure.
 
-A job array is a job whose plugin ``array`` gives every element an index; the plugin's arguments are in this syntax too.
+A job array is a job whose plugin ``array`` gives every element an index. The plugin's arguments have the same syntax.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 LARGEST = 100_000
-"""Elements at most: each is a pod at least."""
+"""Most elements; each has at least one pod."""
 LARGEST_INDEX = 2**31 - 1
 
 _PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
@@ -22,13 +22,13 @@ class Array:
     text: str
     """The indexes as written, without the limit."""
     indexes: tuple[int, ...]
-    """Ascending, each once."""
+    """The indexes, ascending, each once."""
     limit: int
-    """How many elements may be active at once; 0 is all."""
+    """Most elements that may be active at once; 0 is no limit."""
 
     @property
     def step(self) -> int:
-        """The distance of the indexes if it is always the same, else 1."""
+        """The distance between consecutive indexes if it is always the same, else 1."""
         steps = {after - before for before, after in zip(self.indexes, self.indexes[1:], strict=False)}
         return steps.pop() if len(steps) == 1 else 1
 
@@ -37,7 +37,7 @@ def parse_array(text: str) -> Array:
     """Read an array's indexes with or without a limit.
 
     Raises:
-        ValueError: Says what is wrong.
+        ValueError: The text is invalid; the message says why.
     """
     body, percent, limit = text.replace(" ", "").partition("%")
     if percent and not (limit.isascii() and limit.isdecimal() and int(limit[:10]) > 0):

@@ -20,11 +20,11 @@ from strato.errors import Cause
 
 
 class MetricTarget(View, frozen=True, kw_only=True):
-    """What a metric shall be."""
+    """The target value of a metric."""
 
     type: str = ""
     average_utilization: int | None = None
-    """Percent of what pods request."""
+    """Average use in percent of the pods' requests."""
     average_value: str | None = None
     value: str | None = None
 
@@ -37,10 +37,10 @@ class MetricIdentifier(View, frozen=True, kw_only=True):
 
 
 class MetricSource(View, frozen=True, kw_only=True):
-    """A metric of one of the types: members that its type has not are empty."""
+    """A metric of one of the types; members that the type does not have are empty."""
 
     name: str = ""
-    """The resource, of Resource and ContainerResource."""
+    """Name of the resource, for the types Resource and ContainerResource."""
     container: str = ""
     target: MetricTarget = MetricTarget()
     metric: MetricIdentifier = MetricIdentifier()
@@ -58,7 +58,7 @@ class MetricSpec(View, frozen=True, kw_only=True):
 
 
 class ScalingPolicy(View, frozen=True, kw_only=True):
-    """How much may change in a time."""
+    """How much the number of replicas may change within a period."""
 
     type: str = ""
     value: int = 0
@@ -66,7 +66,7 @@ class ScalingPolicy(View, frozen=True, kw_only=True):
 
 
 class ScalingRules(View, frozen=True, kw_only=True):
-    """How scaling in one direction is held back."""
+    """Stabilisation window and policies of scaling in one direction."""
 
     stabilization_window_seconds: int | None = None
     select_policy: str = "Max"
@@ -75,14 +75,14 @@ class ScalingRules(View, frozen=True, kw_only=True):
 
 
 class Behavior(View, frozen=True, kw_only=True):
-    """Both directions; defaulting fills in what is left out."""
+    """The rules of both directions; defaulting fills in missing members."""
 
     scale_up: ScalingRules = ScalingRules()
     scale_down: ScalingRules = ScalingRules()
 
 
 class ScaleTarget(View, frozen=True, kw_only=True):
-    """What is scaled."""
+    """Reference to the scaled workload."""
 
     api_version: str = ""
     kind: str = ""
@@ -129,7 +129,7 @@ _MOST_WINDOW_SECONDS, _MOST_PERIOD_SECONDS = 3600, 1800
 
 
 def cpu_metric(percent: int) -> Json:
-    """Return the metric of a share of the CPU that pods request."""
+    """Return the metric for an average CPU use in percent of the pods' requests."""
     return {
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": percent}},
@@ -137,7 +137,7 @@ def cpu_metric(percent: int) -> Json:
 
 
 def default(obj: Json) -> None:
-    """Fill in what a real API server would; in place."""
+    """Set the defaults of an autoscaler, in place."""
     spec = obj.setdefault("spec", {})
     if spec.get("minReplicas") is None:
         spec["minReplicas"] = 1
@@ -243,7 +243,7 @@ def _rule_problems(rules: Json, field: str) -> Iterator[Cause]:
 
 _NOTES: Final = "autoscaling.alpha.kubernetes.io/"
 _NOTED: Final = {"metrics": "spec", "behavior": "spec", "conditions": "status", "current-metrics": "status"}
-"""Annotations of the older form that hold what it has no members for, and what they are a part of."""
+"""Annotation of the v1 form for each member of v2 that v1 lacks → where that member is."""
 
 
 def show_v1(obj: Json) -> Json:
@@ -272,7 +272,7 @@ def show_v1(obj: Json) -> Json:
 
 
 def read_v1(obj: Json) -> Json:
-    """Return what is stored of an autoscaler in the form of autoscaling/v1; annotations that cannot be read go."""
+    """Return the stored form of an autoscaler written as autoscaling/v1; drops annotations that cannot be decoded."""
     metadata, spec, status = dict(obj["metadata"]), dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     notes = dict(metadata.get("annotations") or {})
     parts = {"spec": spec, "status": status}
@@ -294,7 +294,7 @@ def read_v1(obj: Json) -> Json:
 
 
 def _cpu_percent(metric: Any, member: str) -> int | None:
-    """Return the percentage that a metric is about, if that is the CPU of pods."""
+    """Return the CPU percentage of a metric; None if the metric is not about the CPU of pods."""
     source = metric.get("resource") if isinstance(metric, dict) and metric.get("type") == "Resource" else None
     if not source or source.get("name") != "cpu":
         return None

@@ -31,7 +31,7 @@ class PodFailureRule(View, frozen=True, kw_only=True):
 
 
 class PodFailurePolicy(View, frozen=True, kw_only=True):
-    """What failed pods mean; the first rule that matches counts."""
+    """What to do about failed pods; the first rule that matches applies."""
 
     rules: tuple[PodFailureRule, ...] = ()
 
@@ -91,7 +91,7 @@ class JobStatus(View, frozen=True, kw_only=True):
     completed_indexes: str = ""
     failed_indexes: str | None = None
     uncounted_terminated_pods: UncountedTerminatedPods | None = None
-    """None until the controller has looked at the job, and where it was one that did not track."""
+    """None until the controller has processed the job, and for jobs of controllers without tracking."""
 
 
 class Job(Object, frozen=True, kw_only=True):

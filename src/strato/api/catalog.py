@@ -1,4 +1,4 @@
-"""Every kind this system knows: Kubernetes' own (``BUILTIN``), Volcano's and Kubeflow's (``CUSTOM``).
+"""The table of all known kinds: Kubernetes' own (``BUILTIN``), Volcano's and Kubeflow's (``CUSTOM``).
 
 One constant per kind, in capitals; Volcano's Job and CronJob are ``VCJOB`` and ``VCCRONJOB``. Names, short names,
 categories, scope and subresources are what a real API server lists in discovery. Volcano's printer columns are
@@ -62,7 +62,7 @@ def _core(view: type[Object], short: str = "", **options: Unpack[_Options]) -> K
 
 
 def _kind(group: str, version: str, view: type[Object], short: str = "", **options: Unpack[_Options]) -> Kind:
-    """Spell a kind in one line: it is called like its view; ``short`` is a space-separated list."""
+    """Return a kind with the name of its view; ``short`` is a space-separated list of short names."""
     name = view.__name__
     options.setdefault("plural", f"{name.lower()}s")
     return Kind(group, version, name, singular=name.lower(), short_names=tuple(short.split()), view=view, **options)
@@ -325,7 +325,7 @@ _STATE = (Column("State", ".status.conditions[-1:].type"), _AGE)
 
 
 def _training(view: type[Object], replica_map: str = "", columns: tuple[Column, ...] = _STATE) -> Kind:
-    """Spell a kind of training job; with a map of replicas its workers can be scaled."""
+    """Return a kind of training job; with the name of its map of replicas its workers can be scaled."""
     worker = ".status.replicaStatuses.Worker"
     paths = (f".spec.{replica_map}.Worker.replicas", f"{worker}.active", f"{worker}.selector")
     scale = paths if replica_map else None
@@ -345,7 +345,7 @@ TRAINING: tuple[Kind, ...] = (TFJOB, PYTORCHJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB, 
 TRAINJOB, TRAININGRUNTIME, CLUSTERTRAININGRUNTIME = trainer.KINDS
 VERTICALPODAUTOSCALER, VERTICALPODAUTOSCALERCHECKPOINT = verticalautoscaling.KINDS
 CUSTOM: tuple[Kind, ...] = VOLCANO + TRAINING + trainer.KINDS + verticalautoscaling.KINDS
-"""Kinds that we bring the definitions of."""
+"""Kinds for which Strato has CustomResourceDefinitions."""
 
 BUILTIN: tuple[Kind, ...] = (
     BINDING,
@@ -419,7 +419,7 @@ BUILTIN: tuple[Kind, ...] = (
     VOLUMEATTACHMENT,
     VOLUMEATTRIBUTESCLASS,
 )
-"""Kinds the API server itself serves, in the order a real one lists them."""
+"""Kinds that the API server itself serves, in the order in which a real one lists them."""
 
 _BY_VIEW = {kind.view: kind for kind in BUILTIN + CUSTOM}
 _BY_RESOURCE = {(kind.group, kind.version, kind.plural): kind for kind in BUILTIN + CUSTOM}

@@ -1,4 +1,4 @@
-"""Certificate signing requests: what may be asked for, and what each of Kubernetes' signers demands.
+"""Certificate signing requests: their validation, and the requirements of Kubernetes' signers.
 
 Source: ``pkg/apis/certificates`` and ``pkg/controller/certificates`` of Kubernetes 1.36.
 """
@@ -89,9 +89,9 @@ def parse_request(text: str) -> x509.CertificateSigningRequest:
     """Read a request (base64 of PEM).
 
     Raises:
-        ValueError: It is none, or its signature is not that of its key.
+        ValueError: The text is no request, or its signature was not made with its key.
     """
-    import base64  # only who asks for certificates needs them
+    import base64  # imported here, because few processes read requests
 
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
@@ -105,7 +105,7 @@ def parse_request(text: str) -> x509.CertificateSigningRequest:
         raise ValueError("PEM block type must be CERTIFICATE REQUEST")
     try:
         request = x509.load_pem_x509_csr(pem)
-        _, _ = request.subject, request.extensions  # what is read of it later can be read
+        _, _ = request.subject, request.extensions  # decodes them, so that later reads cannot fail
         if request.is_signature_valid:
             return request
     except (UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension, TypeError, ValueError) as error:
@@ -114,7 +114,7 @@ def parse_request(text: str) -> x509.CertificateSigningRequest:
 
 
 def common_name(request: x509.CertificateSigningRequest) -> str:
-    """Return the name it asks for; the last of several counts, as with certificates."""
+    """Return the requested common name; the last one if there are several, as with certificates."""
     from cryptography.x509.oid import NameOID
 
     return "".join(str(one.value) for one in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[-1:])
@@ -199,9 +199,9 @@ def _condition_problems(conditions: Sequence[Json]) -> list[Cause]:
 
 
 def change(obj: Json, old: Json, subresource: str, now: str) -> list[Cause]:
-    """Keep what a write may not change, in place, and return what it may not have tried.
+    """Reset the members that a write may not change, in place, and return the causes for forbidden changes.
 
-    The request itself never changes; ``approval`` writes conditions, ``status`` conditions but for approval and denial,
+    The spec never changes. ``approval`` writes conditions; ``status`` writes conditions other than approval and denial,
     and the certificate, once.
     """
     obj["spec"], before = old["spec"], old.get("status") or {}

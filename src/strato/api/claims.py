@@ -20,26 +20,26 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 WAIT: Final = "WaitForFirstConsumer"
 ONE_POD: Final = "ReadWriteOncePod"
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
-"""Finalizer of a claim: it stays while a pod uses it."""
+"""Finalizer that keeps a claim while a pod uses it."""
 VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
-"""Finalizer of a volume: it stays while it is bound."""
+"""Finalizer that keeps a volume while it is bound."""
 LOCAL_PROVISIONER: Final = "strato.dev/local"
-"""Makes volumes as directories of this machine."""
+"""Name of the provisioner whose volumes are directories of this machine."""
 
 
 class UsedClaim(NamedTuple):
-    """One volume of a pod that stands on a claim."""
+    """A claim that a volume of a pod uses."""
 
     name: str
-    """Of the claim."""
+    """Name of the claim."""
     key: str
     """``namespace/name`` of the claim."""
     ephemeral: bool
-    """Whether the claim is made for the pod and with it."""
+    """Whether the claim is made for the pod and deleted with it."""
 
 
 def claims_of(pod: Pod) -> list[UsedClaim]:
-    """Return the claims a pod's volumes stand on, each once."""
+    """Return the claims that a pod's volumes use, each once."""
     found: dict[str, UsedClaim] = {}
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -54,7 +54,7 @@ def claims_of(pod: Pod) -> list[UsedClaim]:
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether claim and volume have found each other for good."""
+    """Whether the binding of claim and volume is complete."""
     done = claim.status.phase == "Bound" or BIND_COMPLETED in (claim.metadata.annotations or {})
     return bool(claim.spec.volume_name) and done
 
@@ -73,7 +73,7 @@ def size_of(amounts: Mapping[str, str | int | float]) -> int:
 
 
 def is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume is held for, or by, this claim."""
+    """Whether the ``claimRef`` of a volume is this claim."""
     owner = volume.spec.claim_ref
     if owner is None:
         return False
@@ -82,13 +82,13 @@ def is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def satisfies(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume is what a claim asks for by size and mode: enough for one that was meant for it by name."""
+    """Whether a volume has the size and mode that a claim asks for; suffices for a volume that is reserved for it."""
     spec, want = volume.spec, claim.spec
     return size_of(spec.capacity) >= size_of(want.resources.requests) and spec.volume_mode == want.volume_mode
 
 
 def suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume may become a claim's, nodes aside."""
+    """Whether a volume can be bound to a claim, not considering nodes."""
     spec, want = volume.spec, claim.spec
     if not satisfies(volume, claim):
         return False

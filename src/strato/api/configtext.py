@@ -1,4 +1,4 @@
-"""Reads the text under one key of a ConfigMap: a bounded YAML mapping, whatever else is written there."""
+"""Read the text under one key of a ConfigMap as a YAML mapping, with bounds against hostile content."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MAX_VALUES: Final = 10_000
 
 
 def read_mapping(text: str, key: str) -> dict[str, Any]:
-    """Return what a text says; an empty one says nothing.
+    """Return the mapping in a YAML text; empty for an empty text.
 
     Args:
         text: YAML.
-        key: Names it in the error.
+        key: Key of the ConfigMap, for the error.
 
     Raises:
-        InvalidInput: It is no YAML, no mapping, or over a limit.
+        InvalidInput: The text is no YAML, no mapping, or exceeds a limit.
     """
     if len(text) > MAX_CHARACTERS:
         raise InvalidInput(key, [Problem("", f"has {len(text)} characters; write at most {MAX_CHARACTERS}")])

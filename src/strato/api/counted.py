@@ -1,4 +1,4 @@
-"""Messages about many objects as people read them: equal ones once, with how many. Pure."""
+"""Summarise messages about many objects: equal messages once, with the number of objects. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 
 _MOST_NAMES: Final = 3
 _IT: Final = "\0"
-"""Stands for the name of who a message is about."""
+"""Placeholder for the name of a part in its message, so that messages about different parts can be equal."""
 
 
 def counted(messages: Mapping[str, str], part: str) -> list[str]:
-    """Return one line per different message, with how many and which parts it is about.
+    """Return one line per different message, with the number and names of the parts that have it.
 
     Args:
-        messages: Part to message, which may name the part.
-        part: What the parts are: ``pod``.
+        messages: Name of a part → its message, which may contain the name.
+        part: Word for a part, such as ``pod``.
     """
     by_text: dict[str, list[str]] = {}
     for name, message in messages.items():
@@ -32,7 +32,7 @@ def counted(messages: Mapping[str, str], part: str) -> list[str]:
 
 
 def names_text(names: Sequence[str]) -> str:
-    """Return names in the order of their numbers, at most three of them: ``a-0, a-1, … a-999``."""
+    """Return names sorted by their numbers, at most three of them: ``a-0, a-1, … a-999``."""
     ordered = sorted(names, key=_numbered)
     return ", ".join(ordered) if len(ordered) <= _MOST_NAMES else f"{ordered[0]}, {ordered[1]}, … {ordered[-1]}"
 

@@ -1,7 +1,7 @@
-"""How much CPU a container would use over time if it got all of it: on hollow nodes, where there is nothing to measure.
+"""CPU demand of containers on hollow nodes: how many cores a container would use over time without any limit.
 
-A demand is a step function. ``phases`` follow what a container has done (its own seconds, which stand still while it
-gets no CPU), ``daily`` and ``trace`` follow the clock.
+A demand is a step function. ``phases`` are a function of the container's own seconds, which stop while it gets no CPU;
+``daily`` and ``trace`` are functions of the clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CPU_DEMAND: Final = "strato.dev/cpu-demand"
 STEP_SECONDS: Final = 300.0
 """Length of the steps of ``daily``."""
 SHORTEST_SECONDS: Final = 1.0
-"""A demand changes no more often, so that what a pod says cannot keep its node busy."""
+"""Shortest time between two changes of a demand, so that no pod can keep its node's process busy."""
 MOST_CORES: Final = 1e6
 _LONGEST_SECONDS: Final = 3.2e8
 _MOST_CHARACTERS: Final = 4096
@@ -31,26 +31,26 @@ _KINDS: Final = ("phases", "daily", "trace")
 
 
 class InvalidDemand(ValueError):
-    """A text that is no demand."""
+    """A text is no valid demand."""
 
 
 class Demand(Protocol):
-    """Cores that a container wants, constant between two changes."""
+    """The cores that a container wants, constant between two changes."""
 
     @property
     def follows_clock(self) -> bool:
-        """Whether it is asked with seconds since the epoch, and not with the container's own seconds."""
+        """Whether arguments are seconds since the epoch; else they are the container's own seconds."""
 
     def cores_at(self, at: float) -> float:
         """Return the cores at an instant, ≥ 0."""
 
     def next_change(self, at: float) -> float:
-        """Return the first instant after ``at`` at which the cores may be others; infinite where there is none."""
+        """Return the first instant after ``at`` at which the cores may change; infinite if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same at all times."""
+    """The same amount at all times."""
 
     cores: float
     follows_clock: ClassVar[bool] = False
@@ -68,9 +68,9 @@ class Phases:
     """One amount after the other.
 
     Args:
-        lengths: Seconds of each, > 0.
-        cores: Of each.
-        repeats: Whether the first follows the last; otherwise the last one stays.
+        lengths: Length of each phase in seconds, > 0.
+        cores: Cores of each phase.
+        repeats: Whether the first phase follows the last one; else the last phase goes on.
     """
 
     __slots__ = ("_cores", "_ends", "_repeats")
@@ -98,7 +98,7 @@ class Phases:
         return begin + self._ends[number]
 
     def _cycle(self, at: float) -> tuple[float, float]:
-        """Return when the current cycle began, and how far it is."""
+        """Return the beginning of the current cycle, and the seconds since then."""
         if not self._repeats:
             return 0.0, at
         length = self._ends[-1]
@@ -108,16 +108,16 @@ class Phases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daily:
-    """A curve over the day (UTC) between two amounts, in steps of five minutes, with noise of its own in each."""
+    """A curve over the day (UTC) between two amounts, in steps of five minutes with different noise."""
 
     low: float
     high: float
     peak_seconds: float
-    """After midnight."""
+    """Time of the peak, in seconds after midnight."""
     noise_ratio: float = 0.0
-    """Each step is off by at most this part. Range [0, 1]."""
+    """Largest relative deviation of a step. Range [0, 1]."""
     key: int = 0
-    """Chooses the noise."""
+    """Seed of the noise."""
     follows_clock: ClassVar[bool] = True
 
     def cores_at(self, at: float) -> float:
@@ -134,24 +134,24 @@ class Daily:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """A recorded series; it begins anew when it is over."""
+    """A recorded series, which is repeated."""
 
     times: tuple[float, ...]
-    """Of each sample in seconds, the first 0, increasing."""
+    """Time of each sample in seconds, the first 0, increasing."""
     cores: tuple[float, ...]
-    """From each time to the next."""
+    """Cores from each time to the next."""
     length: float
-    """Seconds of the whole series."""
+    """Length of the whole series in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """A recorded series against the clock."""
+    """A recorded series as a function of the clock."""
 
     samples: Samples
     scale: float = 1.0
     offset_seconds: float = 0.0
-    """By which the series is ahead."""
+    """How many seconds the series is ahead of the clock."""
     follows_clock: ClassVar[bool] = True
 
     def cores_at(self, at: float) -> float:
@@ -168,7 +168,7 @@ class Traced:
         return following if following > at else math.nextafter(at, math.inf)
 
     def _place(self, at: float) -> tuple[float, int]:
-        """Return when this pass of the series began, and the number of the sample."""
+        """Return when the current repetition of the series began, and the index of the present sample."""
         length = self.samples.length
         ahead = at + self.offset_seconds
         begin = math.floor(ahead / length) * length
@@ -182,17 +182,17 @@ Traces = Mapping[str, Mapping[str, Samples]]
 def read_demand(text: str, name: str, traces: Traces | None = None) -> Demand:
     """Return a pod's demand.
 
-    ``2.5``; ``phases 60s=1 10m=6 30s=0.5`` (the last one stays; ``phases repeat …`` begins anew); ``daily low=1 high=4
-    peak=20h noise=0.1`` (UTC); ``trace NAME series=ID scale=2 offset=6h`` (without ``series`` one of them, by the pod's
-    name).
+    ``2.5``; ``phases 60s=1 10m=6 30s=0.5`` (the last phase goes on; ``phases repeat …`` starts again); ``daily low=1
+    high=4 peak=20h noise=0.1`` (UTC); ``trace NAME series=ID scale=2 offset=6h`` (without ``series`` the pod's name
+    selects one).
 
     Args:
-        text: As in the annotation `CPU_DEMAND`.
-        name: Of the pod; noise and series are chosen by it.
-        traces: Those that may be named.
+        text: Text of the annotation `CPU_DEMAND`.
+        name: Name of the pod, which selects noise and series.
+        traces: Traces that the text may name.
 
     Raises:
-        InvalidDemand: What cannot be read, and what to write.
+        InvalidDemand: The text is invalid; the message says what to write.
     """
     if len(text) > _MOST_CHARACTERS:
         raise InvalidDemand(f"has {len(text)} characters; write at most {_MOST_CHARACTERS}")
@@ -212,7 +212,7 @@ def read_demand(text: str, name: str, traces: Traces | None = None) -> Demand:
 
 
 def read_quietly(annotations: Mapping[str, str] | None, name: str, traces: Traces | None = None) -> Demand | None:
-    """Return a pod's demand; None where it has none, or one that cannot be read (`demand_problem` says so)."""
+    """Return a pod's demand; None if it has none, or an invalid one (which `demand_problem` reports)."""
     text = (annotations or {}).get(CPU_DEMAND)
     if text is None:
         return None
@@ -318,7 +318,7 @@ def _seconds(text: str, *, least: float = 0.0) -> float:
 
 
 def _noise(key: int, step: int) -> float:
-    """Return a number in [-1, 1) that depends on both and looks drawn.
+    """Return a pseudo-random number in [-1, 1) that depends on key and step.
 
     Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014), the mixing function.
     """

@@ -1,7 +1,7 @@
 """Kinds that are another form of a stored kind: one object, read and written under two group versions.
 
-Objects are stored in the form of one of them; the other is made of it when it is asked for, and made into it when it
-is written. All other rules (names, conflicts, watches, admission) are those of the stored kind.
+Objects are stored in one form. They are converted to the other form when a client reads that one, and converted back
+when a client writes it. All other rules (names, conflicts, watches, admission) are those of the stored kind.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Form:
     """Another form of a stored kind."""
 
     kind: Kind
-    """What is asked for."""
+    """The kind that clients ask for."""
     stored: Kind
     show: Callable[[Json], Json]
-    """Makes the form of a stored object; neither is changed, and they share members."""
+    """Converts a stored object to this form; changes neither, but they share members."""
     read: Callable[[Json], Json]
-    """Makes a stored object of the form."""
+    """Converts an object in this form to the stored form."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Names of fields in selectors, and what they are called in the stored form."""
+    """Field of selectors in this form → field of the stored form."""
     check: Callable[[Json, Json | None], list[Cause]] = _no_causes
-    """Finds what is wrong with a stored object that was written in this form, before and now."""
+    """Validates an object written in this form: gets its new and its previous state, both in the stored form."""
 
 
 _EVENT_NAMES = {
@@ -48,7 +48,7 @@ _EVENT_NAMES = {
     "count": "deprecatedCount",
     "reportingComponent": "reportingController",
 }
-"""Members of a v1 Event and what events.k8s.io/v1 calls them."""
+"""Member of a v1 Event → its name in events.k8s.io/v1."""
 _STORED_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
 
 
@@ -67,7 +67,7 @@ def _read_event(event: Json) -> Json:
 
 
 def _check_event(event: Json, old: Json | None) -> list[Cause]:
-    """Check an event as the newer group does; the older one takes more.
+    """Check an event by the rules of events.k8s.io, which are stricter than those of v1.
 
     Source: ``pkg/apis/core/validation/events.go`` of Kubernetes 1.36.
     """
@@ -123,4 +123,4 @@ _AUTOSCALER = Form(
     catalog.HORIZONTALPODAUTOSCALER_V1, catalog.HORIZONTALPODAUTOSCALER, autoscaling.show_v1, autoscaling.read_v1
 )
 FORMS: Mapping[Kind, Form] = {form.kind: form for form in (_EVENT, _AUTOSCALER)}
-"""By the kind that is asked for."""
+"""Kind that clients ask for → its form."""

@@ -18,7 +18,7 @@ WORKER: Final = "Worker"
 MASTER: Final = "Master"
 
 OPERATOR: Final = "kubeflow.org/training-operator"
-"""Who manages a job that names nobody."""
+"""Manager of jobs without ``managedBy``."""
 
 MPI_OPERATOR: Final = "kubeflow.org/mpi-operator"
 OTHER_OPERATORS: Final = ("kueue.x-k8s.io/multikueue",)
@@ -33,42 +33,42 @@ class Framework:
     replica_map: str
     """Member of ``spec`` that maps roles to replicas."""
     roles: tuple[str, ...]
-    """Those that lead first, then by name: the order in which they are looked at."""
+    """All roles in the order in which they are processed: leaders first, then by name."""
     leaders: tuple[str, ...]
-    """Roles whose pods decide whether the job succeeds, where one of them is there."""
+    """Roles of which the first that a job has decides whether the job succeeds."""
     container: str = ""
-    """The container that trains; empty: the first."""
+    """Name of the training container; empty for the first container."""
     port_name: str = ""
-    """Empty: the pods need no port of theirs."""
+    """Name of the training container's port; empty if it needs none."""
     port: int = 0
     restart_policy: str
     leader_restart_policy: str = ""
-    """Where it differs from that of the others."""
+    """Default restart policy of leaders, if it differs from that of other roles."""
     default_workers: int = 1
     worker_leads: bool = False
-    """Whether worker 0 is labelled as the master where there is no leader."""
+    """Whether worker 0 is labelled as the master in jobs without a leader."""
     leader_required: bool = False
     leader_is_one: bool = False
-    """Whether the replicas of the leader have to be written out, as 1."""
+    """Whether the spec has to set the leader's replicas explicitly, to 1."""
     elastic: bool = False
     first_success_ends: bool = False
-    """Whether one worker's success ends an elastic job."""
+    """Whether an elastic job succeeds with the first worker that does."""
     names_are_qualified: bool = False
     """Whether messages name a job with its namespace although it has a leader."""
     writes_selector: bool = False
-    """Whether the status says what selects the pods of a role."""
+    """Whether the status has a label selector for the pods of each role."""
     has_services: bool = True
-    """Whether pods are found by services of their own."""
+    """Whether each pod has a service of its own."""
     unnumbered: frozenset[str] = frozenset()
-    """Roles of one pod, which has no index."""
+    """Roles with a single pod, whose name has no index."""
     manager: str = OPERATOR
-    """Who manages jobs that name nobody."""
+    """Manager of jobs of this kind without ``managedBy``."""
     operator: str = ""
-    """Value of the label of that name, where it is not made of the kind's."""
+    """Value of the label for the operator's name, if it does not follow from the kind's name."""
 
     @property
     def controller(self) -> str:
-        """Name of the controller: in labels, and as the source of events."""
+        """Name of the controller, in labels and as the source of events."""
         return self.operator or f"{self.kind.singular}-controller"
 
     def object_name(self, job: str, role: str, index: int | str) -> str:
@@ -172,7 +172,7 @@ BY_KIND: Final[Mapping[Kind, Framework]] = {framework.kind: framework for framew
 
 
 def is_ours(managed_by: str | None, manager: str = OPERATOR) -> bool:
-    """Return whether a job with this ``managedBy`` is ours to run."""
+    """Return whether our controllers run jobs with this ``managedBy``."""
     return managed_by is None or managed_by == manager
 
 
@@ -192,11 +192,11 @@ class JobShape:
     namespace: str
     spec: TrainingJobSpec
     roles: Mapping[str, ReplicaSpec]
-    """By canonical name, in the order in which they are looked at."""
+    """Replicas by canonical name of the role, in the order in which roles are processed."""
 
     @classmethod
     def of(cls, framework: Framework, job: TrainingJob) -> JobShape:
-        """Read a job. Of several spellings of one role the first counts; roles that are not known stay, last."""
+        """Read a job. If a role occurs in several spellings the first counts; unknown roles are kept and come last."""
         by_lower = {role.lower(): role for role in framework.roles}
         found: dict[str, ReplicaSpec] = {}
         for written, spec in job.spec.replica_specs.items():
@@ -209,7 +209,7 @@ class JobShape:
 
     @property
     def leader(self) -> str:
-        """The role that decides; empty where the workers do."""
+        """The role that decides whether the job succeeds; empty if the workers do."""
         return next((role for role in self.framework.leaders if role in self.roles), "")
 
     @property
@@ -219,7 +219,7 @@ class JobShape:
 
     @property
     def least(self) -> int:
-        """Pods without which the job does not run: of an elastic one its fewest workers, and all of the other roles."""
+        """Fewest pods with which the job runs: all, or for an elastic job its fewest workers and all of other roles."""
         if not self.is_elastic:
             return self.total
         surplus = max(0, self.count(WORKER) - self.bounds[0])
@@ -232,17 +232,17 @@ class JobShape:
 
     @property
     def clean_pod_policy(self) -> str:
-        """Which pods go when the job ends."""
+        """Which pods are deleted when the job ends."""
         return self.spec.run_policy.clean_pod_policy or self.spec.clean_pod_policy or "None"
 
     @property
     def slots(self) -> int:
-        """Ranks of a worker of an MPI job."""
+        """Number of ranks per worker of an MPI job."""
         return 1 if self.spec.slots_per_worker is None else self.spec.slots_per_worker
 
     @property
     def nproc_per_node(self) -> str:
-        """``nprocPerNode``; empty where the elastic policy says it."""
+        """``nprocPerNode``; empty if the elastic policy sets it."""
         policy = self.spec.elastic_policy
         if self.spec.nproc_per_node is not None:
             return self.spec.nproc_per_node
@@ -259,7 +259,7 @@ class JobShape:
         return (most if least is None else least) or 0, (least if most is None else most) or 0
 
     def count(self, role: str) -> int:
-        """Return how many pods a role has; of one that is not there none."""
+        """Return how many pods a role has; 0 for a role that the job does not have."""
         spec = self.roles.get(role)
         if spec is None:
             return 0
@@ -271,7 +271,7 @@ class JobShape:
         return self.framework.object_name(self.name, role, index)
 
     def restart_policy(self, role: str) -> str:
-        """Return what happens to failed pods of a role."""
+        """Return the restart policy of a role, with the default."""
         framework = self.framework
         by_default = (role in framework.leaders and framework.leader_restart_policy) or framework.restart_policy
         return self.roles[role].restart_policy or by_default
@@ -283,7 +283,7 @@ class JobShape:
         return self.framework.worker_leads and not self.leader and role == WORKER and index == 0
 
     def ports(self, role: str) -> tuple[ContainerPort, ...]:
-        """Return the ports of the training container of a role, the default one added where it is missing."""
+        """Return the ports of a role's training container, with the default port if it is missing."""
         trainer = self.trainer(role)
         ports = trainer.ports if trainer is not None else ()
         if not self.framework.port_name or any(port.name == self.framework.port_name for port in ports):
@@ -291,12 +291,12 @@ class JobShape:
         return (*ports, ContainerPort(name=self.framework.port_name, container_port=self.framework.port))
 
     def port(self, role: str) -> int:
-        """Return the port at which replicas of a role find each other."""
+        """Return the port at which other replicas reach those of a role."""
         named = (port for port in self.ports(role) if port.name == self.framework.port_name)
         return next(named).container_port
 
     def trainer(self, role: str) -> Container | None:
-        """Return the container that trains: the one of the framework's name, else the first."""
+        """Return the training container: the one with the framework's container name, else the first."""
         containers = self.roles[role].template.spec.containers
         named = (one for one in containers if one.name == self.framework.container)
         return next(named, containers[0] if containers else None)

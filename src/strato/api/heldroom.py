@@ -1,7 +1,8 @@
-"""Room of a node that is held for a system beside the scheduler: an annotation, which the scheduler's cache subtracts.
+"""Resources of a node that are reserved for a system beside the scheduler, by an annotation.
 
-A front door of another system (Mesos' offers) promises room before there are pods that ask for it. While the annotation
-stands nobody else gets that room; it outlives a crash of who wrote it, whose next start corrects it.
+The interface of another system (Mesos' offers) promises resources before there are pods for them. The scheduler's cache
+subtracts the annotated amounts from the node. The annotation outlives a crash of the component that wrote it, which
+corrects it at its next start.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _decoder = msgspec.json.Decoder(dict[str, str])
 
 
 def held_room(node: Node) -> Mapping[str, str]:
-    """Return what is held; an annotation that cannot be read holds nothing, and none gives room."""
+    """Return the reserved amounts of a node; an invalid annotation reserves nothing, negative amounts are ignored."""
     text = node.metadata.annotation(HELD_ROOM)
     if not text:
         return {}

@@ -1,4 +1,4 @@
-"""Lifetimes of jobs, counted from their submission: what a job asks for, and what its queue has to say about it."""
+"""Lifetimes of jobs, counted from their submission: the one a job asks for, and its queue's default and maximum."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 MAXIMUM: Final = "strato.dev/maximum-job-lifetime-seconds"
-"""Annotation of a Queue: jobs in it and below it are ended after so many seconds, whatever they ask for."""
+"""Annotation of a Queue: longest lifetime in seconds of jobs in it and in its descendants, whatever they ask for."""
 DEFAULT: Final = "strato.dev/default-job-lifetime-seconds"
-"""Annotation of a Queue: jobs that ask for nothing are ended after so many seconds."""
+"""Annotation of a Queue: lifetime in seconds of jobs without `REQUESTED`."""
 REQUESTED: Final = "strato.dev/job-lifetime-seconds"
-"""Annotation of a Job: it is ended after so many seconds, or earlier if its queue says so."""
+"""Annotation of a Job: its lifetime in seconds, which the maximum of its queue bounds."""
 
 NEVER: Final = -1
 _MOST_DIGITS: Final = 10
 
 
 def parse(text: str) -> int | None:
-    """Return the seconds that an annotation says, `NEVER` where it says 0 or less; None when it is no whole number."""
+    """Return the seconds of an annotation, `NEVER` for 0 or less; None when the text is no whole number."""
     digits = text.strip().removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
         return None
@@ -28,9 +28,9 @@ def resolved(requested: int, default: int, maximum: int) -> int:
     """Return after how many seconds a job is ended; `NEVER` for one that is not.
 
     Args:
-        requested: What the job asks for; 0 or less when it asks for nothing.
-        default: What its queue gives to who asks for nothing; 0 or less for no limit.
-        maximum: What its queue allows at most; 0 or less for no limit.
+        requested: Lifetime that the job asks for; 0 or less if it asks for none.
+        default: The queue's lifetime for jobs that ask for none; 0 or less for no limit.
+        maximum: The queue's longest lifetime; 0 or less for no limit.
     """
     wanted = requested if requested > 0 else default
     if maximum > 0:
@@ -42,8 +42,9 @@ def of_job(job: Mapping[str, str], queues: Iterable[Mapping[str, str]]) -> int:
     """Return after how many seconds from its submission a job is ended; `NEVER` for one that is not.
 
     Args:
-        job: Its annotations.
-        queues: Annotations of its queue, and of those above it up to the root; the nearest that says something counts.
+        job: Annotations of the job.
+        queues: Annotations of its queue and then of each ancestor up to the root; the nearest queue with a valid
+            annotation counts.
     """
     found: dict[str, int] = {}
     for noted in queues:

@@ -1,4 +1,4 @@
-"""What the API serves: one `Kind` per resource, with everything discovery and storage need to know."""
+"""`Kind`: one resource that the API serves, with all that discovery and storage need to know of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Column:
     type: str = "string"
     format: str = ""
     priority: int = 0
-    """0 is shown always, more only with ``-o wide``."""
+    """0 is always shown, a higher one only with ``-o wide``."""
     description: str = ""
 
 
@@ -41,14 +41,14 @@ class Kind:
     has_status: bool = False
     """Whether ``/status`` is a subresource; then the main resource ignores status and vice versa."""
     scale_paths: tuple[str, str, str] | None = None
-    """spec replicas, status replicas and label selector paths when ``/scale`` is served."""
+    """Paths of the spec's replicas, the status' replicas and the label selector, if ``/scale`` is served."""
     subresources: tuple[str, ...] = ()
     """Further subresources: ``binding``, ``log``."""
     columns: tuple[Column, ...] = ()
     selectable_fields: tuple[str, ...] = ()
-    """Paths (``spec.colour``) that a definition lets field selectors ask for."""
+    """Paths (``spec.colour``) that a definition allows in field selectors."""
     view: type[Object] = field(default=Object)
-    """The typed partial read of this kind."""
+    """The typed partial view of this kind."""
     api_version: str = field(init=False)
     """``group/version``, or just the version in the core group."""
     resource: str = field(init=False)
@@ -57,7 +57,7 @@ class Kind:
     """URL prefix of the group version."""
 
     def __post_init__(self) -> None:
-        """Compose once what every request asks for."""
+        """Compute the texts that every request needs once."""
         group, version, plural = self.group, self.version, self.plural
         object.__setattr__(self, "api_version", f"{group}/{version}" if group else version)
         object.__setattr__(self, "resource", f"{plural}.{group}" if group else plural)

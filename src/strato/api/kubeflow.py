@@ -1,7 +1,7 @@
 """Views of kubeflow.org/v1: the training jobs, which differ in the name of their map of replicas (spec training A).
 
-Fields that only some kinds have are empty in the others. The users' objects are stored as they came: whoever reads one
-fills in defaults with `strato.api.frameworks`.
+Fields that only some kinds have are empty in the others. Objects are stored as users wrote them; readers fill in the
+defaults with `strato.api.frameworks`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strato.api.shapes import EMPTY, ResourceList
 
 
 class SchedulingPolicy(View, frozen=True, kw_only=True):
-    """``runPolicy.schedulingPolicy``: what the job's PodGroup says."""
+    """``runPolicy.schedulingPolicy``: settings of the job's PodGroup."""
 
     min_available: int | None = None
     queue: str = ""
@@ -39,10 +39,10 @@ class RunPolicy(View, frozen=True, kw_only=True):
 
 
 class ReplicaPodSpec(PodSpec, frozen=True, kw_only=True):
-    """What a template says of its pods."""
+    """The pod spec of a template."""
 
     restart_policy: str = ""
-    """Empty where the template says none: what it says is overwritten, and that is reported."""
+    """Empty if the template sets none. A policy in the template is overwritten, which the controller reports."""
 
 
 class ReplicaTemplate(PodTemplateSpec, frozen=True, kw_only=True):
@@ -87,16 +87,16 @@ class TrainingJobSpec(View, frozen=True, kw_only=True):
 
     run_policy: RunPolicy = RunPolicy()
     replica_specs: Mapping[str, ReplicaSpec | None] = EMPTY
-    """By role, as the user wrote the role."""
+    """Replicas by role, in the user's spelling."""
     success_policy: str | None = None
     enable_dynamic_worker: bool = False
     nproc_per_node: str | None = None
     elastic_policy: ElasticPolicy | None = None
     slots_per_worker: int | None = None
     clean_pod_policy: str | None = None
-    """Of an MPIJob v1; ``runPolicy`` goes first."""
+    """Member of an MPIJob v1; the one in ``runPolicy`` takes precedence."""
     main_container: str = ""
-    """Of an MPIJob v1: the container in which ranks are started."""
+    """Member of an MPIJob v1: the container in which ranks are started."""
     run_launcher_as_worker: bool = False
     ssh_auth_mount_path: str = ""
     """Set in every MPIJob that was created as v2beta1, by the default of its definition, and in no other."""
@@ -118,15 +118,15 @@ class ReplicaStatus(View, frozen=True, kw_only=True):
     failed: int = 0
     selector: str = ""
     succeeded_indexes: tuple[int, ...] = ()
-    """Ours: replicas that have succeeded; they are not made again when a node with their pods goes."""
+    """Our own member: replicas that have succeeded, which get no new pods if a node with their pods is deleted."""
 
 
 class ReplacedPods(View, frozen=True, kw_only=True):
-    """``status.replacedPods``, ours: the failed pods that others took the place of, for ``backoffLimit``."""
+    """``status.replacedPods``, our own member: failed pods that were replaced, which count for ``backoffLimit``."""
 
     count: int = 0
     uids: tuple[str, ...] = ()
-    """Of those that are counted and may still be there."""
+    """Uids of pods that are counted and may still exist, so that they are not counted again."""
 
 
 class TrainingJobStatus(View, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ class TrainingJobStatus(View, frozen=True, kw_only=True):
 
 
 class TrainingJob(Object, frozen=True, kw_only=True):
-    """What the kinds have in common."""
+    """The base of all kinds of training jobs."""
 
     spec: TrainingJobSpec = TrainingJobSpec()
     status: TrainingJobStatus = TrainingJobStatus()

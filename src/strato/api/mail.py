@@ -1,4 +1,4 @@
-"""Who gets mail about a job, and when: the annotations ``strato.dev/mail`` and ``strato.dev/mail-type``. Pure."""
+"""The annotations for mail about a job: ``strato.dev/mail``, the addresses, and ``strato.dev/mail-type``. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import StrEnum
 from typing import Final
 
 MAIL: Final = "strato.dev/mail"
-"""On a job: addresses, joined by commas."""
+"""Annotation of a job: addresses, joined by commas."""
 MAIL_TYPE: Final = "strato.dev/mail-type"
-"""Of what they are told, joined by commas; everything when it is missing."""
+"""Annotation of a job: the wanted types of mail, joined by commas; all types if it is missing."""
 MAIL_STATE: Final = "strato.dev/mail-state"
-"""Written by the controller: `ACCEPTED`, then what was sent, or why nothing is."""
+"""Annotation that the controller writes: `ACCEPTED`, then the types that were sent, or why none is sent."""
 ACCEPTED: Final = "accepted"
 
 _ADDRESS = re.compile(r"[^\s@,;<>\"()\x00-\x1f\x7f]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
@@ -22,23 +22,23 @@ _MOST_WORDS = 20
 
 
 class MailType(StrEnum):
-    """What mail is about."""
+    """The occasion of a mail."""
 
     BEGIN = "begin"
     END = "end"
-    """However it ended."""
+    """The job has ended, in whatever way."""
     FAIL = "fail"
 
 
 _SLURM = {"all": tuple(MailType), "none": (), "time_limit": (MailType.FAIL,)}
-"""Words of Slurm's that mean several, or less."""
+"""Slurm's words for several of our types, or for a part of one."""
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
     """Read addresses.
 
     Raises:
-        ValueError: Says which is none.
+        ValueError: A text is no address; the message says which.
     """
     if text.count(",") >= _MOST_ADDRESSES:
         raise ValueError(f"more than {_MOST_ADDRESSES} mail addresses; write to a list")
@@ -50,10 +50,10 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 
 
 def parse_types(text: str) -> tuple[MailType, ...]:
-    """Read what mail is wanted about; Slurm's words too, in either case.
+    """Read types of mail; accepts Slurm's words too, in upper or lower case.
 
     Raises:
-        ValueError: Says which word is unknown.
+        ValueError: A word is unknown; the message says which.
     """
     found: dict[MailType, None] = {}
     if text.count(",") >= _MOST_WORDS:

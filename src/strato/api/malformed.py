@@ -9,7 +9,7 @@ from strato.errors import BadRequest
 
 
 def malformed(kind: Kind, obj: object) -> BadRequest:
-    """Say which field cannot be read, by reading the object as its view. Slow; only for what failed already."""
+    """Return the error that names the bad field, by decoding the object as its view; slow, for failed requests only."""
     where = "an unexpected type of value"
     try:
         msgspec.convert(obj, kind.view)

@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
 
 _new = tuple.__new__
-"""Makes a `Key` in half the time."""
+"""Makes a `Key` in half the time of its constructor."""
 
 
 class OwnerReference(View, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class ObjectMeta(View, frozen=True, kw_only=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages this object, if any."""
+        """The controlling owner of the object, if any."""
         for reference in self.owner_references or ():
             if reference.controller:
                 return reference

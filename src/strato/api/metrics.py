@@ -1,4 +1,4 @@
-"""Views of metrics.k8s.io/v1beta1, and what containers of hollow nodes use, where there is nothing to be measured."""
+"""Views of metrics.k8s.io/v1beta1, and the simulated use of containers on hollow nodes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from strato.api.shapes import EMPTY
 from strato.clock import parse_time
 
 USAGE_RATIO: Final = "strato.dev/usage-ratio"
-"""Pod annotation: what its containers use on a hollow node, as a multiple of what they request (a number ≥ 0)."""
+"""Pod annotation: the use of its containers on a hollow node as a multiple of their requests (a number ≥ 0)."""
 WINDOW_SECONDS: Final = 15.0
 
 
 class ContainerMetrics(View, frozen=True, kw_only=True):
-    """What a container uses."""
+    """The use of a container."""
 
     name: str = ""
     usage: Mapping[str, str] = EMPTY
 
 
 class PodMetrics(Object, frozen=True, kw_only=True):
-    """What the containers of a pod use."""
+    """The use of the containers of a pod."""
 
     timestamp: str = ""
     window: str = ""
@@ -33,7 +33,7 @@ class PodMetrics(Object, frozen=True, kw_only=True):
 
 
 class NodeMetrics(Object, frozen=True, kw_only=True):
-    """What a node uses."""
+    """The use of a node."""
 
     timestamp: str = ""
     window: str = ""
@@ -41,7 +41,7 @@ class NodeMetrics(Object, frozen=True, kw_only=True):
 
 
 def amounts(usage: Mapping[str, str | int | float]) -> tuple[float, float] | None:
-    """Return cores and bytes; None where they cannot be read: then nothing was measured, which is not a use of zero."""
+    """Return cores and bytes; None if they cannot be read, which means not measured rather than zero."""
     try:
         return parse(usage.get("cpu", "0")).nanos / NANO, float(value(usage.get("memory", "0")))
     except InvalidQuantity:
@@ -49,32 +49,32 @@ def amounts(usage: Mapping[str, str | int | float]) -> tuple[float, float] | Non
 
 
 class Used(NamedTuple):
-    """What something uses."""
+    """A measured use of CPU and memory."""
 
     cpu_nanocores: int = 0
     memory_bytes: int = 0
     window_seconds: float = WINDOW_SECONDS
-    """Over which time the CPU is an average."""
+    """Time over which the CPU use is averaged."""
 
     def __add__(self, other: tuple[Any, ...]) -> Used:
-        """Return what both use together, over the longer of the windows."""
+        """Return the sum of two uses, over the longer of the windows."""
         return Used(self[0] + other[0], self[1] + other[1], max(self[2], other[2]))
 
     def quantities(self) -> dict[str, str]:
-        """Return it as Kubernetes writes it."""
+        """Return the amounts as Kubernetes writes them."""
         return {"cpu": f"{self.cpu_nanocores}n", "memory": f"{self.memory_bytes >> 10}Ki"}
 
 
 def running_containers(pod: Json) -> list[str]:
-    """Return the names of a pod's containers that run."""
+    """Return the names of a pod's running containers."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return [one["name"] for one in statuses if (one.get("state") or {}).get("running") is not None]
 
 
 def hollow_usage(pod: Json, now: float) -> dict[str, Used]:
-    """Return what the running containers of a pod on a hollow node use: what they request, times `USAGE_RATIO`.
+    """Return the use of a pod's running containers on a hollow node: their requests times `USAGE_RATIO`.
 
-    The CPU is what they want (`strato.api.cpudemand`), where the pod says so, and at most their limit.
+    If the pod has a CPU demand (`strato.api.cpudemand`), the CPU use is that, and at most the limit.
     """
     try:
         ratio = float((pod["metadata"].get("annotations") or {}).get(USAGE_RATIO, 1.0))

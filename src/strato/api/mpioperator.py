@@ -1,7 +1,7 @@
 """kubeflow.org/v2beta1, the API of Kubeflow's MPI operator: its view and defaults (spec training I2).
 
-Its MPIJob is that of v1 with further fields: one definition serves both versions, and an object keeps the form that it
-was created in.
+Its MPIJob has the fields of v1 and further ones: one definition serves both versions, and an object stays one of the
+version in which it was created.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MPIJob(kubeflow.MPIJob, frozen=True, kw_only=True):
 
 
 def with_defaults(spec: Json) -> Json:
-    """Return ``spec`` as the operator understands it; what the user wrote stays."""
+    """Return ``spec`` with the operator's defaults; members that the user has set stay."""
     filled = _filled(
         spec,
         slotsPerWorker=1,

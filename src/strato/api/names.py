@@ -1,7 +1,7 @@
-"""Names, labels and keys: what Kubernetes accepts, and its words for what it does not.
+"""Kubernetes' rules for names, labels and keys, with its messages.
 
-Every check returns the list of complaints, empty when the value is fine. The complaints are the texts that follow
-``Invalid value: "x": `` in a field cause.
+Every check returns a list of messages, empty when the value is valid. A message is the text that follows ``Invalid
+value: "x": `` in a field cause.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def is_label(value: str) -> bool:
 
 
 def check_label(value: str) -> list[str]:
-    """Complain about what is no RFC 1123 label."""
+    """Return why the value is no RFC 1123 label."""
     problems = [_too_many(LABEL_MAX)] if len(value) > LABEL_MAX else []
     if _LABEL(value) is None:
         if _SUBDOMAIN(value) is not None:
@@ -96,7 +96,7 @@ def check_label(value: str) -> list[str]:
 
 
 def check_subdomain(value: str) -> list[str]:
-    """Complain about what is no RFC 1123 subdomain."""
+    """Return why the value is no RFC 1123 subdomain."""
     problems = [_too_many(SUBDOMAIN_MAX)] if len(value) > SUBDOMAIN_MAX else []
     if _SUBDOMAIN(value) is None:
         problems.append(_SUBDOMAIN_MESSAGE)
@@ -104,7 +104,7 @@ def check_subdomain(value: str) -> list[str]:
 
 
 def check_label_1035(value: str) -> list[str]:
-    """Complain about what is no RFC 1035 label (services)."""
+    """Return why the value is no RFC 1035 label (names of services)."""
     problems = [_too_long(LABEL_MAX)] if len(value) > LABEL_MAX else []
     if _LABEL_1035(value) is None:
         problems.append(_LABEL_1035_MESSAGE)
@@ -112,7 +112,7 @@ def check_label_1035(value: str) -> list[str]:
 
 
 def check_path_segment(value: str) -> list[str]:
-    """Complain about what cannot stand in a URL path (RBAC names)."""
+    """Return why the value cannot be a segment of a URL path (RBAC names)."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return [f"may not contain '{bad}'" for bad in ("/", "%") if bad in value]
@@ -125,7 +125,7 @@ def is_qualified_name(value: str) -> bool:
 
 
 def check_qualified_name(value: str) -> list[str]:
-    """Complain about what is no qualified name."""
+    """Return why the value is no qualified name."""
     problems: list[str] = []
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
@@ -151,7 +151,7 @@ def is_label_value(value: str) -> bool:
 
 
 def check_label_value(value: str) -> list[str]:
-    """Complain about what may not be the value of a label."""
+    """Return why the value may not be the value of a label."""
     problems = [_too_long(LABEL_MAX)] if len(value) > LABEL_MAX else []
     if _LABEL_VALUE(value) is None:
         problems.append(_LABEL_VALUE_MESSAGE)
@@ -159,7 +159,7 @@ def check_label_value(value: str) -> list[str]:
 
 
 def check_config_key(value: str) -> list[str]:
-    """Complain about what may not be a key of a ConfigMap or Secret."""
+    """Return why the value may not be a key of a ConfigMap or Secret."""
     problems = [f"must be no more than {SUBDOMAIN_MAX} characters"] if len(value) > SUBDOMAIN_MAX else []
     if _CONFIG_KEY(value) is None:
         problems.append(_CONFIG_KEY_MESSAGE)
@@ -179,12 +179,12 @@ def is_env_name(value: str) -> bool:
 
 
 def check_env_name(value: str) -> list[str]:
-    """Complain about what may not be the name of an environment variable."""
+    """Return why the value may not be the name of an environment variable."""
     return [] if _PRINTABLE_ENV(value) is not None else [_ENV_MESSAGE]
 
 
 def check_port_name(value: str) -> list[str]:
-    """Complain about what may not be the name of a port."""
+    """Return why the value may not be the name of a port."""
     problems: list[str] = []
     if len(value) > 15:
         problems.append("must be no more than 15 characters")
@@ -200,12 +200,12 @@ def check_port_name(value: str) -> list[str]:
 
 
 def check_port_number(value: int) -> list[str]:
-    """Complain about what is no port."""
+    """Return why the value is no port number."""
     return [] if 1 <= value <= 65535 else ["must be between 1 and 65535, inclusive"]
 
 
 def check_ip(value: str) -> list[str]:
-    """Complain about what is no IP address."""
+    """Return why the value is no IP address."""
     try:
         ipaddress.ip_address(value)
     except ValueError:

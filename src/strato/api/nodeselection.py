@@ -1,4 +1,4 @@
-"""Which nodes a pod may be on: taints, node selectors and node affinity, as Kubernetes has them. Pure."""
+"""Which nodes a pod may run on: taints, node selectors and node affinity, by Kubernetes' rules. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from strato.api.core import Node, NodeSelectorTerm, PodSpec, Taint, Toleration
 from strato.api.shapes import LabelSelectorRequirement
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-"""What a cordon amounts to."""
+"""The taint that is equivalent to a cordon (``spec.unschedulable``)."""
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
 """Effects that keep pods away."""
 
@@ -28,7 +28,7 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
 
 
 def matches_node(spec: PodSpec, node: Node) -> bool:
-    """Whether a node has the labels a pod's selector and required affinity ask for."""
+    """Whether a node matches a pod's node selector and required node affinity."""
     labels = node.metadata.labels or {}
     for key, value in spec.node_selector.items():
         if labels.get(key) != value:
@@ -51,7 +51,7 @@ def matches_term(term: NodeSelectorTerm, node: Node) -> bool:
 
 
 def requirement_holds(requirement: LabelSelectorRequirement, value: str | None) -> bool:
-    """Judge one node selector requirement against a label's value (None when absent)."""
+    """Return whether a label's value (None when absent) meets a node selector requirement."""
     operator, values = requirement.operator, requirement.values
     if operator == "In":
         return value is not None and value in values

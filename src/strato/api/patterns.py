@@ -1,4 +1,4 @@
-"""Regular expressions of users, in Go's syntax (RE2) and in linear time: no pattern can hold its reader."""
+"""Regular expressions of users, in Go's syntax (RE2). Matching takes linear time, so no pattern can block a process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from strato.lru import memoised
 
 _LONGEST_PATTERN = 32 * 1024
 _MEMORY_BYTES = 1 << 20
-"""What one compiled pattern may take, which also bounds the length of its program."""
+"""Most memory of one compiled pattern, which also bounds the length of its program."""
 _MOST_STEPS = 200_000_000
-"""Characters of a text times instructions of a program: the worst case takes about 0.4 ns each."""
+"""Longest product of a text's characters and a program's instructions; in the worst case each step takes 0.4 ns."""
 
 
 class InvalidPattern(StratoError, ValueError):
-    """A text is no regular expression of RE2, or too large a one."""
+    """A text is no regular expression of RE2, or is too large."""
 
 
 class Pattern:
@@ -48,16 +48,16 @@ class Pattern:
         self._longest = _MOST_STEPS // self.size
 
     def is_in(self, text: str) -> bool:
-        """Return whether the pattern matches somewhere in a text; never in one that is too long for it."""
+        """Return whether the pattern matches somewhere in a text; False for a text beyond `_MOST_STEPS`."""
         if len(text) > self._longest:
             return False
         try:
             return self._search(text) is not None
-        except UnicodeEncodeError:  # half a surrogate pair is no character of Go's
+        except UnicodeEncodeError:  # an unpaired surrogate is no valid character in Go
             return False
 
     def found_in(self, text: str, most: int = -1) -> list[str]:
-        """Return what the pattern matches of a text, ``most`` at most if that is not negative."""
+        """Return the matches of the pattern in a text, at most ``most`` if that is not negative."""
         if len(text) > self._longest:
             return []
         try:
@@ -74,7 +74,7 @@ _GO_MESSAGES = {
     "no argument for repetition operator": "missing argument to repetition operator",
     "unexpected )": "unexpected )",
 }
-"""What Go's package says for what RE2 itself says."""
+"""Message of RE2 → the message of Go's package for the same error."""
 
 
 def _go_message(reason: object) -> str:
@@ -85,9 +85,9 @@ def _go_message(reason: object) -> str:
 
 @memoised(64 << 20, longest=_LONGEST_PATTERN, entry_bytes=_MEMORY_BYTES)
 def compile_pattern(text: str) -> Pattern:
-    """Return a pattern compiled, the last ones remembered.
+    """Return the compiled pattern; recent ones are cached.
 
     Raises:
-        InvalidPattern: It is none.
+        InvalidPattern: The text is no valid pattern.
     """
     return Pattern(text)

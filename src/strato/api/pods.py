@@ -1,4 +1,4 @@
-"""What a pod asks for in effect, its host ports, and its quality-of-service class (spec volcano-scheduler-core 5.1)."""
+"""Effective requests of a pod, its host ports, and its quality-of-service class (spec volcano-scheduler-core 5.1)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ HostPort = tuple[str, str, int]
 """Address of the host, protocol, number."""
 _EVERY_ADDRESS = "0.0.0.0"
 MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of a pod that its node has made by itself, from a file."""
+"""Annotation of a mirror pod, which its node has created from a file."""
 POD_LEVEL_RESOURCES = frozenset({"cpu", "memory"})
-"""Resources that pod-level requests may set; huge pages (by prefix) too."""
+"""Resources that pod-level requests may set, besides huge pages (recognised by prefix)."""
 
 
 def effective_spec(pod: Pod) -> PodSpec:
-    """Return a pod's spec with what its containers count for: wanted, allocated or held, whatever is more.
+    """Return a pod's spec with the resources that count: the most of wanted, allocated and actual ones.
 
-    A resize that its node calls infeasible is not wanted. While nothing has been changed in a pod (its generation is 1
-    then, or is not counted), that is its spec itself.
+    Wanted resources do not count if the node has reported the resize as infeasible. For a pod that was never changed
+    (its generation is 1, or not set) the result is its spec itself.
     """
     spec, status = pod.spec, pod.status
     if pod.metadata.generation < 2 or not (status.container_statuses or status.init_container_statuses):
@@ -68,11 +68,12 @@ def _largest(*lists: ResourceList) -> dict[str, str | int | float]:
 def effective_requests(spec: PodSpec) -> dict[str, Quantity]:
     """Return the exact amounts a scheduler must find for a pod.
 
-    The sum of the containers, or, where larger, what an init container needs together with the sidecars started
-    before it; pod-level requests win over both; overhead comes on top. Requests have been defaulted from limits.
+    These are the sum of the containers or, if larger, the requests of an init container together with the sidecars
+    started before it; pod-level requests override both; the overhead is added. Defaulting must have set requests that
+    were missing to the limits.
 
     Raises:
-        InvalidQuantity: A request is no quantity (an API server lets none pass).
+        InvalidQuantity: A request is no quantity, which an API server does not admit.
     """
     nanos = _effective_nanos(spec)
     return {name: Quantity(amount, parse(_sample(spec, name)).format) for name, amount in nanos.items()}
@@ -98,7 +99,7 @@ def _effective_nanos(spec: PodSpec) -> dict[str, int]:
 
 
 def _with_init(total: dict[str, int], init_containers: tuple[Container, ...]) -> dict[str, int]:
-    """Fold init containers in: plain ones run alone beside earlier sidecars, sidecars stay for good."""
+    """Add init containers to the total: ordinary ones run with earlier sidecars only, sidecars run all the time."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in init_containers:
@@ -131,7 +132,7 @@ def _raise_to(total: dict[str, int], floor: Mapping[str, int]) -> None:
 
 
 def _sample(spec: PodSpec, name: str) -> str | int | float:
-    """Return some written amount of the resource, whose format the sum keeps."""
+    """Return one written amount of the resource, whose format the sum gets."""
     for container in (*spec.containers, *spec.init_containers):
         if name in container.resources.requests:
             return container.resources.requests[name]
@@ -141,9 +142,9 @@ def _sample(spec: PodSpec, name: str) -> str | int | float:
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Return every host port a pod asks for while it runs, as ``(ip, protocol, port)``.
+    """Return every host port that a pod uses while it runs, as ``(ip, protocol, port)``.
 
-    Sidecars' count too; in the host's network the ports of containers are host ports, as the API server has it.
+    Those of sidecars are included. In the host's network all ports of containers are host ports.
     """
     sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
     return tuple(
@@ -155,7 +156,7 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 
 def host_ports_clash(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:
-    """Return whether one of some host ports is among others: ``0.0.0.0`` is every address."""
+    """Return whether a wanted host port conflicts with a held one; the address ``0.0.0.0`` conflicts with all."""
     taken = tuple(held)
     return any(
         (protocol, number) == (other_protocol, other_number) and (ip == other_ip or _EVERY_ADDRESS in (ip, other_ip))

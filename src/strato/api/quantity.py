@@ -24,9 +24,9 @@ Number: TypeAlias = str | int | float
 _FORM = re.compile(r"([+-]?)(?:(\d+)(?:\.(\d*))?|\.(\d+))(?:([eE])([+-]?\d+)|([KMGTPE]i|[numkMGTPE])?)", re.ASCII)
 _WRONG_SUFFIX = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)[eEinumkKMGTP]+[+-]?\d*", re.ASCII)
 _BYTES = ("ephemeral-storage", "hugepages-")
-"""How the names of further resources begin that are measured in bytes."""
+"""Prefixes of the names of resources, besides memory, that are measured in bytes."""
 _LONGEST = 1000
-"""Characters of a quantity; reading more digits than these takes more than linear time."""
+"""Longest text of a quantity; parsing more digits takes more than linear time."""
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _SUFFIX_OF = {power: suffix for suffix, power in _DECIMAL.items()}
@@ -43,7 +43,7 @@ class Format(Enum):
 
 
 class InvalidQuantity(UsageError, ValueError):
-    """A text is no quantity. The message is Kubernetes'."""
+    """A text is no quantity; the message is Kubernetes'."""
 
     def __init__(self, text: str, message: str = _MESSAGES) -> None:
         super().__init__(message)
@@ -147,7 +147,7 @@ def _parse_text(text: str) -> Quantity:
 
 
 def _exponent(text: str, digits: str) -> int:
-    """Bound what a hostile exponent can cost: no number of a few hundred digits is meant as a resource."""
+    """Parse an exponent; refuses large ones, so that a hostile quantity cannot become a number of a million digits."""
     exponent = int(digits)
     if abs(exponent) > 400 or len(digits) > 5:
         raise InvalidQuantity(text, "unable to parse quantity's suffix")
@@ -155,7 +155,7 @@ def _exponent(text: str, digits: str) -> int:
 
 
 def _complaint(text: str) -> str:
-    """Choose between Kubernetes' two complaints: the form, or the suffix."""
+    """Return the one of Kubernetes' two messages that applies: about the form, or about the suffix."""
     if _WRONG_SUFFIX.fullmatch(text):
         return "unable to parse quantity's suffix"
     return _MESSAGES
@@ -165,7 +165,7 @@ def parse(number: Number) -> Quantity:
     """Read a quantity as it may stand in JSON.
 
     Raises:
-        InvalidQuantity: It is none; the message is Kubernetes'.
+        InvalidQuantity: The value is no quantity; the message is Kubernetes'.
     """
     if type(number) is str:
         return _parse_text(number)

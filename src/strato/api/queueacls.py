@@ -1,6 +1,6 @@
-"""Access lists of queues, as YARN has them: who may submit to a queue, and who may act on others' work in it.
+"""Access lists of queues, as in YARN: who may submit to a queue, and who may administer other users' objects in it.
 
-A list is text: users, a blank, groups, each separated by commas; ``*`` is everybody, a blank nobody (spec yarn A1).
+A list is text: users, a blank, groups, both separated by commas; ``*`` is everybody, a blank nobody (spec yarn A1).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SUBMIT: Final = "strato.dev/acl-submit"
 ADMINISTER: Final = "strato.dev/acl-administer"
 """Annotation of a Queue: who may change and delete what others submitted to it, and the queue itself."""
 SUBMITTED_BY: Final = "strato.dev/submitted-by"
-"""Annotation of what was submitted to a queue with a list: the user who did."""
+"""Annotation of an object that was submitted to a queue with a list: the user who submitted it."""
 
 ANY_USER: Final = "*"
 _MOST_BYTES: Final = 65_536
@@ -23,7 +23,7 @@ _MOST_BYTES: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class AccessList:
-    """Whom a list names."""
+    """The users and groups of a list."""
 
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ class AccessList:
 
 
 def parse(text: str) -> AccessList:
-    """Read a list; see `problem` for what none is."""
+    """Read a list; `problem` returns why a text is no list."""
     if text.strip() == ANY_USER:
         return AccessList(any_user=True)
     users, _, groups = text.partition(" ")
@@ -43,7 +43,7 @@ def parse(text: str) -> AccessList:
 
 
 def problem(text: str) -> str:
-    """Say why the text is no list, or ""."""
+    """Return why the text is no list; empty if it is one."""
     if len(text) > _MOST_BYTES:
         return f"has {len(text)} characters; a list has at most {_MOST_BYTES}"
     if any(ord(character) < ord(" ") for character in text):

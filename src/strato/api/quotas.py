@@ -1,6 +1,6 @@
-"""What objects count for in ResourceQuotas: which pods a quota's scopes take in, and how much of what each object uses.
+"""How objects count in ResourceQuotas: which pods a quota's scopes include, and what each object uses.
 
-Pure; the server asks before it stores an object, the quota controller when it counts. Source: v1 ResourceQuota.
+Pure; the server uses it before it stores an object, the quota controller when it counts. Source: v1 ResourceQuota.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _BY_RESOURCE: Final = {kind.resource: kind for kind in (*catalog.BUILTIN, *catal
 _NAMES: Final = {kind: name for name, kind in _PLAIN_COUNTS.items()}
 _ONE: Final = Quantity(NANO)
 _OF_CONTAINERS: Final = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
-"""What every container has to name when a quota limits it."""
+"""Resources that every container has to specify if a quota limits them."""
 _OF_CLASS: Final = ".storageclass.storage.k8s.io/"
 
 
 def counts_pod(spec: ResourceQuotaSpec, pod: Pod) -> bool:
-    """Return whether a quota's scopes take a pod in. Pods that ended count for nothing."""
+    """Return whether a quota's scopes include a pod; False for pods that have ended."""
     if pod.is_finished:
         return False
     wanted = [ScopeRequirement(scope_name=name, operator="Exists") for name in spec.scopes]
@@ -60,7 +60,7 @@ def _in_scope(requirement: ScopeRequirement, pod: Pod) -> bool:
 
 
 def pods_usage(spec: ResourceQuotaSpec, pods: Iterable[Pod]) -> Usage:
-    """Return what the pods that count use together."""
+    """Return the total use of the pods that a quota includes."""
     total: Usage = {}
     for pod in pods:
         if counts_pod(spec, pod):
@@ -69,7 +69,7 @@ def pods_usage(spec: ResourceQuotaSpec, pods: Iterable[Pod]) -> Usage:
 
 
 def counted_kind(name: str) -> Kind | None:
-    """Return the kind a quota's key is about (``services``, ``count/jobs.batch``); None for keys about pods."""
+    """Return the kind that a quota's key counts (``services``, ``count/jobs.batch``); None for keys about pods."""
     if name.startswith("count/"):
         kind = _BY_RESOURCE.get(name.removeprefix("count/"))
         return None if kind is catalog.POD else kind
@@ -79,12 +79,12 @@ def counted_kind(name: str) -> Kind | None:
 
 
 def counts_ones(name: str) -> bool:
-    """Whether a key of `counted_kind` counts objects, each as one, so that nobody has to look at them."""
+    """Whether a key of `counted_kind` counts each object as one, so that the number of objects suffices."""
     return name.startswith("count/") or name in _PLAIN_COUNTS
 
 
 def object_usage(kind: Kind, obj: Mapping[str, Any]) -> Usage:
-    """Return what an object other than a pod counts for."""
+    """Return the use of an object other than a pod."""
     usage: Usage = {f"count/{kind.resource}": _ONE}
     if kind in _NAMES:
         usage[_NAMES[kind]] = _ONE
@@ -103,7 +103,7 @@ def object_usage(kind: Kind, obj: Mapping[str, Any]) -> Usage:
 
 
 def unnamed_resources(spec: ResourceQuotaSpec, pod: Pod) -> str:
-    """Return what containers of a pod have to name because the quota limits it, in Kubernetes' wording, or ""."""
+    """Return Kubernetes' message about resources that a pod's containers must specify because of the quota, or ""."""
     missing = []
     for name in _OF_CONTAINERS:
         if name not in spec.hard:

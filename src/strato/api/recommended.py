@@ -1,4 +1,4 @@
-"""What containers request and are limited to when a vertical autoscaler's recommendation is followed. Pure.
+"""Requests and limits of containers that follow a vertical autoscaler's recommendation. Pure.
 
 Source: the vertical pod autoscaler's admission controller (spec utilisation 6.1).
 """
@@ -19,22 +19,22 @@ from strato.api.shapes import EMPTY, ResourceList
 from strato.api.verticalautoscaling import ContainerPolicy
 
 _UNITS: Final = {"cpu": (NANO // 1000, Format.DECIMAL_SI), "memory": (NANO, Format.BINARY_SI)}
-"""In what amounts are counted, and how they are written."""
+"""Resource → its unit in nanos, and the format in which it is written."""
 _SCHEDULED: Final = re.compile(r"-\d+$")
-"""What a CronJob puts behind its name for its Jobs."""
+"""The suffix that a CronJob appends to its name for its Jobs."""
 
 OwnerOf = Callable[[Key], OwnerReference | None]
-"""Returns what manages a ReplicaSet."""
+"""Returns the controlling owner of a ReplicaSet."""
 
 
 class Followed(NamedTuple):
-    """Of one container."""
+    """The resources of one container that follows a recommendation."""
 
     requests: dict[str, str]
     limits: dict[str, str]
-    """Of those resources only that had a limit, and whose limits are controlled."""
+    """New limits, only of resources that had one and whose limits the policy controls."""
     notes: tuple[str, ...]
-    """What was done to the recommendation: ``cpu capped to maxAllowed``."""
+    """Texts about changes of the recommendation: ``cpu capped to maxAllowed``."""
 
 
 def follow(
@@ -45,14 +45,14 @@ def follow(
     least: ResourceList = EMPTY,
     most: ResourceList = EMPTY,
 ) -> Followed:
-    """Return what a container gets that follows its target; limits change in proportion to their requests.
+    """Return the resources of a container that follows its target; limits change in proportion to their requests.
 
     Args:
-        resources: What it asked for.
-        target: What is recommended.
-        policy: Its bounds, and whether limits change.
-        least: A LimitRange's ``min`` of containers.
-        most: Its ``max``, which the container's limits must keep to.
+        resources: The container's resources in its spec.
+        target: The recommended amounts.
+        policy: The bounds, and whether limits change too.
+        least: ``min`` for containers of a LimitRange.
+        most: Its ``max``, which the container's limits must not exceed.
     """
     both = policy.controlled_values != "RequestsOnly"
     requests, limits, notes = {}, {}, []
@@ -86,7 +86,7 @@ def scale(target: Mapping[str, str], name: str, part: int, whole: int) -> dict[s
 
 
 def nanos_of(amounts: Mapping[str, Any], name: str) -> int:
-    """Return an amount in billionths; 0 where it is not given, or is no quantity."""
+    """Return an amount in billionths; 0 if it is missing or no quantity."""
     try:
         return parse(amounts[name]).nanos if name in amounts else 0
     except InvalidQuantity:
@@ -94,7 +94,7 @@ def nanos_of(amounts: Mapping[str, Any], name: str) -> int:
 
 
 def _scaled(amount: int, part: int, whole: int) -> int:
-    """Return an amount in a proportion; an unknown proportion is one to one."""
+    """Return ``amount`` in proportion of ``part`` to ``whole``; without a proportion, ``part`` or else ``amount``."""
     return amount * part // whole if part and whole else part or amount
 
 
@@ -104,7 +104,7 @@ def _text(name: str, nanos: int) -> str:
 
 
 def managers(namespace: str, owner: OwnerReference, owner_of: OwnerOf) -> Iterator[OwnerReference]:
-    """Yield what manages a pod, and what made that."""
+    """Yield the controlling owner of a pod, and that owner's own controlling owner."""
     yield owner
     if owner.kind == "ReplicaSet":
         manager = owner_of(Key(namespace, owner.name))
@@ -115,7 +115,7 @@ def managers(namespace: str, owner: OwnerReference, owner_of: OwnerOf) -> Iterat
 
 
 def is_target(target: ScaleTarget, manager: OwnerReference) -> bool:
-    """Whether a target is that manager, of whatever version."""
+    """Whether a target reference means that owner, in any API version."""
     if (target.kind, target.name) != (manager.kind, manager.name):
         return False
     return not target.api_version or _group(target.api_version) == _group(manager.api_version)

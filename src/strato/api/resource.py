@@ -40,7 +40,7 @@ class DeviceClass(Object, frozen=True, kw_only=True):
 
 
 class DeviceToleration(View, frozen=True, kw_only=True):
-    """A taint of devices that a request puts up with."""
+    """A taint of devices that a request tolerates."""
 
     key: str = ""
     operator: str = "Equal"
@@ -131,7 +131,7 @@ class AllocationResult(View, frozen=True, kw_only=True):
 
 
 class ClaimConsumer(View, frozen=True, kw_only=True):
-    """Who may use the claim."""
+    """A pod that may use the claim."""
 
     api_group: str = ""
     resource: str = ""
@@ -226,7 +226,7 @@ class Device(View, frozen=True, kw_only=True):
     consumes_counters: tuple[CounterUse, ...] = ()
     taints: tuple[DeviceTaint, ...] = ()
     node_name: str = ""
-    """Where the device is, in slices with ``perDeviceNodeSelection``; so are the next two."""
+    """Node of the device, in slices with ``perDeviceNodeSelection``; the next two members are for these slices too."""
     all_nodes: bool = False
     node_selector: NodeSelector | None = None
 

@@ -17,7 +17,7 @@ _EMPTY_LABELS: Mapping[str, str] = {}
 
 
 class InvalidSelector(UsageError, ValueError):
-    """A selector cannot be read; the message is Kubernetes'."""
+    """A text or object is no valid selector; the message is Kubernetes'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _integer(text: str | None) -> int | None:
 
 
 class _OnKey:
-    """What requirements ask of the value of one key."""
+    """All requirements on the value of one key."""
 
     __slots__ = ("_above", "_allowed", "_below", "_is_absent", "_refused")
 
@@ -69,7 +69,7 @@ class _OnKey:
             elif one.operator in (GREATER, LESS):
                 bound = _integer(one.values[0] if one.values else None)
                 if bound is None:
-                    allowed = set()  # as nothing is greater or less than what is no number
+                    allowed = set()  # no value is greater or less than a text that is no number
                 else:
                     (above if one.operator == GREATER else below).append(bound)
         self._allowed, self._refused = allowed, refused
@@ -77,7 +77,7 @@ class _OnKey:
         self._is_absent = any(one.operator == DOES_NOT_EXIST for one in requirements)
 
     def matches(self, value: str) -> bool:
-        """Whether a value that is there satisfies all of it."""
+        """Whether a present value satisfies all requirements."""
         if self._is_absent or value in self._refused or (self._allowed is not None and value not in self._allowed):
             return False
         if self._above is None and self._below is None:
@@ -101,7 +101,7 @@ class Selector:
     def __init__(self, requirements: Sequence[Requirement] = (), *, nothing: bool = False) -> None:
         self.requirements = tuple(requirements)
         self._nothing = nothing
-        # The common selector is a few equalities: checked without calls.
+        # Most selectors are a few equalities, which are checked without calls.
         self._equal: tuple[tuple[str, str], ...] | None = (
             tuple((r.key, r.values[0]) for r in self.requirements)
             if len(self.requirements) <= _FEW_EQUALITIES
@@ -119,12 +119,12 @@ class Selector:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it matches everything."""
+        """Whether the selector has no requirements, so that it matches everything."""
         return not self.requirements and not self._nothing
 
     @property
     def one_of(self) -> Collection[tuple[str, str]] | None:
-        """Labels exactly one of which whatever matches has; None when it asks for no certain value."""
+        """Labels such that whatever matches has exactly one of them; None if no requirement fixes a value."""
         if self._nothing:
             return ()
         asked = [r for r in self.requirements if r.operator == IN]
@@ -148,7 +148,8 @@ class Selector:
         for key in self._needed:
             if present.get(key) is None:
                 return False
-        for key in present if len(present) < len(self._by_key) else self._by_key:  # a selector may have thousands
+        # iterate over the smaller of the two, because a selector may have thousands of keys
+        for key in present if len(present) < len(self._by_key) else self._by_key:
             asked, value = self._by_key.get(key), present.get(key)
             if asked is not None and value is not None and not asked.matches(value):
                 return False
@@ -351,7 +352,7 @@ class FieldSelector:
 
     requirements: tuple[FieldRequirement, ...] = ()
     _by_field: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = field(init=False, repr=False, compare=False)
-    """Values that a field must equal, and must not."""
+    """Per field: its name, the values that it must equal, and those that it must not equal."""
 
     def __post_init__(self) -> None:
         grouped: dict[str, tuple[set[str], set[str]]] = {}
@@ -369,7 +370,7 @@ class FieldSelector:
         return True
 
     def exact(self, field: str) -> str | None:
-        """Return the value the field must equal, or None when it is not bound so: for indexes."""
+        """Return the value that a field must equal, None if there is no such value; used to choose indexes."""
         for requirement in self.requirements:
             if requirement.field == field and not requirement.negated:
                 return requirement.value
@@ -384,7 +385,7 @@ def _escape(value: str) -> str:
 
 
 def _split_terms(text: str) -> list[str]:
-    """Split at commas that no backslash protects."""
+    """Split at commas that are not escaped by a backslash."""
     terms, begin = [], 0
     for comma in _COMMA_OR_ESCAPED.finditer(text):
         if comma[0] == ",":

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 from strato.api.meta import View
 
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
-"""The one empty map every view shares as a default, so that a million pods do not hold a million empty dicts."""
+"""The empty map that all views share as a default, so that a million pods do not hold a million empty dicts."""
 
 ResourceList: TypeAlias = Mapping[str, str | int | float]
-"""Resource name → quantity as written. Kubernetes answers text; manifests and templates may hold plain numbers."""
+"""Resource name → quantity as written. Kubernetes answers with text; manifests and templates may have plain numbers."""
 
 IntOrString: TypeAlias = int | str
 """A port, a percentage or a count."""

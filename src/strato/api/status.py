@@ -1,4 +1,4 @@
-"""`Status` objects and the errors behind them, worded as Kubernetes words them."""
+"""`Status` objects and the errors that they describe, with Kubernetes' messages."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ _BY_CODE: dict[int, type[ApiError]] = {
 }
 
 MOST_CAUSES = 1_000
-"""Causes of one error that are written."""
+"""Most causes of one error that an answer has."""
 _ALWAYS_DETAILED = frozenset((404, 405, 406))
-"""Answers about the path rather than an object carry empty details, as a real server's do."""
+"""Codes of answers with empty details, as from a real server, because they are about a path instead of an object."""
 
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -112,7 +112,7 @@ def _cause_json(cause: Cause) -> dict[str, str]:
 
 
 def from_status(status: Mapping[str, Any], http_code: int = 0) -> ApiError:
-    """Read a ``Status`` object, or whatever stood in its place, as the error it means.
+    """Return the error that a ``Status`` object, or another body in its place, describes.
 
     Args:
         status: The decoded body; unknown or missing members are tolerated.
@@ -188,7 +188,7 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Invalid:
 def aggregate(causes: Sequence[Cause]) -> str:
     """Join causes as Kubernetes' error aggregates do: without repeats, in brackets when there are several.
 
-    Of thousands the first are written: an answer is not many times as long as what it is about.
+    Only the first `MOST_CAUSES` are written, so that an answer does not become many times as long as its request.
     """
     texts = dict.fromkeys(map(_text_of, causes))
     joined = ", ".join(islice(texts, MOST_CAUSES))
@@ -225,7 +225,7 @@ def not_supported(field: str, value: object, supported: Sequence[str]) -> Cause:
 
 
 def not_one_of(field: str, value: object, supported: Sequence[str]) -> Cause:
-    """As `not_supported`; what is empty is required."""
+    """Return `not_supported`, or `required` for an empty value."""
     return not_supported(field, value, supported) if value else required(field)
 
 

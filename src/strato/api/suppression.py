@@ -1,4 +1,4 @@
-"""Which containers of a pod have a lowered CPU limit for now: the annotation that the node agent writes. Pure."""
+"""The annotation in which the node agent records containers with a temporarily lowered CPU limit. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import msgspec
 from strato.decoding import UNDECODABLE
 
 SUPPRESSED_CONTAINERS: Final = "strato.io/suppressed"
-"""On a pod: a JSON object with an entry per such container."""
+"""Annotation of a pod: a JSON object with an entry per such container."""
 _MOST_CHARACTERS: Final = 64 << 10
 
 Entry = TypeVar("Entry")
 
 
 def suppression_entries(annotations: Mapping[str, str] | None, type_: type[Entry]) -> dict[str, Entry]:
-    """Return the entries of the annotation by container; what is no such annotation has none.
+    """Return the entries of the annotation by container; empty if it is missing or invalid.
 
     Args:
-        annotations: Of a pod, whose author may have written anything there.
-        type_: What is wanted of an entry.
+        annotations: Annotations of a pod, whose author may have written anything into them.
+        type_: Type as which each entry is decoded.
     """
     text = (annotations or {}).get(SUPPRESSED_CONTAINERS, "")
     if not text or len(text) > _MOST_CHARACTERS:

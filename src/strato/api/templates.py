@@ -1,7 +1,7 @@
 """Templates: texts with named holes, for objects that differ in a few values only.
 
-A template is made by building the text with marks in place of the values, and checked by building it once more with
-others; so it says what the plain build says, or there is none.
+A template is made from a text built with marks in place of the values, and checked against a second text built with
+other marks. So a filled template equals the plain build; if the two texts show otherwise, there is no template.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ class Template(NamedTuple):
     """A text with holes."""
 
     pieces: tuple[bytes, ...]
-    """What stands around the holes: one more than there are."""
+    """The texts around the holes: one more than there are holes."""
     holes: tuple[int, ...]
-    """Which word each hole takes."""
+    """Index of the value that each hole takes."""
 
     def fill(self, values: Sequence[bytes]) -> bytes:
-        """Return the text with values as they are written in it: JSON strings must need no escapes."""
+        """Return the text with the values inserted unchanged, so they must need no escapes in JSON strings."""
         mixed = [b""] * (2 * len(self.holes) + 1)
         mixed[::2] = self.pieces
         mixed[1::2] = [values[hole] for hole in self.holes]
@@ -28,7 +28,7 @@ class Template(NamedTuple):
 
 
 def template_of(names: Sequence[str], build: Callable[[Sequence[str]], bytes]) -> Template | None:
-    """Return the template of the texts that ``build`` makes of values; None when it does not just insert them."""
+    """Return the template of the texts that ``build`` makes; None if ``build`` does not just insert the values."""
     if not names:
         return Template((build(()),), ())
     cut = re.split(f"<({'|'.join(names)})>".encode(), build([f"<{name}>" for name in names]))

@@ -1,7 +1,7 @@
-"""Fine-tuning with torchtune: which recipe a TrainJob runs, and what it may ask for (spec training K). Pure.
+"""Fine-tuning with torchtune: the recipe that a TrainJob runs, and its validation (spec training K). Pure.
 
-A TrainJob whose command is ``tune run`` names a model by its runtime (``torchtune-llama3.2-1b``) and a method by its
-arguments; recipe and configuration follow from these, from the nodes and from their devices.
+In a TrainJob whose command is ``tune run``, the runtime's name determines the model (``torchtune-llama3.2-1b``) and the
+arguments determine the method. Recipe and configuration follow from these, the number of nodes and their devices.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from strato.errors import Cause
 
 ENTRYPOINT: Final = ("tune", "run")
 AUTO: Final = "auto"
-"""As many processes as a node has devices."""
+"""Number of processes: as many as a node has devices."""
 _LLAMA_1B, _LLAMA_3B, _LLAMA_70B, _QWEN = "llama3_2/1B", "llama3_2/3B", "llama3_3/70B", "qwen2_5/1.5B"
 MODELS: Final = (_LLAMA_1B, _LLAMA_3B, _LLAMA_70B, _QWEN)
 OF_THE_RUNTIME: Final = ("checkpointer.checkpoint_dir", "output_dir", "tokenizer.merges_file", "tokenizer.path")
-"""Settings that a runtime says, in the command of its node, and no job."""
+"""Settings that only a runtime sets, in the command of its node."""
 _LORA, _QUANTIZED, _DORA = "model.lora_attn_modules", "model.quantize_base", "model.use_dora"
 _QLORA: Final = "_qlora"
 
 
 def is_tuning(command: Sequence[str] | None) -> bool:
-    """Return whether a job's command leaves it to the runtime what is run."""
+    """Return whether a job's command is ``tune run``, so that the runtime determines what is run."""
     return tuple(command or ()) == ENTRYPOINT
 
 
 def gpus_of(resources: Mapping[str, Any]) -> int:
-    """Return how many GPUs a node has: its limits say it, or else its requests."""
+    """Return how many GPUs a node has, by its limits or else its requests."""
     for member in ("limits", "requests"):
         amounts = resources.get(member) or {}
         count = sum(value(amount) for name, amount in amounts.items() if "gpu" in name.lower())
@@ -42,37 +42,37 @@ def gpus_of(resources: Mapping[str, Any]) -> int:
 
 
 def settings_of(command: Sequence[str]) -> list[str]:
-    """Return what a runtime says in the command of its node."""
+    """Return the settings in the command of a runtime's node."""
     return [word for word in command if word.partition("=")[0] in OF_THE_RUNTIME]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """One fine-tuning."""
+    """One fine-tuning run."""
 
     runtime: str
     """Name of the runtime, which names the model."""
     nodes: int
     processes: str
-    """Of a node: a number, or ``auto``."""
+    """Processes per node: a number, or ``auto``."""
     gpus: int
-    """Of a node."""
+    """GPUs per node."""
     args: Sequence[str] = ()
 
     @property
     def model(self) -> str:
-        """The model as torchtune calls it; empty where the runtime's name has no three parts."""
+        """The model's name in torchtune; empty if the runtime's name does not have three parts."""
         parts = self.runtime.split("-")
         return f"{parts[1].replace('.', '_')}/{parts[2].upper()}" if len(parts) == 3 else ""
 
     @property
     def is_on_one_device(self) -> bool:
-        """Whether one process does it."""
+        """Whether there is only one process."""
         return self.nodes == 1 and (self.processes == "1" or self.gpus == 1)
 
     @property
     def meets(self) -> bool:
-        """Whether several processes do it, which have to find each other."""
+        """Whether there are several processes, which need a rendezvous."""
         several = self.gpus > 1 if self.processes == AUTO else int(self.processes) > 1
         return self.nodes > 1 or several
 
@@ -96,18 +96,18 @@ class Tuning:
         return f"{method}_finetune_{device}", f"{self.model}{tail}"
 
     def arguments(self, meeting: str, settings: Sequence[str]) -> list[str]:
-        """Return what follows ``tune run``: where processes meet, the recipe, and what the runtime says."""
+        """Return the arguments of ``tune run``: the rendezvous, the recipe, and the runtime's settings."""
         recipe, config = self.recipe()
         meets = [f"--rdzv_endpoint={meeting}"] if self.meets else []
         return [*meets, recipe, "--config", config, *settings]
 
 
 def problems(spec: Json, resources: Mapping[str, Any]) -> Iterator[Cause]:
-    """Yield what of a job's spec cannot be tuned.
+    """Yield the problems of a job's spec.
 
     Args:
-        spec: Of the TrainJob, whose command is `ENTRYPOINT`.
-        resources: Of its nodes.
+        spec: Spec of a TrainJob whose command is `ENTRYPOINT`.
+        resources: Resources of its nodes.
     """
     own, runtime = spec.get("trainer") or {}, (spec.get("runtimeRef") or {}).get("name") or ""
     nodes = 1 if own.get("numNodes") is None else int(own["numNodes"])

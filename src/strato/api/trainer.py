@@ -1,7 +1,7 @@
 """Views and kinds of trainer.kubeflow.org: a TrainJob runs what its runtime describes (spec training K).
 
-A runtime holds the template of a JobSet. It and the patches of a job are read as JSON: what is made of them keeps
-whatever their users wrote.
+A runtime has the template of a JobSet. Template and patches are read as JSON, so that the Jobs made from them keep all
+members that users wrote.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from strato.api.volcano.scheduling import NetworkTopologySpec
 GROUP: Final = "trainer.kubeflow.org"
 API_VERSION: Final = f"{GROUP}/v1alpha1"
 CONTROLLER: Final = f"{GROUP}/trainjob-controller"
-"""Who manages a job that names nobody."""
+"""Manager of jobs without ``managedBy``."""
 OTHER_CONTROLLERS: Final = ("kueue.x-k8s.io/multikueue",)
 STEP_LABEL: Final = f"{GROUP}/trainjob-ancestor-step"
-"""On the template of a replicated job: which part of the TrainJob it runs."""
+"""Label of the template of a replicated job: which part of the TrainJob it runs."""
 _JOBSET: Final = "jobset.sigs.k8s.io"
 JOBSET_NAME: Final = f"{_JOBSET}/jobset-name"
 JOBSET_UID: Final = f"{_JOBSET}/jobset-uid"
@@ -31,15 +31,15 @@ REPLICATED_JOB: Final = f"{_JOBSET}/replicatedjob-name"
 REPLICAS: Final = f"{_JOBSET}/replicatedjob-replicas"
 JOB_INDEX: Final = f"{_JOBSET}/job-index"
 ATTEMPT: Final = f"{_JOBSET}/restart-attempt"
-"""Labels of a JobSet's Jobs and pods, and of ours: clients find pods by them."""
+"""Labels of a JobSet's Jobs and pods, which ours have too, because clients select pods by them."""
 TRAINER: Final = "trainer"
 DATASET: Final = "dataset-initializer"
 MODEL: Final = "model-initializer"
 NODE: Final = "node"
-"""The container that trains, and the replicated job of the nodes."""
+"""Name of the training container, and of the replicated job of the nodes."""
 LAUNCHER: Final = "launcher"
 PORT: Final = 29500
-"""Where the nodes of a job find each other."""
+"""Port of the rendezvous of a job's nodes."""
 
 
 class EnvInjectionTarget(View, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class EnvInjectionTarget(View, frozen=True, kw_only=True):
 
 
 class EnvInjection(View, frozen=True, kw_only=True):
-    """``torch.envInjection``: further containers that are told where they stand."""
+    """``torch.envInjection``: further containers that get the variables of torch."""
 
     targets: tuple[EnvInjectionTarget, ...] = ()
 
@@ -71,7 +71,7 @@ class MPIPolicy(View, frozen=True, kw_only=True):
 
 
 class MLPolicy(View, frozen=True, kw_only=True):
-    """``spec.mlPolicy`` of a runtime; at most one framework is there."""
+    """``spec.mlPolicy`` of a runtime; at most one framework is set."""
 
     num_nodes: int | None = None
     torch: TorchPolicy | None = None
@@ -101,14 +101,14 @@ class PodGroupPolicy(View, frozen=True, kw_only=True):
 
 
 class StepDependency(View, frozen=True, kw_only=True):
-    """``replicatedJobs[].dependsOn[]``: begin when that one is Ready or Complete."""
+    """``replicatedJobs[].dependsOn[]``: begin when the named replicated job is Ready or Complete."""
 
     name: str = ""
     status: str = "Complete"
 
 
 class ReplicatedJob(View, frozen=True, kw_only=True):
-    """``replicatedJobs[]``: so many Jobs of one template."""
+    """``replicatedJobs[]``: a number of Jobs from one template."""
 
     name: str = ""
     replicas: int | None = None
@@ -117,7 +117,7 @@ class ReplicatedJob(View, frozen=True, kw_only=True):
 
 
 class JobSetNetwork(View, frozen=True, kw_only=True):
-    """``network``: how the pods find each other."""
+    """``network``: DNS names of the pods."""
 
     enable_dns_hostnames: bool | None = msgspec.field(default=None, name="enableDNSHostnames")
     subdomain: str = ""
@@ -131,14 +131,14 @@ class StartupPolicy(View, frozen=True, kw_only=True):
 
 
 class JobSetSuccess(View, frozen=True, kw_only=True):
-    """``successPolicy``: whether All Jobs have to succeed or Any, of some replicated jobs or of all."""
+    """``successPolicy``: whether All or Any of the Jobs have to succeed, of some or of all replicated jobs."""
 
     operator: str = "All"
     target_replicated_jobs: tuple[str, ...] = ()
 
 
 class JobSetFailureRule(View, frozen=True, kw_only=True):
-    """``failurePolicy.rules[]``: what the failure of some Jobs means."""
+    """``failurePolicy.rules[]``: what to do when some Jobs fail."""
 
     name: str = ""
     action: str = "RestartJobSet"
@@ -147,14 +147,14 @@ class JobSetFailureRule(View, frozen=True, kw_only=True):
 
 
 class JobSetFailure(View, frozen=True, kw_only=True):
-    """``failurePolicy``: how often all Jobs are begun anew when one has failed."""
+    """``failurePolicy``: how often all Jobs are restarted when one has failed."""
 
     max_restarts: int = 0
     rules: tuple[JobSetFailureRule, ...] = ()
 
 
 class JobSetSpec(View, frozen=True, kw_only=True):
-    """Spec of a JobSet (jobset.x-k8s.io/v1alpha2), as far as it is run here."""
+    """Spec of a JobSet (jobset.x-k8s.io/v1alpha2); the members that are supported here."""
 
     replicated_jobs: tuple[ReplicatedJob, ...] = ()
     network: JobSetNetwork = JobSetNetwork()
@@ -162,7 +162,7 @@ class JobSetSpec(View, frozen=True, kw_only=True):
     success_policy: JobSetSuccess = JobSetSuccess()
     failure_policy: JobSetFailure = JobSetFailure()
     ttl_seconds_after_finished: int | None = None
-    """How long Jobs and pods are kept after the end; None: for ever."""
+    """How long Jobs and pods are kept after the end; None for ever."""
 
 
 class TrainingRuntimeSpec(View, frozen=True, kw_only=True):
@@ -175,13 +175,13 @@ class TrainingRuntimeSpec(View, frozen=True, kw_only=True):
 
 
 class TrainingRuntime(Object, frozen=True, kw_only=True):
-    """What TrainJobs of its namespace may run."""
+    """A runtime for TrainJobs of its namespace."""
 
     spec: TrainingRuntimeSpec = TrainingRuntimeSpec()
 
 
 class ClusterTrainingRuntime(TrainingRuntime, frozen=True, kw_only=True):
-    """What TrainJobs of all namespaces may run."""
+    """A runtime for TrainJobs of all namespaces."""
 
 
 class RuntimeRef(View, frozen=True, kw_only=True):
@@ -193,7 +193,7 @@ class RuntimeRef(View, frozen=True, kw_only=True):
 
 
 class InitializerStep(View, frozen=True, kw_only=True):
-    """``spec.initializer.dataset`` and ``model``: where data come from."""
+    """``spec.initializer.dataset`` and ``model``: the source of data."""
 
     storage_uri: str | None = None
     env: tuple[Mapping[str, Any], ...] = ()
@@ -216,7 +216,7 @@ class NodeResources(View, frozen=True, kw_only=True):
 
 
 class Trainer(View, frozen=True, kw_only=True):
-    """``spec.trainer``: what the job says of its nodes; empty members leave those of the runtime."""
+    """``spec.trainer``: the job's settings for its nodes; empty members keep those of the runtime."""
 
     image: str | None = None
     command: tuple[str, ...] | None = None
@@ -240,7 +240,7 @@ class TrainJobSpec(View, frozen=True, kw_only=True):
 
 
 class StepStatus(View, frozen=True, kw_only=True, omit_defaults=False):
-    """``status.jobsStatus[]``: how many Jobs of a replicated job are in what state."""
+    """``status.jobsStatus[]``: the number of Jobs of a replicated job in each state."""
 
     name: str
     ready: int = 0
@@ -256,11 +256,11 @@ class TrainJobStatus(View, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
     jobs_status: tuple[StepStatus, ...] = ()
     trainer_status: Mapping[str, Any] | None = None
-    """What the training says of its progress."""
+    """Progress that the training itself reports."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether the training is over."""
+        """Whether the training has ended."""
         return any(one.type in ("Complete", "Failed") and one.status == "True" for one in self.conditions)
 
 
@@ -272,7 +272,7 @@ class TrainJob(Object, frozen=True, kw_only=True):
 
 
 def is_ours(managed_by: str | None) -> bool:
-    """Return whether a job with this ``managedBy`` is ours to run."""
+    """Return whether our controller runs jobs with this ``managedBy``."""
     return managed_by in (None, "", CONTROLLER)
 
 
@@ -305,5 +305,5 @@ RUNTIMES: Final = {kind.name: kind for kind in (TRAININGRUNTIME, CLUSTERTRAINING
 
 
 def runtime_problem(group: str, kind: str) -> str:
-    """Return why a reference can be to no runtime; empty when it can."""
+    """Return why a group and kind are no runtime's; empty if they are."""
     return "" if group == GROUP and kind in RUNTIMES else f"unsupported runtime: {kind}.{group}"

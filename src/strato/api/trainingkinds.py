@@ -1,6 +1,6 @@
-"""Which kinds of training jobs a cluster has: each is switched by its name. Pure.
+"""Which kinds of training jobs a cluster serves; each kind has a switch with its name. Pure.
 
-A kind that is off has neither a definition nor a controller, so that kubectl knows no such kind.
+A kind that is switched off has neither a definition nor a controller, so that kubectl does not know it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SWITCHES: Final[Mapping[str, tuple[Kind, ...]]] = {
     "MPIJob": (catalog.MPIJOB_V1, catalog.MPIJOB),
     "TrainJob": (catalog.TRAINJOB, catalog.TRAININGRUNTIME, catalog.CLUSTERTRAININGRUNTIME),
 }
-"""What each switch is for."""
+"""Name of a switch → the kinds that it switches."""
 ALL: Final = "*"
-"""Every kind; also what there is without a word."""
+"""All kinds, which is also the default."""
 NONE: Final = "none"
 
 _SWITCH_OF: Final = {kind: name for name, kinds in SWITCHES.items() for kind in kinds}
@@ -38,10 +38,10 @@ def switch_of(kind: Kind) -> str:
 def kinds_off(text: str) -> frozenset[Kind]:
     """Read a list such as ``TFJob,PyTorchJob`` or ``*,-MPIJob``, in any case, and return the kinds that are off.
 
-    ``*`` is all of them, ``-NAME`` leaves one out, ``none`` alone is none of them.
+    ``*`` is all kinds, ``-NAME`` excludes one, ``none`` alone is no kind.
 
     Raises:
-        UsageError: A name is no kind's, or is there twice; all of them are listed.
+        UsageError: A name is unknown or occurs twice; the message lists all such names.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     if [word.lower() for word in words] == [NONE]:
@@ -65,7 +65,7 @@ def kinds_off(text: str) -> frozenset[Kind]:
 
 
 def kinds_of(names: Collection[str]) -> frozenset[Kind]:
-    """Return the kinds behind switches."""
+    """Return the kinds of some switches."""
     return frozenset(kind for name in names for kind in SWITCHES[name])
 
 

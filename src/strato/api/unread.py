@@ -1,4 +1,4 @@
-"""Views of kinds of which no component reads more than the metadata: what they hold is JSON to all of them."""
+"""Views of kinds of which components read only the metadata as a typed view; they read the rest as JSON, if at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from strato.api.meta import Object
 
 
 class APIService(Object, frozen=True, kw_only=True):
-    """A group version and who serves it."""
+    """A group version, and the service that serves it."""
 
 
 class ClusterRole(Object, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class ClusterRoleBinding(Object, frozen=True, kw_only=True):
 
 
 class Event(Object, frozen=True, kw_only=True):
-    """The same stored object as ``v1.Event`` under other names; nobody reads it in this form."""
+    """The same stored object as ``v1.Event`` with other member names; no component reads it in this form."""
 
 
 class FlowSchema(Object, frozen=True, kw_only=True):
@@ -26,11 +26,11 @@ class FlowSchema(Object, frozen=True, kw_only=True):
 
 
 class HorizontalPodAutoscaler(Object, frozen=True, kw_only=True):
-    """The same stored object as that of autoscaling/v2; nobody reads it in this form."""
+    """The same stored object as in autoscaling/v2; no component reads it in this form."""
 
 
 class Ingress(Object, frozen=True, kw_only=True):
-    """Rules for traffic from outside; kept for clients, nothing here acts on it."""
+    """Rules for traffic from outside; stored for clients, without a controller here."""
 
 
 class IngressClass(Object, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class IngressClass(Object, frozen=True, kw_only=True):
 
 
 class IPAddress(Object, frozen=True, kw_only=True):
-    """A cluster IP that is taken, and by whom; its name is the address."""
+    """A cluster IP that is in use, and the object that uses it; its name is the address."""
 
 
 class LocalSubjectAccessReview(Object, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class RoleBinding(Object, frozen=True, kw_only=True):
 
 
 class RuntimeClass(Object, frozen=True, kw_only=True):
-    """What pods of a runtime cost and where they run; admission reads it as JSON."""
+    """Overhead and node selection of pods of a runtime; admission reads it as JSON."""
 
 
 class SelfSubjectAccessReview(Object, frozen=True, kw_only=True):
@@ -114,4 +114,4 @@ class ValidatingWebhookConfiguration(Object, frozen=True, kw_only=True):
 
 
 class VolumeAttributesClass(Object, frozen=True, kw_only=True):
-    """How a driver may change volumes; kept for clients, nothing here acts on it."""
+    """Parameters with which a driver changes volumes; stored for clients, without a controller here."""

@@ -1,4 +1,4 @@
-"""What a pod counts for in quotas: the keys and amounts of ``minResources``.
+"""The quota usage of a pod, which gives the keys and amounts of ``minResources``.
 
 Source: volcano-controllers A10, last rule.
 """
@@ -24,7 +24,7 @@ _Amounts = tuple[tuple[tuple[str, str | int | float], ...], tuple[tuple[str, str
 
 
 class _Shape(NamedTuple):
-    """What the usage of a pod follows from; a cluster has few shapes, and thousands of pods of each."""
+    """The part of a pod's spec that determines its usage; a cluster has few shapes, and thousands of pods of each."""
 
     containers: tuple[_Amounts, ...]
     init_containers: tuple[tuple[str, _Amounts], ...]
@@ -36,12 +36,12 @@ _Shapes = tuple[tuple[_Shape, int], ...]
 
 
 def pod_usage(spec: PodSpec) -> Mapping[str, Quantity]:
-    """Return the quota usage of one pod; requests that are absent default to limits, as a server defaults them."""
+    """Return the quota usage of one pod; missing requests are set to the limits, as an API server does."""
     return _usage_of(_shape(spec))
 
 
 def total_json(pods: Iterable[tuple[PodSpec, int]]) -> Mapping[str, str]:
-    """Return what pods use together, so many of each, as canonical text."""
+    """Return the total usage of pods, given as specs with their numbers, as canonical text."""
     key = tuple((_shape(spec), count) for spec, count in pods)
     known = _totals.get(key)
     if known is None:
@@ -74,14 +74,14 @@ _usages: LruCache[_Shape, Usage] = LruCache(8 << 20, lambda shape, _: 4 * len(re
 _totals: LruCache[tuple[tuple[_Shape, int], ...], Mapping[str, str]] = LruCache(
     8 << 20, lambda key, _: 4 * len(repr(key))
 )
-"""Of the process: plain arithmetic, asked for from rooms that share nothing else."""
+"""Cache of the whole process; that is safe for pure arithmetic, and several rooms use it."""
 
 
 def _worked_out(shape: _Shape) -> Usage:
     usage: Usage = {"pods": Quantity(NANO), "count/pods": Quantity(NANO)}
     for name, amount in effective_requests(_spec(shape, _defaulted)).items():
         usage[name] = amount
-        if _NATIVE not in name:  # of its own resources, Kubernetes charges those without a prefix alone
+        if _NATIVE not in name:  # of resources in its own domain, Kubernetes charges only those without a prefix
             usage[f"requests.{name}"] = amount
     for name, amount in effective_requests(_spec(shape, _limits_only)).items():
         if name in _LIMITED:
@@ -125,7 +125,7 @@ def to_json(usage: Usage) -> dict[str, str]:
 
 
 def same(one: Mapping[str, str | int | float] | None, other: Mapping[str, str | int | float] | None) -> bool:
-    """Return whether two resource lists hold the same amounts, however written."""
+    """Return whether two resource lists have the same amounts, in whatever notation."""
     if one is None or other is None:
         return not one and not other
     return one.keys() == other.keys() and all(

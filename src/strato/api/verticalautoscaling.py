@@ -1,4 +1,4 @@
-"""Views of autoscaling.k8s.io/v1: what containers shall request, and what is kept of their use.
+"""Views of autoscaling.k8s.io/v1: recommended requests of containers, and checkpoints of their use.
 
 Source: spec utilisation 6.1.
 """
@@ -18,7 +18,7 @@ from strato.api.shapes import EMPTY, ResourceList
 CHECKPOINT_VERSION: Final = "v3"
 ALL_CONTAINERS: Final = "*"
 INTEGER_CPU: Final = "vpa-post-processor.kubernetes.io/{}_integerCPU"
-"""Annotation with which a container gets whole cores."""
+"""Annotation that makes recommendations for a container whole cores."""
 
 
 class UpdatePolicy(View, frozen=True, kw_only=True):
@@ -89,14 +89,14 @@ class VerticalPodAutoscalerStatus(View, frozen=True, kw_only=True):
 
 
 class VerticalPodAutoscaler(Object, frozen=True, kw_only=True):
-    """Says what the containers of a workload shall request."""
+    """Recommends, and may apply, the requests of the containers of a workload."""
 
     spec: VerticalPodAutoscalerSpec = VerticalPodAutoscalerSpec()
     status: VerticalPodAutoscalerStatus = VerticalPodAutoscalerStatus()
 
 
 class HistogramCheckpoint(View, frozen=True, kw_only=True):
-    """What is kept of a histogram."""
+    """A stored histogram."""
 
     reference_timestamp: str | None = None
     bucket_weights: Mapping[int, int] = EMPTY
@@ -104,7 +104,7 @@ class HistogramCheckpoint(View, frozen=True, kw_only=True):
 
 
 class CheckpointSpec(View, frozen=True, kw_only=True):
-    """``spec``: whose use it is."""
+    """``spec``: the autoscaler and container that the checkpoint is of."""
 
     vpa_object_name: str = msgspec.field(default="", name="vpaObjectName")
     container_name: str = ""
@@ -122,7 +122,7 @@ class CheckpointStatus(View, frozen=True, kw_only=True):
 
 
 class VerticalPodAutoscalerCheckpoint(Object, frozen=True, kw_only=True):
-    """The use of a container, for the next start of the recommender."""
+    """The histograms of a container's use, which the recommender reads at its next start."""
 
     spec: CheckpointSpec = CheckpointSpec()
     status: CheckpointStatus = CheckpointStatus()

@@ -1,8 +1,8 @@
-"""What an object is waited for: the conditions of ``kubectl wait --for``. Pure.
+"""The conditions of ``kubectl wait --for``, for which a step or command can wait. Pure.
 
-A text is ``create``, ``delete``, ``condition=NAME``, ``condition=NAME=STATUS``, ``jsonpath={.a.b}`` (it has a value) or
-``jsonpath={.a.b}=VALUE``. Paths are those kubectl waits for: members (``.status.phase``, ``['example.org/name']``) and
-elements (``[0]``), which lead to one value.
+A condition is ``create``, ``delete``, ``condition=NAME``, ``condition=NAME=STATUS``, ``jsonpath={.a.b}`` (any value) or
+``jsonpath={.a.b}=VALUE``. Paths are those that kubectl accepts here: members (``.status.phase``,
+``['example.org/name']``) and elements (``[0]``), which lead to a single value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 import re2
 
 MAX_TEXT: Final = 1024
-"""Characters of a condition."""
+"""Longest condition, in characters."""
 
 _STEP: Final = re2.compile(r"\.([A-Za-z0-9_-]+)|\['([^']+)'\]|\[\"([^\"]+)\"\]|\[([0-9]{1,9})\]")
 _DEFAULT_STATUS: Final = "true"
@@ -23,26 +23,26 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One condition, read."""
+    """One parsed condition."""
 
     text: str
     """As the user wrote it."""
     exists: bool = True
-    """Whether the object is to be there; when it is not to be, nothing else is asked."""
+    """Whether the object has to exist; if it must not, there are no further requirements."""
     condition: str = ""
-    """Type of a condition in ``status.conditions``, in lower case; kubectl does not mind the case."""
+    """Type of a condition in ``status.conditions``, in lower case, because kubectl ignores the case."""
     path: tuple[str | int, ...] = ()
     """Members and elements that lead to the value."""
     value: str | None = None
-    """What the condition's status or the value is to be; None takes any value."""
+    """Required status of the condition, or required value; None accepts any value."""
 
     @property
     def reads_values(self) -> bool:
-        """Whether it asks for more than whether the object is there."""
+        """Whether the condition needs the object's content, not only its existence."""
         return bool(self.condition or self.path)
 
     def verdict(self, obj: dict[str, Any] | None) -> str:
-        """Return why the condition does not hold of an object as read (None: there is none); empty when it holds."""
+        """Return why the condition does not hold for an object (None if it does not exist); empty when it holds."""
         if not self.exists:
             return "" if obj is None else "is still there"
         if obj is None:
@@ -84,7 +84,7 @@ def parse_expectation(text: str) -> Expectation:
     """Read a condition.
 
     Raises:
-        ValueError: It is none; the message says which are.
+        ValueError: The text is no condition; the message lists the valid forms.
     """
     word, _, rest = text.partition("=")
     if len(text) > MAX_TEXT:

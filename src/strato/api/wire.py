@@ -1,8 +1,8 @@
 """A request to a Kubernetes API and its answer, without a transport.
 
-The embedded server's core is ``async handle(Request) -> Response``; the HTTP server and the in-process client
-both call it. A body is bytes; a watch or a followed log is an async iterator of byte chunks, each chunk
-one or more whole lines (JSON holds no raw newline, so a frame is a line).
+The embedded server's core is ``async handle(Request) -> Response``; the HTTP server and the in-process client both call
+it. A body is bytes. A watch or a followed log is an async iterator of chunks, each of which is one or more whole lines
+(JSON has no raw newlines, so a watch event is a line).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import msgspec
 
 
 class User(msgspec.Struct, frozen=True, cache_hash=True):
-    """Who asks, after authentication; a key of many tables."""
+    """The authenticated user of a request; hashable, because it is a key of many tables."""
 
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """What else is known of the user: key and values."""
+    """Extra attributes of the user, as key and values."""
 
 
 def service_account(
     namespace: str, name: str, uid: str = "", extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 ) -> User:
-    """Return the user that a service account is."""
+    """Return the user of a service account."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
     return User(f"system:serviceaccount:{namespace}:{name}", groups, uid, extra)
 
@@ -46,9 +46,9 @@ class Request(msgspec.Struct, array_like=True):
     """Read-uncommitted, with ``ack=async``: a write is answered, and watches show changes, before they are durable.
     Only clients that die with the server set it: those of its own process and its companion."""
     brief: bool = False
-    """Whether the body of a success is of no interest."""
+    """Whether the client does not need the body of a successful answer."""
     annotations: dict[str, str] | None = None
-    """What those who decide about the request add to its event in the audit log; None where none is written."""
+    """Annotations that authorization and admission add to the request's audit event; None if none is written."""
 
     def param(self, name: str, default: str = "") -> str:
         """Return the first value of a query parameter."""
@@ -64,47 +64,47 @@ class Request(msgspec.Struct, array_like=True):
 
 
 class Wire(Protocol):
-    """A connection as who speaks another protocol on it sees it."""
+    """The connection of a `Session`, which speaks another protocol than HTTP on it."""
 
     def write(self, data: bytes) -> None:
-        """Send; nothing happens when the other end is gone."""
+        """Send data; does nothing when the peer has disconnected."""
 
     def pause_reading(self) -> None:
-        """Read nothing for now."""
+        """Stop reading from the connection."""
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Read from the connection again."""
 
     def has_hung_up(self) -> bool:
-        """Return whether the other end is gone, which nobody is notified of while nothing is read."""
+        """Return whether the peer has disconnected; while reading is paused, `Session.lost` is not called for that."""
 
     def close(self) -> None:
-        """End when all is sent."""
+        """Close the connection after all data is sent."""
 
     def abort(self) -> None:
-        """End now."""
+        """Close the connection at once."""
 
 
 class Session(Protocol):
-    """What speaks another protocol on a connection after the answer 101."""
+    """A protocol on a connection after the answer 101."""
 
     def begin(self, wire: Wire) -> None:
-        """Work on a connection from now on."""
+        """Start the protocol on a connection."""
 
     def received(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Handle received data."""
 
     def written(self, is_writable: bool) -> None:
-        """Take notice of whether the other end keeps up."""
+        """Handle that the send buffer has become full, or has room again."""
 
     def lost(self) -> None:
-        """Stop: the connection has ended; also called where it never began."""
+        """Stop because the connection has ended; also called if `begin` was never called."""
 
     def stop(self) -> None:
-        """End: the server stops."""
+        """Stop because the server stops."""
 
     def when_ended(self, call: Callable[[], None]) -> None:
-        """Call something when it is over; call this before it begins."""
+        """Register a function to be called at the end of the session; use it before `begin`."""
 
 
 class Response(msgspec.Struct):
@@ -115,28 +115,28 @@ class Response(msgspec.Struct):
     content_type: str = "application/json"
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     stream: AsyncIterator[bytes] | None = None
-    """Close with ``aclose()`` when done early; the server then frees the watcher."""
+    """A reader that stops early must call ``aclose()``, so that the server frees the watcher."""
     is_text: bool = False
-    """Whether the stream is one text, a long list say, made as it is read; no piece of it is of use by itself."""
+    """Whether the stream is one text, such as a long list, made while it is read; its pieces mean nothing alone."""
     session: Session | None = None
-    """Takes the connection over; the status is 101. Only a transport that has one can do that."""
+    """Takes over the connection after status 101; only a transport with a connection supports that."""
 
 
 @runtime_checkable
 class Pushed(Protocol):
-    """A stream that need not be waited for: it says when there is something."""
+    """A stream without a waiting task: it calls a function when there is a chunk."""
 
     ended: bool
-    """Whether nothing more will come."""
+    """Whether the stream has ended."""
 
     def listen(self, ready: Callable[[], None]) -> None:
-        """Call ``ready`` from now on whenever `take` may have something."""
+        """Register ``ready``, which is called whenever `take` may return a chunk."""
 
     def take(self) -> bytes:
         """Return the next chunk, empty when there is none yet."""
 
     def close(self) -> None:
-        """Free what is behind the stream."""
+        """Free the resources of the stream."""
 
 
 class Handler(Protocol):
@@ -146,9 +146,9 @@ class Handler(Protocol):
         """Answer one request. Errors become ``Status`` responses; only cancellation escapes."""
 
     def start(self, request: Request, answered: Callable[[Response], None]) -> Awaitable[Response] | None:
-        """Answer one request by calling ``answered``, at once or later, or return what is to be awaited for the answer.
+        """Answer one request by calling ``answered``, at once or later, or return an awaitable of the answer.
 
-        For a transport that serves many: what need not be waited for needs no task.
+        For a transport with many clients: a request that is answered by a call needs no task.
         """
         del answered
         return self.handle(request)

@@ -1,7 +1,7 @@
-"""YAML of users as JSON values, bounded in depth, values and expansions before anything is composed.
+"""Read YAML of users as JSON values; depth, number of values and expansions are bounded before values are made.
 
-PyYAML's composer recurses in C and its resolver knows base-60 numbers and dates, so only its event parser is used.
-Scalars are resolved as ``sigs.k8s.io/yaml`` does: YAML 1.1 booleans, integers of 64 bits, no base 60, timestamps stay
+PyYAML's composer recurses in C, and its resolver reads base-60 numbers and dates, so only its event parser is used.
+Scalars are resolved as by ``sigs.k8s.io/yaml``: YAML 1.1 booleans, integers of 64 bits, no base 60; timestamps stay
 text.
 """
 
@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import yaml
 
 MAX_DEPTH = 128
-"""Lists and maps within one another; the deepest real objects, schemas of definitions, stay below 70."""
+"""Deepest nesting of lists and maps; the deepest real objects, schemas of definitions, stay below 70."""
 MAX_VALUES = 2_000_000
-"""Values of one stream, those that aliases and merge keys repeat included."""
+"""Most values of one stream, including those that aliases and merge keys repeat."""
 MAX_REPEATED = 500_000
-"""Values that aliases and merge keys may repeat: a few lines can ask for more than any memory holds. Half a second."""
+"""Most values that aliases and merge keys may repeat, which takes half a second. Without a bound a few lines could
+expand to more than any memory holds."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster, where it was built
 _TAG = "tag:yaml.org,2002:"
@@ -29,9 +30,9 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.A
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([0-9]+))", re.ASCII)
 _BASES = (16, 2, 8, 10)
 _EVENTS_AT_ONCE = 256
-"""Events composed before others may run: about a millisecond."""
+"""Events composed between two yields: about a millisecond."""
 _LONGEST_INTEGER = 70
-"""Characters; 64 bits in base 2 with a sign and a prefix are 67."""
+"""Longest text of an integer; 64 bits in base 2 with a sign and a prefix are 67 characters."""
 _CONSTANTS: dict[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
@@ -47,7 +48,7 @@ _NO_KEY = object()
 
 
 class InvalidYaml(yaml.YAMLError, ValueError):
-    """A text is no YAML that JSON could say, or over a limit."""
+    """A text is no YAML, cannot be represented as JSON, or exceeds a limit."""
 
 
 class Document(NamedTuple):
@@ -59,16 +60,16 @@ class Document(NamedTuple):
 
 
 def load(text: str | bytes, *, max_values: int = MAX_VALUES) -> Any:
-    """Return the only document of a text; None of an empty one.
+    """Return the only document of a text; None for an empty text.
 
     Raises:
-        InvalidYaml: It is no YAML, several documents, or over a limit.
+        InvalidYaml: The text is no YAML, has several documents, or exceeds a limit.
     """
     return load_document(text, max_values=max_values).value
 
 
 def load_document(text: str | bytes, *, max_values: int = MAX_VALUES) -> Document:
-    """Do as `load`, and tell about keys that stand twice."""
+    """Do the same as `load`, and report duplicate keys."""
     steps = load_in_steps(text, max_values=max_values)
     while True:
         try:
@@ -79,7 +80,7 @@ def load_document(text: str | bytes, *, max_values: int = MAX_VALUES) -> Documen
 
 
 def load_in_steps(text: str | bytes, *, max_values: int = MAX_VALUES) -> Generator[None, None, Document]:
-    """Do as `load_document`, and yield every few milliseconds."""
+    """Do the same as `load_document`, and yield every few milliseconds."""
     found: Document | None = None
     for document in _documents(text, max_values):
         if document is None:
@@ -95,18 +96,18 @@ def load_all(text: str | bytes, *, max_values: int = MAX_VALUES) -> Iterator[Any
     """Yield the documents of a text.
 
     Raises:
-        InvalidYaml: It is no YAML, or over a limit.
+        InvalidYaml: The text is no YAML, or exceeds a limit.
     """
     return (document.value for document in load_documents(text, max_values=max_values))
 
 
 def load_documents(text: str | bytes, *, max_values: int = MAX_VALUES) -> Iterator[Document]:
-    """Yield the documents of a text, with what is odd about them."""
+    """Yield the documents of a text, with their duplicate keys."""
     return (document for document in _documents(text, max_values) if document is not None)
 
 
 def _documents(text: str | bytes, max_values: int) -> Iterator[Document | None]:
-    """Yield the documents, and None now and then."""
+    """Yield the documents and, every `_EVENTS_AT_ONCE` events, None."""
     composer = _Composer(max_values)
     loader = None
     events = 0
@@ -145,7 +146,7 @@ class _Anchored(NamedTuple):
 
 
 class _Open:
-    """A list or map whose end has not come yet."""
+    """A list or map whose end event has not been read yet."""
 
     __slots__ = ("anchor", "before", "height", "items", "key", "merged")
 
@@ -157,20 +158,20 @@ class _Open:
 
 
 class _Composer:
-    """Makes values of events, one after the other: nothing here recurses."""
+    """Makes values from events, one after the other, without recursion."""
 
     def __init__(self, left: int, repeats_left: int = MAX_REPEATED) -> None:
         self.left = left
-        """Values that may still come."""
+        """Number of values that may still follow."""
         self.repeats_left = repeats_left
-        """Values that aliases may still repeat."""
+        """Number of values that aliases may still repeat."""
         self.root: Any = None
         self.duplicates: list[str] = []
         self._open: list[_Open] = []
         self._anchors: dict[str, _Anchored] = {}
 
     def take(self, event: Any) -> None:
-        """Take the next event of the document."""
+        """Handle the next event of the document."""
         if isinstance(event, yaml.ScalarEvent):
             self._spend(1)
             is_key = bool(self._open) and isinstance(self._open[-1].items, dict) and self._open[-1].key is _NO_KEY
@@ -212,7 +213,7 @@ class _Composer:
         self._put(items, ended.height, event)
 
     def _repeat(self, event: Any) -> None:
-        """Put another copy of what was anchored; it is paid for before it is made."""
+        """Add a copy of an anchored value; counts its size against the bounds before the copy is made."""
         known = self._anchors.get(event.anchor)
         if known is None:
             raise InvalidYaml(f"{_line(event)}: unknown anchor '{event.anchor}' referenced")
@@ -226,7 +227,7 @@ class _Composer:
         self._put(_copied(known.value), known.height, event)
 
     def _put(self, value: Any, height: int, event: Any) -> None:
-        """Put a value where it stands."""
+        """Add a value to the open list or map."""
         if not self._open:
             self.root = value
             return
@@ -253,7 +254,7 @@ class _Composer:
 
     @staticmethod
     def _merge(place: _Open, value: Any, event: Any) -> None:
-        """Note what ``<<`` names; the map's own keys count before it, earlier maps before later ones."""
+        """Store the maps that ``<<`` names; the map's own keys override theirs, earlier maps override later ones."""
         maps = value if isinstance(value, list) else [value]
         if not all(isinstance(one, dict) for one in maps):
             raise InvalidYaml(f"{_line(event)}: map merge requires map or sequence of maps as the value")
@@ -307,7 +308,7 @@ def _resolved(text: str) -> Any:
     if number is not None:
         digits = next((at for at in range(4) if number[at + 2] is not None), 3)
         if digits == 3 and len(number[5]) > 1 and number[5][0] == "0":
-            return float(plain)  # 089 is no octal number
+            return float(plain)  # a number such as 089, which is no valid octal number
         whole = int(number[1] + number[digits + 2], _BASES[digits])
         if -(1 << 63) <= whole < 1 << 64:
             return whole

@@ -5,15 +5,15 @@ with CEL's error-tolerant ``||`` and ``&&``, the conditional operator, lists and
 ``exists_one``, ``filter`` and ``map``, optional values with ``?``, values of types that the caller names (`Message`),
 and the functions of `functions`; quantities and semantic versions, which selectors of devices compare; addresses,
 networks, URLs, instants and durations (`libraries`). Not supported: unsigned numbers, bytes, types as values,
-``format``. An expression that needs more is refused when compiled (`UnsupportedExpression`), never evaluated halfway.
-Types are checked when values meet, not before: what Kubernetes' checker refuses at once fails here when it is evaluated
-(`EvaluationError`). What an evaluation may cost is limited while it runs (`cost`), and estimated before where the sizes
-of values are declared (`estimate`).
+``format``. The compiler refuses an expression that needs more (`UnsupportedExpression`), so that none is evaluated
+partly. Types are checked during the evaluation: an expression that Kubernetes' type checker refuses at once fails here
+when it is evaluated (`EvaluationError`). The cost of an evaluation is limited while it runs (`cost`), and estimated
+beforehand if the sizes of values are declared (`estimate`).
 
-The text becomes a tree (`parser`, `syntax`), and that a closure a node (`compiler`).
+The parser makes a tree from the text (`parser`, `syntax`), and the compiler a closure from each node (`compiler`).
 
-Own code, where a library would do: the one that exists (cel-python) takes a hundred times longer
-for a rule (2.5 ms), of which a job meets dozens each time it is written, and it needs two compiled packages.
+This is our own code instead of a library, because the existing one (cel-python) takes a hundred times as long for a
+rule (2.5 ms), each write of a job evaluates dozens of rules, and the library needs two compiled packages.
 """
 
 from strato.api.cel.authorization import Authorizer, Decision, Question

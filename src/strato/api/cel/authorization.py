@@ -1,7 +1,7 @@
-"""Questions to the authorizer in CEL: ``authorizer.group('apps').resource('deployments').check('delete').allowed()``.
+"""Authorization checks in CEL: ``authorizer.group('apps').resource('deployments').check('delete').allowed()``.
 
-Source: ``k8s.io/apiserver/pkg/cel/library`` (authz). Selectors of fields and labels are taken; nothing here decides by
-labels.
+Source: ``k8s.io/apiserver/pkg/cel/library`` (authz). Field and label selectors are accepted, but the authorizer here
+does not use labels.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from strato.api.cel.cost import charge
 from strato.api.cel.values import EvaluationError, Message
 
 _CHECK_UNITS = 1_000
-"""What a question costs: the authorizer looks at each role of the user."""
+"""Cost of a check, for which the authorizer reads each role of the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about: a resource, or a path where there is one."""
+    """The subject of a check: a resource, or a path if that is set."""
 
     account: tuple[str, str] | None = None
-    """Namespace and name of the service account that is asked about; None: who makes the request."""
+    """Namespace and name of the service account to check; None for the user of the request."""
     path: str = ""
     group: str = ""
     resource: str = ""
@@ -34,18 +34,18 @@ class Question:
 
 
 class Decision(NamedTuple):
-    """What the authorizer answers."""
+    """The authorizer's decision."""
 
     allowed: bool
     reason: str = ""
 
 
 Ask = Callable[[Question, str], Decision]
-"""Answers a question about a verb."""
+"""Returns the decision about a question and a verb."""
 
 
 class _Asking(Message):
-    """A question that is not finished, of a type that says what it lacks."""
+    """An incomplete question; its CEL type determines which methods can complete it."""
 
     __slots__ = ("ask", "question")
 
@@ -54,7 +54,7 @@ class _Asking(Message):
         self.question, self.ask = question, ask
 
     def having(self, **members: Any) -> _Asking:
-        """Return the same question with more said."""
+        """Return the question with further members set."""
         return self.__class__(self.type_name.rpartition(".")[2], replace(self.question, **members), self.ask)
 
 
@@ -74,8 +74,8 @@ class Authorizer(_Asking):
     """The variable ``authorizer``.
 
     Args:
-        ask: Answers questions.
-        requested: What ``authorizer.requestResource`` asks about; None: it cannot be named.
+        ask: Returns decisions.
+        requested: The question of ``authorizer.requestResource``; None if that is not available.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""From the syntax tree of an expression to a function of the names in scope: each node gives a closure."""
+"""Compile the syntax tree of an expression to a function of the names in scope: each node becomes a closure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from strato.api.cel.values import (
 )
 
 _ERROR_UNITS = 10
-"""What it costs to go on after an error."""
+"""Cost of continuing after an error."""
 _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {**SUMS, **PRODUCTS}
 
 
@@ -46,10 +46,10 @@ def compile_expression(text: str, types: Container[str] = ()) -> Program:
 
     Args:
         text: The expression.
-        types: Names of the types it may make values of (`Message`), and below which it may name types.
+        types: Names of types of which the expression may make values (`Message`), and whose member types it may name.
 
     Raises:
-        UnsupportedExpression: Malformed, or beyond the supported part.
+        UnsupportedExpression: The expression is malformed, or uses an unsupported part of CEL.
     """
     expression = parse(text, types)
     try:
@@ -143,7 +143,7 @@ def _map(entries: Sequence[tuple[Program, Program, bool]], name: str) -> Program
 
 
 def _given(value: Any) -> tuple[Any, ...]:
-    """Return what an optional value holds, or nothing."""
+    """Return the value of an optional as a tuple of one, empty if it has none."""
     if not isinstance(value, Optional):
         raise no_overload("?_", value)
     return () if value.inner is None else (value.inner,)
@@ -162,7 +162,7 @@ def _has(target: Any, name: str) -> bool:
 
 
 def _tolerant(left: Program, right: Program, decisive: bool) -> Program:
-    """``||`` (decisive true) and ``&&`` (decisive false): one side that decides hides the other's error."""
+    """``||`` (decisive true) and ``&&`` (decisive false): a side with the decisive value hides the other's error."""
 
     def evaluate(env: Env) -> bool:
         try:
@@ -185,7 +185,7 @@ def _binary(operation: Callable[[Any, Any], Any], left: Program, right: Program)
 
 
 def _relation(operator: str, left: Program, right: Program) -> Program:
-    """Compare; what is of one plain kind, as nearly always, without calls."""
+    """Compare two values; those of the same plain type, as nearly always, without further calls."""
     operation, plainly = RELATIONS[operator], PLAINLY.get(operator)
     if plainly is None:
         return _binary(operation, left, right)
@@ -247,7 +247,7 @@ def _macro(name: str, target: Program, variable: str, bodies: list[Program], siz
         items = target(env)
         if not isinstance(items, list | Mapping):
             raise no_overload(name, items)
-        scope = dict(env)  # one for all: whatever is made of an item is made before the next
+        scope = dict(env)  # one scope for all items, because each item is evaluated completely before the next
         meter = current_meter()
         for item in items:
             meter.left -= size

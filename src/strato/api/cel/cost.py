@@ -1,8 +1,9 @@
-"""What an evaluation may cost: work is paid for before it is done, in units of about 100 ns.
+"""Limit the cost of evaluations: each piece of work is charged before it is done, in units of about 100 ns.
 
-The limits are Kubernetes': a million units a call, ten million an object, which it reckons as a second. A unit is one
-token of an expression each time it is evaluated, one item that is compared or folded, or some characters that are
-copied or searched. The API server evaluates in slices what costs more than a few milliseconds.
+The limits are Kubernetes': a million units per call and ten million per object, which Kubernetes takes for a second. A
+unit is one token of an expression each time it is evaluated, one item that is compared or folded, or some characters
+that are copied or searched. An evaluation of more than a few milliseconds is paused regularly, so that the API server
+can do other work.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from typing import Any
 from strato.errors import StratoError
 
 CALL_LIMIT = 1_000_000
-"""What one evaluation may cost."""
+"""Most units of one evaluation."""
 OBJECT_LIMIT = 10_000_000
-"""What all rules of one object may cost together."""
+"""Most units of all rules of one object together."""
 _EXCEEDED = "operation cancelled: actual cost limit exceeded"
 _BETWEEN_PAUSES = 5_000
-"""Units that are spent between two pauses."""
+"""Units between two pauses."""
 FREE = 64
-"""Texts and lists up to this length are part of the token that names them."""
+"""Texts and lists up to this length cost no more than the token that names them."""
 
 
 class CostExceeded(StratoError):
-    """An evaluation would cost more than it may; no ``||`` hides it."""
+    """An evaluation would exceed its limit; unlike other errors, ``||`` and ``&&`` do not hide this one."""
 
 
 class Meter:
-    """What is left of a budget."""
+    """The rest of a budget."""
 
     __slots__ = ("floor", "left", "pause", "start")
 
@@ -38,13 +39,13 @@ class Meter:
         self.start, self.pause = start, pause
         self.left = start - charged
         self.floor = 0 if pause is None else max(0, self.left - _BETWEEN_PAUSES)
-        """Where `pause` is called next, or nothing is left."""
+        """The value of `left` at which `pause` is called next, or at which the budget is exhausted."""
 
     def reached(self) -> None:
-        """Pause, or end what costs too much, now that the floor is reached.
+        """Pause, or end the evaluation; called when the floor is reached.
 
         Raises:
-            CostExceeded: There is nothing left.
+            CostExceeded: The budget is exhausted.
         """
         if self.left < 0:
             raise CostExceeded(_EXCEEDED)
@@ -59,10 +60,10 @@ _meter: ContextVar[Meter | None] = ContextVar("cost", default=None)
 def open_meter(
     units: int, first: int = 0, pause: Callable[[], None] | None = None
 ) -> tuple[Meter, Meter | None, Token[Meter | None]]:
-    """Begin a budget and pay ``first`` from it; `close_meter` takes what is returned.
+    """Begin a budget and charge ``first`` to it; pass the result to `close_meter`.
 
     Raises:
-        CostExceeded: There is not enough for the first step.
+        CostExceeded: The budget does not suffice for ``first``.
     """
     outer = _meter.get()
     start = units if outer is None else min(units, outer.left)
@@ -75,7 +76,7 @@ def open_meter(
 
 
 def close_meter(meter: Meter, outer: Meter | None, token: Token[Meter | None]) -> None:
-    """End a budget; what was spent is taken from the one around."""
+    """End a budget; what was spent is charged to the enclosing one."""
     _meter.reset(token)
     if outer is not None:
         outer.left -= meter.start - meter.left
@@ -83,9 +84,9 @@ def close_meter(meter: Meter, outer: Meter | None, token: Token[Meter | None]) -
 
 @contextmanager
 def budget(units: int, pause: Callable[[], None] | None = None) -> Iterator[Meter]:
-    """Let all evaluations inside cost no more than ``units`` together, or than is left of the budget around.
+    """Limit the total cost of all evaluations inside to ``units``, and to the rest of the enclosing budget.
 
-    ``pause`` is called every millisecond or so.
+    ``pause`` is called about every millisecond.
     """
     meter, outer, token = open_meter(units, 0, pause)
     try:
@@ -95,10 +96,10 @@ def budget(units: int, pause: Callable[[], None] | None = None) -> Iterator[Mete
 
 
 def charge(units: int) -> None:
-    """Pay for work about to be done.
+    """Charge work that is about to be done.
 
     Raises:
-        CostExceeded: There is not enough left.
+        CostExceeded: The budget does not suffice.
     """
     meter = _meter.get()
     if meter is None:
@@ -109,21 +110,21 @@ def charge(units: int) -> None:
 
 
 def current_meter() -> Meter:
-    """Return what the evaluation under way pays from."""
+    """Return the budget of the present evaluation."""
     meter = _meter.get()
     assert meter is not None, "every evaluation opens one"
     return meter
 
 
 def pause() -> None:
-    """Pause where the budget says so."""
+    """Pause if the present budget requires it."""
     meter = _meter.get()
     if meter is not None and meter.pause is not None:
         meter.pause()
 
 
 def charge_for(value: Any) -> None:
-    """Pay for looking at all of a text, list or map."""
+    """Charge a pass over a whole text, list or map."""
     kind = value.__class__
     if kind is str:
         if len(value) > FREE:

@@ -1,6 +1,6 @@
-"""What an expression may cost at most, before it is evaluated: from its syntax and how large values may become.
+"""Estimate the greatest cost of an expression from its syntax and the declared sizes of values.
 
-The numbers are cel-go's and Kubernetes', which decide by them what rules may be written to a definition.
+The numbers are those of cel-go and Kubernetes, by which a real API server decides which rules a definition may have.
 
 Source: ``cel-go/checker/cost.go`` and ``k8s.io/apiserver/pkg/cel/library/cost.go``.
 """
@@ -29,23 +29,23 @@ from strato.api.cel.syntax import (
 )
 
 UNBOUNDED = (1 << 64) - 1
-"""Where nothing bounds a size or a cost."""
+"""Size or cost without a bound."""
 _TRAVERSAL, _PATTERN = 0.1, 0.25
-"""What it costs to look at a character, and what a character of a pattern does for each of them."""
+"""Cost of a pass over a text per character, and of each character of a pattern per such unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The type of a value, as a schema has it."""
+    """The type of a value in a schema."""
 
     kind: str
-    """``string``, ``list``, ``map``, ``object``, ``dyn``, or ``scalar`` for all of one size."""
+    """``string``, ``list``, ``map``, ``object``, ``dyn``, or ``scalar`` for all types of a fixed size."""
     most: int = 0
-    """Characters, items or entries it may have."""
+    """Most characters, items or entries."""
     least_bytes: int = 1
-    """What it takes at least, written as JSON."""
+    """Smallest size of the value as JSON."""
     element: Declared | None = None
-    """Of items or entries."""
+    """Type of items or entries."""
     fields: Mapping[str, Declared] = field(default_factory=dict)
 
 
@@ -53,15 +53,15 @@ _KEY = Declared("string")
 
 
 class _Value(NamedTuple):
-    """What is known of the value of a node, and what it costs to have it."""
+    """What is known of the value of a node, and the cost of its evaluation."""
 
     cost: int
     kind: str = "scalar"
     size: int = 1
     declared: Declared | None = None
-    """None: it is of no place in the schema."""
+    """Type in the schema; None for a computed value."""
     element_size: int = UNBOUNDED
-    """Of the items of a list that is computed."""
+    """Size of the items of a computed list."""
     element_kind: str = "dyn"
 
 
@@ -70,12 +70,12 @@ _ROOT = "self"
 
 
 def estimated_cost(node: Node, variables: Mapping[str, Declared]) -> int:
-    """Return the most that an expression may cost, `UNBOUNDED` at most."""
+    """Return the greatest cost of an expression, at most `UNBOUNDED`."""
     return min(_value(node, {name: _of(declared, 1) for name, declared in variables.items()}).cost, UNBOUNDED)
 
 
 def _of(declared: Declared | None, cost: int) -> _Value:
-    """Return the value of a place in the schema."""
+    """Return the value of a type in the schema."""
     if declared is None:
         return _Value(cost, "dyn", UNBOUNDED)
     return _Value(cost, declared.kind, declared.most, declared)
@@ -156,7 +156,7 @@ _STEPS: Mapping[str, tuple[int, int]] = {
     "filter": (13, 11),
     "map": (12, 11),
 }
-"""What each item costs beside the bodies, and what the loop does beside its items, as the macros are written out."""
+"""Macro → cost per item besides the bodies, and cost of the loop besides its items, by the macros' expansions."""
 
 
 def _macro(node: Macro, scope: Scope) -> _Value:
@@ -168,7 +168,7 @@ def _macro(node: Macro, scope: Scope) -> _Value:
         is_map = around.kind in ("map", "object")
         item = _of(_KEY if is_map else around.declared.element, 1)
     else:
-        # what is computed has no place; cel-go's estimate takes its items for the root of the schema
+        # items of a computed list have no type in the schema; cel-go's estimate takes the schema's root for it
         root = scope[_ROOT].declared
         item = _of(root, 1)._replace(kind=around.element_kind)
     bodies = [_value(body, {**scope, node.variable: item}) for body in node.bodies]
@@ -181,7 +181,7 @@ def _macro(node: Macro, scope: Scope) -> _Value:
 
 
 _Answer = tuple[int, int, str]
-"""The cost of a call, and the size and kind of its value."""
+"""The cost of a call, and the size and kind of its result."""
 
 
 def _call(name: str, target: _Value | None, given: list[_Value]) -> _Answer:
@@ -191,7 +191,7 @@ def _call(name: str, target: _Value | None, given: list[_Value]) -> _Answer:
         return rule(values)
     if name == "dyn":
         return 1, values[0].size if values else UNBOUNDED, "dyn"
-    if name == "string" and values and values[0].kind == "dyn":  # it may be of bytes
+    if name == "string" and values and values[0].kind == "dyn":  # the value may be bytes
         return _times(values[0].size, _TRAVERSAL), values[0].size, "string"
     if name in ("string", "value", "orValue", "or", "charAt"):
         return 1, UNBOUNDED, "dyn"
@@ -199,7 +199,7 @@ def _call(name: str, target: _Value | None, given: list[_Value]) -> _Answer:
 
 
 def _text(factor: float) -> Callable[[list[_Value]], _Answer]:
-    """Return the rule of what looks at all of a text, and answers with one as long."""
+    """Return the rule of functions that read a whole text, and return one of the same length."""
     return lambda values: (_times(values[0].size, factor), values[0].size, "string")
 
 
@@ -240,7 +240,7 @@ def _extreme(values: list[_Value]) -> _Answer:
 
 
 def _within(rest: int) -> Callable[[list[_Value]], _Answer]:
-    """Return the rule of comparing networks; a text is read first."""
+    """Return the rule of comparing networks, which includes parsing an argument that is a text."""
     return lambda values: (
         rest + (_times(values[-1].size, _TRAVERSAL) if values[-1].kind in ("string", "dyn") else 0),
         1,
@@ -256,7 +256,7 @@ def _replaced(values: list[_Value]) -> _Answer:
     size = values[0].size
     if len(values) < 3:
         return 1, UNBOUNDED, "string"
-    # the text that is replaced may be empty, so that each character is surrounded
+    # the replaced text may be empty, in which case the replacement is inserted around each character
     return _times(size, 2 * _TRAVERSAL), min((size + 1) * values[2].size + size, UNBOUNDED), "string"
 
 

@@ -1,6 +1,6 @@
-"""CEL's functions and methods, as far as rules of definitions and selectors of devices use them.
+"""CEL's functions and methods, those that rules of definitions and selectors of devices use.
 
-One table by name; each name has the lists of types it takes. A call with other types is an error of its own
+One table by name; each name has the lists of types that it accepts. A call with other types is an error of its own
 (Kubernetes: ``k8s.io/apiserver/pkg/cel/library``; strings: cel-go's extension, of which Kubernetes has version 2).
 """
 
@@ -30,15 +30,15 @@ _SIZED = (str, list, dict)
 
 
 _CALL_UNITS = 10
-"""What a call costs before what it does: finding the function that takes such values."""
+"""Cost of a call without that of its work: of finding the function for the types of the arguments."""
 _UNITS: Mapping[str, int] = {"matches": 60, **dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver"), 30)}
 
 _FOLDS = frozenset(("min", "max", "sum", "isSorted", "indexOf", "lastIndexOf"))
-"""What compares the items of a list one by one: each costs as much as two that are only looked at."""
+"""Functions that compare the items of a list; each item costs twice as much as in a mere pass over the list."""
 
 
 def _is(value: Any, wanted: _Takes) -> bool:
-    if isinstance(value, bool):  # a bool is no number, whatever Python thinks
+    if isinstance(value, bool):  # in CEL a bool is no number, in Python it is an int
         return (
             wanted is bool or (isinstance(wanted, tuple) and (bool in wanted or object in wanted)) or wanted is object
         )
@@ -243,7 +243,7 @@ METHODS = _table(
         "patch": [((Version,), lambda version: version.numbers[2])],
     }
 )
-"""Called on a value: ``value.name(…)``; the value comes first."""
+"""Name → function that is called on a value, ``value.name(…)``; the value is its first argument."""
 
 FUNCTIONS = _table(
     {

@@ -1,4 +1,4 @@
-"""Addresses, networks, URLs, instants and durations in CEL, as Kubernetes' libraries and CEL's own types have them.
+"""Addresses, networks, URLs, instants and durations in CEL: Kubernetes' libraries and CEL's own types.
 
 Source: ``k8s.io/apiserver/pkg/cel/library`` (ip, cidr, urls, regex, sets) and the CEL language definition (timestamps
 and durations). Durations and instants are exact to the microsecond, not the nanosecond.
@@ -24,7 +24,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 ADDRESS = (ipaddress.IPv4Address, ipaddress.IPv6Address)
 Network = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 NETWORK = (ipaddress.IPv4Interface, ipaddress.IPv6Interface)
-"""An address with a prefix length, which is what CEL calls a CIDR: unlike Python's networks it may have host bits."""
+"""An address with a prefix length, which CEL calls a CIDR; unlike Python's networks it may have host bits."""
 Overloads = list[tuple[tuple[Any, ...], Callable[..., Any]]]
 
 _OFFSET = re.compile(r"([+-])?(\d\d):(\d\d)")
@@ -55,7 +55,7 @@ def timestamp(text: str) -> datetime:
 
 
 def address(text: str) -> Address:
-    """Read an IP address; zones and IPv4 addresses in those of IPv6 are none.
+    """Read an IP address; refuses addresses with zones, and IPv4 addresses mapped to IPv6.
 
     Raises:
         ValueError: It is none.
@@ -86,14 +86,14 @@ def url(text: str) -> SplitResult:
         ValueError: It is none.
     """
     read = urlsplit(text)
-    _ = read.port  # raises for one that is no number
+    _ = read.port  # raises ValueError for a port that is no number
     if not (read.scheme or text.startswith("/")) or re.search(r"[\x00-\x20\x7f]", text):
         raise ValueError(f"URL parse error during conversion from string: {text!r}")
     return read
 
 
 def reads(read: Callable[[str], Any]) -> Callable[[str], bool]:
-    """Return the test whether a text can be read."""
+    """Return the function that tests whether ``read`` accepts a text."""
 
     def check(text: str) -> bool:
         try:
@@ -203,7 +203,7 @@ METHODS: dict[str, Overloads] = {
         ((timedelta,), lambda span: span.microseconds // 1000),
     ],
 }
-"""Called on a value."""
+"""Name → function that is called on a value."""
 
 FUNCTIONS: dict[str, Overloads] = {
     "ip": [((str,), address)],
@@ -219,4 +219,4 @@ FUNCTIONS: dict[str, Overloads] = {
     "sets.equivalent": [(_LISTS, lambda items, others: _among(items, others) and _among(others, items))],
     "sets.intersects": [(_LISTS, _share)],
 }
-"""Called by name, some with a namespace."""
+"""Name, for some with a namespace → function that is called by this name."""

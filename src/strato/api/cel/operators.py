@@ -1,7 +1,7 @@
-"""CEL's operators: strict about types, where Python would take a bool for a number or repeat a string.
+"""CEL's operators. They are strict about types, while Python would take a bool for a number or repeat a string.
 
-Whole numbers have 64 bits and an operation that leaves them is an error; numbers of both kinds compare with each other
-but do not add (CEL language definition, "Overflow" and "Numeric values").
+Whole numbers have 64 bits, and an operation that overflows is an error. Integers and floats can be compared with each
+other, but not added (CEL language definition, "Overflow" and "Numeric values").
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def whole(number: int) -> int:
-    """Return a whole number that 64 bits hold.
+    """Return a whole number if it fits into 64 bits.
 
     Raises:
-        EvaluationError: They do not.
+        EvaluationError: The number overflows.
     """
     if _LEAST <= number <= _MOST:
         return number
@@ -30,10 +30,10 @@ def whole(number: int) -> int:
 
 
 def truth(value: Any) -> bool:
-    """Return a condition.
+    """Return the value of a condition.
 
     Raises:
-        EvaluationError: It is no bool.
+        EvaluationError: The value is no bool.
     """
     if value is True or value is False:
         return bool(value)
@@ -124,11 +124,11 @@ _PLAIN = (str, int, float)
 
 
 _FOLD_UNITS = 8
-"""What it costs to begin to look at the items of a list or map."""
+"""Cost of beginning a pass over the items of a list or map."""
 
 
 def equal(left: Any, right: Any) -> bool:
-    """``left == right``: what differs in kind differs, except that numbers are compared as numbers."""
+    """``left == right``: values of different types differ, except that all numbers are compared by value."""
     kind, other = type(left), type(right)
     if kind is other and kind in _PLAIN:
         if kind is str:
@@ -180,14 +180,15 @@ def index(target: Any, key: Any) -> Any:
     """``target[key]``.
 
     Raises:
-        EvaluationError: Not there, or nothing that has items.
+        EvaluationError: There is no such key or index, or the target has no items.
     """
     if target.__class__ is list and key.__class__ is int and 0 <= key < len(target):
         return target[key]
     if isinstance(target, Mapping):
         if type(key) is not str:
             charge_for(target)
-        for name in (key,) if type(key) is str else target:  # names of fields are strings: no search for those
+        # a string can be looked up directly; other keys are compared with each key, as numbers compare across types
+        for name in (key,) if type(key) is str else target:
             if name in target and equal(name, key):
                 return target[name]
         raise NoSuchKey(f"no such key: {key}")
@@ -204,7 +205,7 @@ def index(target: Any, key: Any) -> Any:
 
 
 def found(target: Any, key: Any) -> Optional:
-    """Return what a value, which may be optional itself, has at a key, where it has that."""
+    """Return an optional of the item at a key of a value, which may itself be optional."""
     if target.__class__ is Optional:
         if target.inner is None:
             return NONE

@@ -1,4 +1,4 @@
-"""From the text of an expression to its syntax tree: recursive descent."""
+"""Parse the text of an expression to its syntax tree, by recursive descent."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _KEYWORDS = {"true": True, "false": False, "null": None}
 _MACROS = ("all", "exists", "exists_one", "existsOne", "filter", "map")
 _OPTIONAL_MACROS = ("optMap", "optFlatMap")
 _LONGEST = 100_000
-"""Characters of an expression, as in Kubernetes."""
+"""Longest expression in characters, as in Kubernetes."""
 _BEYOND = re.compile(r"""[bB][rR]?["']|\"{3}|'{3}|\d[uU]\b|`|//""")
-"""Constructs of CEL that are not read here: what cannot be read because of them may be right."""
+"""Constructs of CEL that this parser does not support: an expression with one of them may still be valid CEL."""
 
 
 def parse(text: str, types: Container[str] = ()) -> Expression:
@@ -49,11 +49,11 @@ def parse(text: str, types: Container[str] = ()) -> Expression:
 
     Args:
         text: The expression.
-        types: Names of the types it may make values of, and below which it may name types.
+        types: Names of types of which the expression may make values, and whose member types it may name.
 
     Raises:
-        MalformedExpression: It is no CEL.
-        UnsupportedExpression: It is beyond the supported part.
+        MalformedExpression: The text is no CEL.
+        UnsupportedExpression: The expression uses an unsupported part of CEL.
     """
     if len(text) > _LONGEST:
         raise UnsupportedExpression(f"{text[:40]!r}…: over {_LONGEST} characters")
@@ -62,11 +62,11 @@ def parse(text: str, types: Container[str] = ()) -> Expression:
 
 
 def selected_paths(text: str) -> frozenset[tuple[str, ...]]:
-    """Return the fields an expression names, each as the variable it begins at and the names below.
+    """Return the fields that an expression names, each as a variable and the names below it.
 
     Raises:
-        MalformedExpression: It is no CEL.
-        UnsupportedExpression: Beyond the supported part.
+        MalformedExpression: The text is no CEL.
+        UnsupportedExpression: The expression uses an unsupported part of CEL.
     """
     found: set[tuple[str, ...]] = set()
     waiting: list[Node] = [parse(text).root]
@@ -255,7 +255,7 @@ class _Parser:
         return self._map(".".join(path))
 
     def _map(self, type_name: str) -> Node:
-        """Return the entries up to the closing brace; those of a type have names for keys."""
+        """Return the entries up to the closing brace; in a value of a type the keys are names."""
         entries: list[tuple[Node, Node, bool]] = []
         while not self._take("}"):
             is_optional = bool(self._take("?"))

@@ -1,4 +1,4 @@
-"""What an expression consists of, as the parser reads it: a tree of nodes that say nothing of values or costs."""
+"""The nodes of an expression's syntax tree, without values or costs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Call(NamedTuple):
 
 
 class Macro(NamedTuple):
-    """``target.name(variable, …)``: the bodies, of ``size`` tokens together, are evaluated with each item."""
+    """``target.name(variable, …)``: the bodies, ``size`` tokens together, are evaluated for each item."""
 
     name: str
     target: Node
@@ -59,13 +59,13 @@ class Macro(NamedTuple):
 
 
 class ListLiteral(NamedTuple):
-    """``[…]``; items after ``?`` are optional values, which are left out where there is none."""
+    """``[…]``; items after ``?`` are optional values, and are left out if they have none."""
 
     items: tuple[tuple[Node, bool], ...]
 
 
 class MapLiteral(NamedTuple):
-    """``{…}``, or ``type{…}``, which is of a type and has fields."""
+    """``{…}``, or ``type{…}``, a value of a type, with fields instead of keys."""
 
     entries: tuple[tuple[Node, Node, bool], ...]
     type_name: str = ""
@@ -104,11 +104,11 @@ class Expression(NamedTuple):
 
     root: Node
     tokens: int
-    """Their number, which is what it costs to evaluate each once."""
+    """Number of tokens, which is the cost of evaluating each once."""
 
 
 def children(node: Node) -> Iterator[Node]:
-    """Yield the nodes right below one."""
+    """Yield the child nodes of a node."""
     match node:
         case Select(target) | Has(Select(target)):
             yield target
@@ -135,7 +135,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def path_of(node: Node) -> tuple[str, ...]:
-    """Return the variable and the fields below it that a node selects; empty where it is anything else."""
+    """Return the variable and the fields below it that a node selects; empty for any other node."""
     names: list[str] = []
     while isinstance(node, Select) and not node.is_optional:
         names.append(node.name)

@@ -1,4 +1,4 @@
-"""What expressions compute with: plain JSON values, quantities, semantic versions, values that may be missing."""
+"""The values of expressions besides plain JSON: quantities, semantic versions, optional values, and the errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Program = Callable[[Env], Any]
 
 
 class UnsupportedExpression(StratoError):
-    """The expression is malformed or uses a part of CEL that is not here."""
+    """The expression is malformed, or uses an unsupported part of CEL."""
 
 
 class MalformedExpression(UnsupportedExpression):
@@ -30,14 +30,14 @@ class EvaluationError(StratoError):
 
 
 class NoSuchKey(EvaluationError):
-    """A field is not there; ``has`` turns exactly this into false."""
+    """A field does not exist; ``has`` turns this error, and no other, into false."""
 
 
 def quantity(number: str | float) -> Quantity:
-    """Return a quantity as expressions compare it.
+    """Return a quantity for use in expressions.
 
     Raises:
-        InvalidQuantity: It is none.
+        InvalidQuantity: The value is no quantity.
     """
     return parse(number)
 
@@ -47,7 +47,7 @@ _SEMVER = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.
 
 @total_ordering
 class Version:
-    """A semantic version; ordered as semver.org has it, build information ignored."""
+    """A semantic version; ordered by the rules of semver.org, ignoring build information."""
 
     __slots__ = ("before", "numbers")
 
@@ -77,7 +77,7 @@ def semver(text: str, *, normalize: bool = False) -> Version:
     """Read a semantic version; ``normalize`` also takes ``v1.2`` and leading zeros.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no semantic version.
     """
     if normalize:
         main, dash, rest = text.removeprefix("v").partition("-")
@@ -89,19 +89,19 @@ def semver(text: str, *, normalize: bool = False) -> Version:
 
 
 class Optional:
-    """A value that may not be there, as rules see ``oldSelf`` when they ask for it to be optional."""
+    """A value that may be missing, such as ``oldSelf`` in rules with ``optionalOldSelf``."""
 
     __slots__ = ("inner",)
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        """None when there is none."""
+        """The value; None if there is none."""
 
     def value(self) -> Any:
         """Return the value.
 
         Raises:
-            EvaluationError: There is none.
+            EvaluationError: There is no value.
         """
         if self.inner is None:
             raise EvaluationError("optional.none() dereference")
@@ -109,11 +109,11 @@ class Optional:
 
 
 NONE = Optional(None)
-"""Of what there is none."""
+"""The optional without a value."""
 
 
 class Message(dict[str, Any]):
-    """A value of a type that the expression names; ``Object.spec``, say."""
+    """A value of a type that the expression names, such as ``Object.spec``."""
 
     __slots__ = ("type_name",)
 
@@ -144,12 +144,12 @@ _NAMES: dict[type, str] = {
 
 
 def type_name(value: Any) -> str:
-    """Return what CEL calls the type of a value."""
+    """Return CEL's name of the type of a value."""
     if isinstance(value, Message):
         return value.type_name
     return _NAMES.get(type(value)) or ("map" if isinstance(value, Mapping) else type(value).__name__)
 
 
 def no_overload(name: str, *values: Any) -> EvaluationError:
-    """Return the error of an operator or function that does not take these types."""
+    """Return the error for an operator or function that does not accept these types."""
     return EvaluationError(f"no such overload: {name}({', '.join(type_name(value) for value in values)})")

@@ -1,4 +1,4 @@
-"""Where a pod may and would like to go: affinities, tolerations, spread constraints."""
+"""On which nodes a pod may run, and which it prefers: affinities, tolerations, spread constraints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NodeAffinity(View, frozen=True, kw_only=True):
 
 
 class PodAffinityTerm(View, frozen=True, kw_only=True):
-    """Which pods, in which namespaces, count in which topology domain."""
+    """The pods, by labels and namespaces, beside which a pod has to be (or not) in a topology domain."""
 
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()

@@ -61,7 +61,7 @@ class EventSource(View, frozen=True, kw_only=True):
 
 
 class EventSeries(View, frozen=True, kw_only=True):
-    """How often a repeated event came."""
+    """How often a repeated event has occurred."""
 
     count: int = 0
     last_observed_time: str | None = None
@@ -139,7 +139,7 @@ class LimitRangeSpec(View, frozen=True, kw_only=True):
 
 
 class LimitRange(Object, frozen=True, kw_only=True):
-    """Bounds of what pods of a namespace may ask for."""
+    """Bounds and defaults of the resources of pods in a namespace."""
 
     spec: LimitRangeSpec = LimitRangeSpec()
 
@@ -165,13 +165,13 @@ class ReplicationControllerStatus(View, frozen=True, kw_only=True):
 
 
 class ReplicationController(Object, frozen=True, kw_only=True):
-    """The elder ReplicaSet."""
+    """The predecessor of ReplicaSet."""
 
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
     status: ReplicationControllerStatus = ReplicationControllerStatus()
 
 
 class ComponentStatus(Object, frozen=True, kw_only=True):
-    """Health of a component, deprecated upstream, still asked for by old clients."""
+    """Health of a component; deprecated upstream, but old clients still read it."""
 
     conditions: tuple[Condition, ...] = ()

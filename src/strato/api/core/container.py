@@ -1,4 +1,4 @@
-"""A container as declared, and how it is doing."""
+"""A container: its spec and its status."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class EnvVar(View, frozen=True, kw_only=True):
 
 
 class EnvSourceRef(View, frozen=True, kw_only=True):
-    """The object all of whose keys become variables."""
+    """An object all of whose keys become variables."""
 
     name: str = ""
     optional: bool = False
@@ -105,7 +105,7 @@ class HTTPGetAction(View, frozen=True, kw_only=True):
 
 
 class TCPSocketAction(View, frozen=True, kw_only=True):
-    """A port that should accept."""
+    """A port that should accept a connection."""
 
     port: IntOrString = 0
     host: str = ""
@@ -134,7 +134,7 @@ class Lifecycle(View, frozen=True, kw_only=True):
 
 
 class GRPCAction(View, frozen=True, kw_only=True):
-    """Ask for the health of a gRPC service."""
+    """A health check of a gRPC service."""
 
     port: int = 0
     service: str = ""
@@ -220,10 +220,10 @@ class Container(View, frozen=True, kw_only=True):
 
 
 class EphemeralContainer(Container, frozen=True, kw_only=True):
-    """A container that is started in a running pod, to look at it; it never restarts."""
+    """A container that is started in a running pod for debugging; it never restarts."""
 
     target_container_name: str = ""
-    """Whose processes it sees; empty: its own."""
+    """Container whose process namespace it joins; empty for its own."""
 
 
 class StateWaiting(View, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Pods: what is asked for, and what became of it."""
+"""Pods: spec and status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PodSchedulingGate(View, frozen=True, kw_only=True):
 
 
 class PodReadinessGate(View, frozen=True, kw_only=True):
-    """A condition of others without which the pod is not Ready."""
+    """A condition, written by another component, that must be True for the pod to be Ready."""
 
     condition_type: str = ""
 
@@ -136,7 +136,7 @@ class PodSpec(View, frozen=True, kw_only=True):
 
     @property
     def all_containers(self) -> tuple[Container, ...]:
-        """Init containers, containers proper, and ephemeral ones."""
+        """Init containers, main containers, and ephemeral containers."""
         return (*self.init_containers, *self.containers, *self.ephemeral_containers)
 
 
@@ -162,7 +162,7 @@ class PodStatus(View, frozen=True, kw_only=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
     resources: ResourceRequirements | None = None
-    """What it has of the resources that it asks for as a whole."""
+    """Pod-level resources that it has."""
     allocated_resources: ResourceList = EMPTY
     qos_class: str = ""
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
@@ -189,7 +189,7 @@ class Pod(Object, frozen=True, kw_only=True):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether its deletion waits for somebody, by a finalizer, who cannot know yet how the pod ended."""
+        """Whether a finalizer keeps the deleted pod whose final phase is not known yet."""
         return bool(self.metadata.finalizers) and not self.is_finished
 
     @property

@@ -68,6 +68,6 @@ class EndpointSubset(View, frozen=True, kw_only=True):
 
 
 class Endpoints(Object, frozen=True, kw_only=True):
-    """What stands behind a service, of the same name."""
+    """The endpoints of the service with the same name."""
 
     subsets: tuple[EndpointSubset, ...] = ()

@@ -123,7 +123,7 @@ class NFSSource(View, frozen=True, kw_only=True):
 
 
 class EphemeralSource(View, frozen=True, kw_only=True):
-    """A claim made for the pod, named ``<pod>-<volume>``; its template is read as JSON by who makes it."""
+    """A claim made for the pod, named ``<pod>-<volume>``; the controller that makes it reads the template as JSON."""
 
 
 class CSISource(View, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""CRD manifests of Volcano's kinds and Kubeflow's: the one source of truth, built from the catalog and schemas here."""
+"""CRD manifests of Volcano's and Kubeflow's kinds, built from the catalog and the schemas here, their only source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strato.api.crds.schema import Schema, text
 from strato.api.kinds import Column, Kind
 
 KEEP_ANNOTATION = ("helm.sh/resource-policy", "keep")
-"""Uninstalling the chart must not delete every job of the cluster."""
+"""Keeps Helm from deleting the definitions, and with them every job of the cluster, when the chart is uninstalled."""
 
 _MEMBERS: dict[Kind, tuple[Callable[[], dict[str, Schema]], tuple[str, ...], str]] = {
     catalog.VCJOB: (jobs.job, (), "A batch job: tasks whose pods are scheduled as one gang."),
@@ -62,11 +62,11 @@ _OF_THE_WHOLE: dict[Kind, tuple[Rule, ...]] = {
 _APPROVED = {
     "autoscaling.k8s.io": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/63797"}
 }
-"""By group, what a definition in one of Kubernetes' own groups must carry: API servers refuse it without."""
+"""Group → annotation that API servers require of definitions in one of Kubernetes' own groups."""
 
 
 def manifests(off: Collection[Kind] = ()) -> list[dict[str, Any]]:
-    """Return the CustomResourceDefinitions of our kinds, freshly built, without those that are off."""
+    """Return new CustomResourceDefinitions of our kinds, without those that are switched off."""
     found = {kind.resource: kind for kind in reversed(catalog.CUSTOM) if kind not in off}
     return [manifest(kind) for kind in found.values()][::-1]
 

@@ -17,7 +17,7 @@ from strato.api.crds.schema import (
 )
 
 MAX_MEMBERS = 16_000
-"""More names than fit into one object of etcd's 1.5 MB."""
+"""Most members; so many names do not fit into one object of etcd's 1.5 MB anyway."""
 
 _SELECTOR = (
     Rule(
@@ -30,7 +30,7 @@ _SELECTOR = (
     ),
 )
 _PATTERN = Rule("''.matches(self) in [true, false]", "member regexMatch pattern is invalid")
-"""Holds for every pattern that compiles; for others, asking fails with the parser's words."""
+"""Holds for every pattern that compiles; for others, the evaluation fails with the parser's message."""
 _MEMBERS = Rule("has(self.members)", "member must have at least one member")
 
 

@@ -1,6 +1,7 @@
-"""What a new or changed Job must satisfy, as CEL (spec volcano-api 16).
+"""Rules for new and changed Jobs, in CEL (spec volcano-api 16).
 
-Attached to the schema of Jobs only: templates, cron jobs and patches of flows are judged when a job is made of them.
+They are part of the schema of Jobs only: templates, cron jobs and patches of flows are checked when a job is made from
+them.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from strato.api.crds.rules import TIERS, Rule, add, unchanged
 from strato.api.crds.schema import SUBDOMAIN, Schema
 
 MAX_TASKS = 500
-"""Kinds of pods in one job: with one container each they already fill what etcd stores in one object."""
+"""Most tasks of one job: with one container each they fill the largest object that etcd stores."""
 MAX_POLICIES = 300
-"""There are 8 events and 255 exit codes that a policy can wait for, each in one policy only."""
+"""Most policies: there are 8 events and 255 exit codes, and each may be in one policy only."""
 MAX_TASK_POLICIES = 64
 MAX_EVENTS = 10
-"""Of one policy; there are 8."""
+"""Most events of one policy; there are 8."""
 MAX_DEPENDENCIES = 32
 MAX_VOLUMES = 256
 MAX_PLUGINS = 32
@@ -71,7 +72,7 @@ _POLICY = (
     ),
     Rule("!has(self.exitCode) || self.exitCode != 0", f"0 is not a valid error code {_CHOICE}"),
 )
-"""Of one policy."""
+"""Rules of one policy."""
 
 _NAMES = "((has(p.event) && p.event == e) || (has(p.events) && e in p.events))"
 _POLICIES = (
@@ -88,14 +89,14 @@ _POLICIES = (
         f"if there's * here, no other policy should be here {_CHOICE}",
     ),
 )
-"""Of a list of policies."""
+"""Rules of a list of policies."""
 
 _CODES = Rule(
     "[self.filter(p, has(p.exitCode)).map(p, p.exitCode)].all(codes, "
     "codes.all(c, codes.indexOf(c) == codes.lastIndexOf(c)))",
     f"duplicate exitCode {_CHOICE}",
 )
-"""Of the job's own list; for every task's it would cost too much."""
+"""Rules of the job's own list of policies; for the lists of all tasks their estimated cost would be too high."""
 
 
 def _check_policies(policies: Schema, most: int) -> None:
@@ -132,7 +133,7 @@ _TASK = (
         "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG); a task depends on itself",
     ),
 )
-"""Of one task."""
+"""Rules of one task."""
 
 _TASK_NAMES = "self.tasks.map(t, has(t.name) ? t.name : '')"
 _SPEC = (
@@ -205,8 +206,8 @@ _SPEC = (
         IMMUTABLE,
     ),
 )
-"""Of the spec as a whole; those with oldSelf are asked on updates. Templates are not compared: a client that reads and
-writes them with Go's types adds empty members, which only the webhook can tell from changes."""
+"""Rules of the spec as a whole; those with oldSelf apply to updates. Templates are not compared: a client that reads
+and writes them with Go's types adds empty members, which only the webhook can distinguish from changes."""
 
 _VOLUMES = (
     Rule(
@@ -219,7 +220,7 @@ _VOLUMES = (
         "self.all(v, !has(v.volumeClaim) || !has(v.volumeClaimName) || v.volumeClaimName == '')",
         "conflict: If you want to use an existing PVC, just specify VolumeClaimName. If you want to create a new PVC, "
         "you do not need to specify VolumeClaimName.",
-        on_create=True,  # later the controller writes the name of the claim that it has made
+        on_create=True,  # not on updates, because the controller writes the name of the claim that it has made
     ),
 )
 _VOLUME = Rule(
@@ -247,7 +248,7 @@ ROOT = (
         on_create=True,
     ),
 )
-"""Of the object: names never change, so they are looked at once."""
+"""Rules of the object; names never change, so they are checked on creation only."""
 
 
 def check_job_spec(spec: Schema) -> Schema:

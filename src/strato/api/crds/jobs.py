@@ -209,7 +209,7 @@ CRON_ROOT = (
         on_create=True,
     ),
 )
-"""Of the whole object: runs get eleven characters more."""
+"""Rules of the whole object: the names of a cron job's jobs are eleven characters longer than its own."""
 
 MAX_FLOWS = 250
 MAX_TARGETS = 128
@@ -295,7 +295,7 @@ def _probe() -> Schema:
 
 
 def _without_defaults(schema: Schema) -> Schema:
-    """Return a schema of changes: what is not written must stay unwritten."""
+    """Return a schema for patches: without defaults, because a missing member means no change."""
     return {
         name: {key: _without_defaults(one) for key, one in member.items()}
         if name == "properties"

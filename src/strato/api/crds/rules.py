@@ -1,12 +1,12 @@
-"""Rules in CEL that several kinds share, and the shape of a rule.
+"""Rules in CEL that several kinds share, and the class of a rule.
 
-They say what the admission webhook says (`strato.admission`), in its words where it has a text of Volcano's, so that a
-cluster is safe without the webhook. What they cannot see stays the webhook's: other objects, and the order that
-dependencies make (docs/admission.md lists it).
+They check the same as the admission webhook (`strato.admission`), with its messages where these are Volcano's, so that
+a cluster is safe without the webhook. Only the webhook can check what depends on other objects or on the order of
+dependencies (docs/admission.md lists it).
 
-A rule costs an estimate that Kubernetes bounds: 10 million for one, 100 million for a definition. The estimate counts
-the largest object that the schema allows, which is why lists with costly rules have a ``maxItems``; the bounds are
-beyond what fits into an object of etcd's 1.5 MB, or beyond what can be meant.
+Kubernetes bounds the estimated cost of a rule: 10 million for one, 100 million for a definition. The estimate assumes
+the largest object that the schema allows, so lists with costly rules have a ``maxItems``. Those bounds exceed what fits
+into an object of etcd's 1.5 MB, or what makes sense.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 from strato.api.crds.schema import Schema
 
 MINOR_VERSION: Final = 30
-"""Kubernetes 1.30 is the first that knows all that the rules use: amounts, and rules for new values only."""
+"""Kubernetes 1.30 is the first that has all that the rules use: quantities, and rules for new values only."""
 
 _KEY: Final = "x-kubernetes-validations"
 _INSIDE: Final = ("items", "additionalProperties")
@@ -30,14 +30,14 @@ class Rule:
 
     rule: str
     message: str = ""
-    """One line. Shown when there is no ``expression``, or when that fails."""
+    """Message of one line, shown if there is no ``expression`` or that fails."""
     expression: str = ""
-    """CEL that makes the message."""
+    """CEL expression that makes the message."""
     on_create: bool = False
-    """Whether it holds for new values only; the rule is then not asked on updates (needs Kubernetes 1.30)."""
+    """Whether the rule applies to new values only and not to updates (needs Kubernetes 1.30)."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the definition has it."""
+        """Return the rule as JSON for the definition."""
         body: dict[str, Any] = {"rule": f"oldSelf.hasValue() || ({self.rule})" if self.on_create else self.rule}
         if self.message:
             body["message"] = self.message
@@ -55,7 +55,7 @@ def add(schema: Schema, *rules: Rule) -> Schema:
 
 
 def all_rules(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rules of a schema and of what is inside it."""
+    """Yield the rules of a schema and of the schemas inside it."""
     yield from schema.get(_KEY) or ()
     for inner in (schema.get("properties") or {}).values():
         yield from all_rules(inner)
@@ -65,7 +65,7 @@ def all_rules(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def without_rules(schema: Mapping[str, Any], texts: frozenset[str] | None = None) -> Schema:
-    """Return a schema without the rules of these texts; without any when None."""
+    """Return a schema without the rules with these texts; without any rules if None."""
     body = dict(schema)
     rules = body.pop(_KEY, None) or ()
     if kept := [rule for rule in rules if texts is not None and rule["rule"] not in texts]:
@@ -88,7 +88,7 @@ def for_older(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unchanged(members: Sequence[tuple[str, str]], message: str) -> list[Rule]:
-    """Return transition rules: each member may not change; absent is equal to the empty value given in CEL."""
+    """Return rules that forbid changes of members, given with their empty values in CEL, which equal missing ones."""
     return [
         Rule(f"(has(self.{name}) ? self.{name} : {empty}) == (has(oldSelf.{name}) ? oldSelf.{name} : {empty})", message)
         for name, empty in members
@@ -99,4 +99,4 @@ TIERS = Rule(
     "!has(self.highestTierAllowed) || !has(self.highestTierName) || self.highestTierName == ''",
     "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously",
 )
-"""Of a NetworkTopologySpec (spec volcano-api 16 and 17)."""
+"""Rules of a NetworkTopologySpec (spec volcano-api 16 and 17)."""

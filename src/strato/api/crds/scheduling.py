@@ -19,7 +19,7 @@ from strato.api.crds.schema import (
 )
 
 MAX_RESOURCES = 128
-"""Kinds of resources in one list; the rules look at each."""
+"""Most resources in one list, because rules check each."""
 
 _WHOLE = "k in ['cpu', 'memory', 'ephemeral-storage'] || quantity(string(self[k])).isInteger()"
 _AMOUNTS = (
@@ -29,7 +29,7 @@ _AMOUNTS = (
     ),
     Rule(f"self.all(k, {_WHOLE})", "amounts of this resource must be an integer"),
 )
-"""Of a resource list of a queue (spec volcano-api 18.2)."""
+"""Rules of a resource list of a queue (spec volcano-api 18.2)."""
 
 
 def _less(left: str, right: str) -> str:
@@ -56,7 +56,7 @@ QUEUE_ROOT = (
         "'queue ' + self.metadata.name + ' cannot use itself as parent'",
     ),
 )
-"""Of the whole object."""
+"""Rules of the whole object."""
 
 
 def _amounts(description: str) -> Schema:

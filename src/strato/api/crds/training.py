@@ -174,8 +174,8 @@ def paddle() -> dict[str, Schema]:
 def mpi(*, by_ssh: bool) -> dict[str, Schema]:
     """Return ``spec`` and ``status`` of an MPIJob of v1, or of v2beta1.
 
-    Both have the fields of both, so that an object loses nothing when it is shown in the other version. The path of
-    the keys, which only v2beta1 fills in, tells them apart.
+    Both versions have the fields of both, so that an object loses nothing when it is read in the other version. The
+    path of the ssh keys, which only the defaults of v2beta1 set, shows in which version an object was created.
     """
     more = {
         "slotsPerWorker": integer(

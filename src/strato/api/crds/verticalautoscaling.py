@@ -7,7 +7,7 @@ from strato.api.crds.schema import Schema, array, integer, mapping, obj, quantit
 _MODES = ("Off", "Initial", "Recreate", "InPlace", "InPlaceOrRecreate", "Auto")
 _NAME = 253
 _MOST = 500
-"""Containers of a pod and recommenders: far more than there are."""
+"""Most containers of a pod, and most recommenders; far more than occur."""
 
 
 def autoscaler() -> dict[str, Schema]:

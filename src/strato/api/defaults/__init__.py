@@ -1,8 +1,8 @@
 """Server-side defaults of the built-in kinds, as the real API server sets them.
 
 `apply_defaults` changes a decoded object in place, before admission and validation, on every write. It also writes
-quantities in their canonical form, which the real server does by decoding and encoding them. `initial_status` is what
-an object's status becomes when it is created.
+quantities in canonical form, which a real server does by decoding and encoding them. `initial_status` sets the status
+of an object that is created.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _INITIAL_STATUS: dict[Kind, dict[str, Any]] = {
 
 
 def apply_defaults(kind: Kind, obj: dict[str, Any]) -> None:
-    """Fill in what a real API server would; in place. Kinds without defaults are left alone.
+    """Set the defaults that a real API server sets, in place; does nothing for kinds without defaults.
 
     Raises:
         BadRequest: A field has the wrong JSON type; the message names it.
@@ -135,12 +135,12 @@ def apply_defaults(kind: Kind, obj: dict[str, Any]) -> None:
 
 
 def initial_status(kind: Kind, obj: dict[str, Any]) -> None:
-    """Replace the status of an object about to be created by what a new one has; in place, built-in kinds only.
+    """Replace the status of an object that is created by that of a new one, in place; for built-in kinds only.
 
     A Job, whose uid is known by now, also gets the selector of its pods.
 
-    Nodes keep theirs, as on a real server (a kubelet registers with its status); Volcano's kinds lose theirs where
-    ``/status`` is a subresource.
+    Nodes keep the status in the request, as on a real server (a kubelet registers with its status); objects of
+    Volcano's kinds lose it if ``/status`` is a subresource.
     """
     if kind is catalog.POD:
         spec = obj.get("spec") or {}

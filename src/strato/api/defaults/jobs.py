@@ -1,4 +1,4 @@
-"""What a Volcano Job that leaves something out means; admission writes it, the controller reads jobs so.
+"""Defaults of Volcano Jobs: admission writes them, and the controller applies them where admission has not.
 
 Source: volcano-api 16.1.
 """
@@ -13,7 +13,7 @@ DEFAULT_RETRIES = 3
 DEFAULT_SCHEDULER = "volcano"
 
 _DISTRIBUTED = frozenset({"tensorflow", "mpi", "pytorch", "ray"})
-"""Plugins whose pods find each other by name, and so need ``svc``."""
+"""Plugins whose pods reach each other by DNS name, and therefore need the plugin ``svc``."""
 
 
 def task_name(index: int) -> str:
@@ -22,23 +22,23 @@ def task_name(index: int) -> str:
 
 
 def task_minimum(replicas: int, min_partitions: int, partition_size: int) -> int:
-    """Return a task's ``minAvailable``: its least number of whole partitions, or all its pods."""
+    """Return the default of a task's ``minAvailable``: its fewest partitions as pods, or all its pods."""
     return min_partitions * partition_size if min_partitions > 0 else replicas
 
 
 def missing_plugins(plugins: Collection[str]) -> list[str]:
-    """Return the plugins that others need and that are not named."""
+    """Return the plugins that named plugins need and that are not named themselves."""
     wanted = [] if _DISTRIBUTED.isdisjoint(plugins) else ["svc"]
     wanted += ["ssh"] if "mpi" in plugins else []
     return [name for name in wanted if name not in plugins]
 
 
 def first_status(job: Mapping[str, Any], time: str) -> dict[str, Any] | None:
-    """Return the status a job begins with; None when admission did not complete it: then its controller writes it.
+    """Return the first status of a job; None if admission has not set its defaults, as its controller writes it then.
 
     Args:
-        job: As it is stored, at least its spec.
-        time: Of its creation, as it is written.
+        job: The job to be stored, at least its spec.
+        time: Its creation time, as text.
     """
     minimum = (job.get("spec") or {}).get("minAvailable")
     if not minimum:

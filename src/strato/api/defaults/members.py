@@ -1,4 +1,4 @@
-"""Members that get a value when none is given: null counts as none, and an empty one where Kubernetes says so."""
+"""Set missing members to defaults; null counts as missing, and an empty value too where Kubernetes treats it so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from strato.api.meta import Json
 
 
 def fill(obj: Json, members: Mapping[str, Any]) -> None:
-    """Set the members that are absent or null, in this order; in an object those of it."""
+    """Set the members that are absent or null, in this order; a default that is an object fills in its members."""
     for name, value in members.items():
         if isinstance(value, dict):
             if obj.get(name) is None:

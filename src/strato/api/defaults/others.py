@@ -34,7 +34,7 @@ _CSI_DRIVER = {
 
 
 def default_event(event: Json) -> None:
-    """Write the members of an event that have no value, as a typed server does."""
+    """Write the members of an event that have no value as null or empty, as a server with Go's types does."""
     event.setdefault("source", {})
     for member in ("firstTimestamp", "lastTimestamp", "eventTime"):
         event.setdefault(member, None)
@@ -55,7 +55,7 @@ def default_runtime_class(obj: Json) -> None:
 
 
 def default_namespace(obj: Json) -> None:
-    """Default a namespace: its name as a label, and the finalizer that its deletion waits for."""
+    """Default a namespace: its name as a label, and the finalizer that its controller removes when it is empty."""
     metadata = obj.setdefault("metadata", {})
     name = metadata.get("name")
     if name:

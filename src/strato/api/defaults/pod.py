@@ -14,7 +14,7 @@ def default_pod(pod: Json) -> None:
         spec = pod["spec"] = {}
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
-    if spec.get("schedulingGates") == []:  # the last one has been taken away
+    if spec.get("schedulingGates") == []:  # the last gate has been removed
         del spec["schedulingGates"]
     for container in spec.get("containers") or ():
         _requests_from_limits(container)
@@ -201,7 +201,7 @@ def _canonical_resources(resources: Json) -> None:
 def canonical_list(amounts: Json) -> Json:
     """Write every quantity of a resource list canonically, no finer than thousandths.
 
-    What is no quantity is left as it is, for validation to name.
+    Invalid quantities are left unchanged, so that validation can report them.
     """
     return {name: _canonical_amount(amount) for name, amount in amounts.items()}
 
@@ -243,4 +243,4 @@ def _nanos(amount: str | float | None) -> int:
     try:
         return parse(amount).nanos
     except InvalidQuantity:
-        return NANO  # validation will refuse the pod; the class does not matter
+        return NANO  # any value does, because validation will refuse the pod

@@ -11,7 +11,7 @@ ROOT_QUEUE = "root"
 
 
 def initial_queues(default: str = DEFAULT_QUEUE) -> list[dict[str, Any]]:
-    """Return the Queues to create where they are missing: the root, and the one of jobs that name none."""
+    """Return the Queues to create if they are missing: the root, and the queue of jobs that name none."""
     return [
         {
             "apiVersion": catalog.QUEUE.api_version,

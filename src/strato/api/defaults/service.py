@@ -1,4 +1,4 @@
-"""Defaults of services and endpoints, and what a service keeps. Cluster addresses are allocated by the server."""
+"""Defaults of services and endpoints, and members that a service keeps. The server allocates cluster IPs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def default_service(obj: Json) -> None:
 
 
 def keep_addresses(new: Json, old: Json) -> None:
-    """Keep what a service was given when an update leaves it out, and drop what its new type has no use for."""
+    """Keep allocated addresses and ports that an update leaves out, and drop those that the new type does not use."""
     spec, before = new["spec"], old.get("spec") or {}
     if spec.get("type") == "ExternalName" != before.get("type"):
         if all(spec.get(member) == before.get(member) for member in ("clusterIP", "clusterIPs")):

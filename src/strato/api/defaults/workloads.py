@@ -1,4 +1,4 @@
-"""Defaults of what makes pods: apps/v1, batch/v1, replication controllers."""
+"""Defaults of workloads: apps/v1, batch/v1, replication controllers."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def _job_spec(spec: Json) -> None:
 
 
 def select_own_pods(job: Json) -> None:
-    """Make the selector of a new Job that has its uid, and the labels it selects by; in place.
+    """Set the selector of a new Job and the labels of its template, from the job's uid; in place.
 
-    A Job without labels gets those of its pods. One with ``manualSelector`` knows what it does.
+    A Job without labels gets those of its pods. With ``manualSelector`` the user sets selector and labels of the pods.
     """
     metadata, spec = job["metadata"], job["spec"]
     labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})

@@ -1,7 +1,7 @@
-"""Rules of the built-in kinds, with the causes a real API server gives.
+"""Validation of the built-in kinds, with the causes that a real API server gives.
 
-Objects are decoded JSON after defaulting. An empty list means the object is fine. Everything wrong is listed at once,
-in the order of the fields.
+Objects are decoded JSON after defaulting. The functions return all problems at once, in the order of the fields; an
+empty list means that the object is valid.
 """
 
 from __future__ import annotations
@@ -126,11 +126,11 @@ _SUBRESOURCES: dict[str, Update] = {
     "resize": resize.validate_resize,
     "ephemeralcontainers": resize.validate_ephemeral_containers_update,
 }
-"""Of pods, that have rules of their own."""
+"""Subresource of pods → the rule of its updates."""
 
 
 def validate_create(kind: Kind, obj: Json, *, only_metadata: bool = False) -> list[Cause]:
-    """Return everything wrong with a new object; of its metadata only, when the rest is known to be fine.
+    """Return the problems of a new object; with ``only_metadata`` of its metadata only, if the rest is known as valid.
 
     Raises:
         BadRequest: A field has the wrong JSON type; the message names it.
@@ -147,7 +147,7 @@ def validate_create(kind: Kind, obj: Json, *, only_metadata: bool = False) -> li
 
 
 def validate_update(kind: Kind, obj: Json, old: Json, subresource: str = "") -> list[Cause]:
-    """Return everything wrong with changing ``old`` into ``obj``, by way of a subresource or not.
+    """Return the problems of a change of ``old`` to ``obj``, through the main resource or a subresource.
 
     Raises:
         BadRequest: A field has the wrong JSON type; the message names it.

@@ -160,7 +160,7 @@ def _conditions_problems(conditions: Sequence[Json], at: str) -> Iterator[Cause]
 
 
 def _expression_problems(text: str | None, at: str, missing: str, types: Sequence[str] = ()) -> Iterator[Cause]:
-    """Yield why an expression is none, or needs what is not evaluated here."""
+    """Yield why an expression is invalid, or uses an unsupported part of CEL."""
     if not (text or "").strip():
         yield required(at, missing)
         return
@@ -185,7 +185,7 @@ def _match_problems(written: Json, at: str) -> Iterator[Cause]:
 
 
 def _scope_problems(spec: Json) -> Iterator[Cause]:
-    """Yield what is wrong with a policy of either kind, up to what it does."""
+    """Yield the problems that policies of both kinds can have; not those of validations and mutations."""
     yield from _choice(spec, "failurePolicy", ("Fail", "Ignore"), "spec")
     kind: Json | None = spec.get("paramKind")
     for member in ("apiVersion", "kind"):
@@ -255,7 +255,7 @@ def _policy_problems(spec: Json) -> Iterator[Cause]:
 
 
 def _each(spec: Json, member: str, key: str, problems: Callable[[Json, str], Iterator[Cause]]) -> Iterator[Cause]:
-    """Yield the problems of each item of a list, and those that have the key of another."""
+    """Yield the problems of each item of a list, and duplicates of keys."""
     known: set[str] = set()
     for index, item in enumerate(spec.get(member) or ()):
         at, name = f"spec.{member}[{index}]", item.get(key) or ""
@@ -294,7 +294,7 @@ def _annotation_problems(annotation: Json, at: str) -> Iterator[Cause]:
 
 
 def _bound_problems(spec: Json) -> Iterator[Cause]:
-    """Yield what is wrong with a binding of either kind, up to what it does."""
+    """Yield the problems that bindings of both kinds can have; not those of their actions."""
     if not spec.get("policyName"):
         yield required("spec.policyName")
     ref = spec.get("paramRef")

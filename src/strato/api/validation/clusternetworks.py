@@ -25,7 +25,7 @@ def check_ip_name(value: str) -> list[str]:
 
 
 def validate_ip_address(obj: Json) -> list[Cause]:
-    """Check who an IPAddress is said to be of."""
+    """Check the reference to the object that uses an IPAddress."""
     parent, at = (obj.get("spec") or {}).get("parentRef"), "spec.parentRef"
     if parent is None:
         return [required(at)]
@@ -44,7 +44,7 @@ def validate_ip_address_update(obj: Json, old: Json) -> list[Cause]:
 
 
 def validate_service_cidr(obj: Json) -> list[Cause]:
-    """Check the ranges: one, or one of each family."""
+    """Check the ranges: one, or one of each address family."""
     ranges = (obj.get("spec") or {}).get("cidrs") or []
     if not ranges:
         return [required(_CIDRS, "at least one CIDR required")]

@@ -1,4 +1,4 @@
-"""Rules of containers: of those proper, of init containers, and of ephemeral ones. Plain dict code, as every pod's."""
+"""Rules of main, init and ephemeral containers. On the hot path of every pod: plain dict code."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 _NATIVE_PREFIX = "kubernetes.io/"
-"""In the names of further resources that Kubernetes takes for its own, ``kubernetes.io/batch-cpu`` among them."""
+"""Part of the names of resources in Kubernetes' own domain, such as ``kubernetes.io/batch-cpu``."""
 RESIZABLE = ("cpu", "memory")
 """Resources of a container that may change while it runs."""
 RESIZE_POLICIES = ("NotRequired", "RestartContainer")
 
 
 class PodContext(NamedTuple):
-    """What the rules of a container go by of its pod."""
+    """The properties of a pod that the rules of its containers need."""
 
     volumes: frozenset[str]
     claims: frozenset[Any]
@@ -44,7 +44,7 @@ class PodContext(NamedTuple):
 
 
 def validate_container(container: Json, field: str, seen: set[str], pod: PodContext, causes: list[Cause]) -> None:
-    """Add what is wrong with a container of any sort after defaulting; its name is added to those ``seen``."""
+    """Add the problems of a container of any kind, after defaulting, and add its name to ``seen``."""
     get = container.get
     name = get("name")
     if not name:
@@ -90,7 +90,7 @@ def validate_container(container: Json, field: str, seen: set[str], pod: PodCont
 
 
 def validate_init_container(container: Json, field: str, seen: set[str], pod: PodContext, causes: list[Cause]) -> None:
-    """Add what is wrong with an init container, beside what may be wrong with all."""
+    """Add the problems of an init container, with those that all containers can have."""
     validate_container(container, field, seen, pod, causes)
     policy = container.get("restartPolicy")
     if policy is not None and policy not in RESTART_POLICIES:
@@ -102,7 +102,7 @@ def validate_init_container(container: Json, field: str, seen: set[str], pod: Po
 
 
 def validate_ephemeral_containers(spec: Json, field: str, seen: set[str], pod: PodContext, causes: list[Cause]) -> None:
-    """Add what is wrong with the ephemeral containers of a pod, the names of whose others have been ``seen``."""
+    """Add the problems of a pod's ephemeral containers; ``seen`` has the names of its other containers."""
     others = frozenset(seen)
     for index, container in enumerate(spec.get("ephemeralContainers") or ()):
         place = f"{field}.ephemeralContainers[{index}]"
@@ -124,7 +124,7 @@ _NOT_EPHEMERAL = (
     *("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules"),
     *("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"),
 )
-"""What containers have on which a pod's work relies."""
+"""Members that ephemeral containers may not have, because a pod's work must not depend on them."""
 
 
 def _validate_resize_policy(policies: list[Json], field: str, restart_policy: str, causes: list[Cause]) -> None:
@@ -246,7 +246,7 @@ def _validate_resources(resources: Json, field: str, causes: list[Cause], claims
 
 
 def _is_extended(name: str) -> bool:
-    """Tell whether a resource is none of Kubernetes' own, which need not come whole and may be overcommitted."""
+    """Return whether a resource is an extended one; only Kubernetes' own may be fractional and overcommitted."""
     return "/" in name and _NATIVE_PREFIX not in name
 
 
@@ -259,7 +259,7 @@ def _compare(name: str, amount: Any, limit: Any, field: str, causes: list[Cause]
     try:
         wanted, capped = parse(amount), parse(limit)
     except InvalidQuantity:
-        return  # named already
+        return  # reported already
     if not overcommit and wanted.nanos != capped.nanos:
         causes.append(invalid_value(field, wanted.canonical, f"must be equal to {name} limit of {capped.canonical}"))
     elif wanted.nanos > capped.nanos:
@@ -269,7 +269,7 @@ def _compare(name: str, amount: Any, limit: Any, field: str, causes: list[Cause]
 
 
 def validate_amounts(amounts: Json, field: str, causes: list[Cause]) -> None:
-    """Add what is wrong with names and amounts of resources."""
+    """Add the problems of names and amounts of resources."""
     for name, amount in amounts.items():
         if name in NATIVE or _is_fine_name(name, field, causes):
             _is_fine(name, amount, field, causes)
@@ -288,7 +288,7 @@ def _is_fine_name(name: str, field: str, causes: list[Cause]) -> bool:
 
 @memoised(2 << 20)
 def _amount_complaints(amount: str | float) -> tuple[str, str]:
-    """Return what is wrong with an amount, and with one of what only comes whole; "" is nothing."""
+    """Return the problem of an amount, and its problem if the resource must be whole; each "" if there is none."""
     try:
         nanos = parse(amount).nanos
     except InvalidQuantity as err:

@@ -11,12 +11,12 @@ from strato.api.status import invalid_value, not_supported, required
 from strato.errors import Cause
 
 FILE_FIELDS: Final = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
-"""What files may name."""
+"""Fields that files may name."""
 VARIABLE_FIELDS: Final = (
     *("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName"),
     *("status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
 )
-"""What variables may name, beside one annotation or label."""
+"""Fields that variables may name, besides a single annotation or label."""
 _FIELDS: Final = frozenset(
     (
         *FILE_FIELDS,
@@ -24,7 +24,7 @@ _FIELDS: Final = frozenset(
         *("status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
     )
 )
-"""What there is."""
+"""All fields that exist."""
 _SUBSCRIPT: Final = re.compile(r"(.*)\['([^']*)'\]", re.DOTALL)
 
 
@@ -32,10 +32,10 @@ def check_field(reference: Json, allowed: tuple[str, ...], field: str, causes: l
     """Check a ``fieldRef``.
 
     Args:
-        reference: It.
-        allowed: What may be named as a whole.
-        field: Where it stands.
-        causes: Receives what is wrong.
+        reference: The ``fieldRef``.
+        allowed: Fields that may be named as a whole.
+        field: Path of the reference.
+        causes: Gets the problems.
     """
     version, path = reference.get("apiVersion") or "", reference.get("fieldPath") or ""
     if not version or not path:

@@ -17,7 +17,7 @@ _IMMUTABLE = "field is immutable"
 _FINALIZER_NAMES = frozenset({"foregroundDeletion", "orphan", "kubernetes"})
 _EXCLUSIVE = {"foregroundDeletion", "orphan"}
 _NO_OWNERS = frozenset({("v1", "Event")})
-"""Kinds that own nothing: they come and go by the thousand."""
+"""Kinds that may not be owners, because such objects are short-lived."""
 
 
 def validate_metadata(
@@ -28,7 +28,7 @@ def validate_metadata(
     get = metadata.get
     prefix = get("generateName")
     if prefix:
-        # The server appends random letters: what it may end with is judged as if they were there.
+        # The server appends random letters, so the prefix is checked as if they were there.
         causes += [invalid_value(f"{field}.generateName", prefix, text) for text in check_name(_masked(prefix))]
     name = get("name")
     if not name:
@@ -65,7 +65,7 @@ def _masked(prefix: str) -> str:
 def validate_labels(labels: Json, field: str, causes: list[Cause]) -> None:
     """Check keys and values of labels; appends to ``causes``."""
     if all(map(names.is_qualified_name, labels)) and all(map(names.is_label_value, labels.values())):
-        return  # as nearly always: two loops that run in C
+        return  # the usual case, checked by two loops that run in C
     for key, value in labels.items():
         if not names.is_qualified_name(key):
             causes += [invalid_value(field, key, text) for text in names.check_qualified_name(key)]
@@ -93,7 +93,7 @@ def _validate_owners(owners: list[Json], field: str, causes: list[Cause]) -> Non
     controller = ""
     for owner in owners:
         version = owner.get("apiVersion") or ""
-        if not version or version.count("/") > 1:  # what cannot be parsed is read as no version
+        if not version or version.count("/") > 1:  # Kubernetes reads an invalid version as an empty one
             causes.append(invalid_value(f"{field}.apiVersion", version, "version must not be empty"))
         if (version, owner.get("kind")) in _NO_OWNERS:
             text = f"/{version}, Kind={owner['kind']} is disallowed from being an owner"
@@ -126,7 +126,7 @@ def _validate_finalizers(finalizers: list[str], field: str, causes: list[Cause])
 
 
 def validate_metadata_update(new: Json, old: Json, *, field: str = "metadata") -> list[Cause]:
-    """Check what of the metadata may not change."""
+    """Check that immutable metadata is unchanged."""
     causes: list[Cause] = []
     for member in ("name", "namespace", "uid", "creationTimestamp"):
         given, kept = new.get(member), old.get(member)

@@ -1,4 +1,4 @@
-"""Rules of what containers mount; they keep a sub-path below the root of its volume."""
+"""Rules of volume mounts of containers; among others, a sub-path must not lead out of its volume."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RECURSIVE = ("Disabled", "Enabled", "IfPossible")
 def validate_mounts(
     mounts: list[Json], field: str, volumes: frozenset[str], causes: list[Cause], *, privileged: bool = False
 ) -> None:
-    """Check what a container mounts; of sub-paths, an API server blames all mounts, not the one."""
+    """Check a container's mounts; causes about sub-paths name the whole list, as on an API server."""
     paths: set[str] = set()
     for index, mount in enumerate(mounts):
         get, place = mount.get, f"{field}[{index}]"

@@ -19,7 +19,7 @@ _NEGATIVE: Final = "must be greater than or equal to 0"
 
 
 def validate(name: str, spec: Json) -> list[Cause]:
-    """Return what is wrong with a job."""
+    """Return the problems of a job."""
     roles: Mapping[str, Json | None] | None = spec.get("mpiReplicaSpecs")
     return [*_name(name, roles or {}), *_roles(roles), *_spec(spec)]
 

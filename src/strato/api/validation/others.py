@@ -17,7 +17,7 @@ from strato.errors import Cause
 
 CONFIG_MAX_BYTES = 1024 * 1024
 _FIXED_ONCE = {"podCIDR": "spec.podCIDRs", "providerID": "spec.providerID"}
-"""What of a node may be set but not changed, and the field that is blamed."""
+"""Member of a node's spec that can be set once → the field that the cause names."""
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
@@ -180,7 +180,7 @@ def _size_of(value: str | None, field: str, causes: list[Cause]) -> int:
 
 
 def validate_secret_update(obj: Json, old: Json) -> list[Cause]:
-    """Check a secret; its type stays, and an immutable one altogether."""
+    """Check a secret; its type may not change, and nothing of an immutable one."""
     causes = validate_secret(obj)
     if obj.get("type") != old.get("type"):
         causes.append(immutable("type", obj.get("type")))
@@ -214,7 +214,7 @@ def validate_claim_update(obj: Json, old: Json) -> list[Cause]:
     new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
     free = {"resources"} if old_spec.get("volumeName") else {"resources", "volumeName"}
     if old_spec.get("storageClassName") is None:
-        free.add("storageClassName")  # a claim made before there was a class may get one
+        free.add("storageClassName")  # a claim without a class may get one later
     fixed = [{key: value for key, value in spec.items() if key not in free} for spec in (new_spec, old_spec)]
     if fixed[0] != fixed[1]:
         return [
@@ -228,7 +228,7 @@ def validate_claim_update(obj: Json, old: Json) -> list[Cause]:
 
 
 def validate_event(obj: Json) -> list[Cause]:
-    """Check an event; one with an ``eventTime`` has to say more, and may be about something anywhere."""
+    """Check an event; one with an ``eventTime`` needs further members, and may be about an object of any namespace."""
     about = (obj.get("involvedObject") or {}).get("namespace") or ""
     namespace = (obj.get("metadata") or {}).get("namespace") or ""
     elsewhere = [invalid_value("involvedObject.namespace", about, "does not match event.namespace")]
@@ -247,7 +247,7 @@ def validate_event(obj: Json) -> list[Cause]:
 
 
 _EVENT_LENGTHS = {"reportingComponent": 317, "reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
-"""Characters that members of an event may have; a qualified name has 317 at most."""
+"""Member of an event → its longest text; 317 is the longest qualified name."""
 
 
 def validate_storage_class(storage_class: Json) -> list[Cause]:
@@ -316,7 +316,7 @@ def validate_role_binding(obj: Json) -> list[Cause]:
 
 
 def validate_role_binding_update(obj: Json, old: Json) -> list[Cause]:
-    """Check a binding; its role stays."""
+    """Check a binding; its role may not change."""
     causes = validate_role_binding(obj)
     if obj.get("roleRef") != old.get("roleRef"):
         causes.append(invalid_value("roleRef", obj.get("roleRef"), "cannot change roleRef"))
@@ -354,7 +354,7 @@ def validate_priority_class(obj: Json) -> list[Cause]:
 
 
 def validate_priority_class_update(obj: Json, old: Json) -> list[Cause]:
-    """Refuse to change what pods have copied already."""
+    """Refuse changes of members that pods have copied already."""
     causes: list[Cause] = []
     if (obj.get("value") or 0) != (old.get("value") or 0):
         causes.append(forbidden_field("value", "may not be changed in an update."))

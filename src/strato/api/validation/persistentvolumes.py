@@ -103,7 +103,7 @@ def _check_volume_affinity(affinity: Json, causes: list[Cause]) -> None:
 
 
 def validate_persistent_volume_update(obj: Json, old: Json) -> list[Cause]:
-    """Check a persistent volume; what it is stays."""
+    """Check a persistent volume; its source may not change."""
     causes = validate_persistent_volume(obj)
     new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
     if any(new_spec.get(source) != old_spec.get(source) for source in _PERSISTENT):

@@ -1,4 +1,4 @@
-"""Rules of pods: the spec when created, what may change afterwards."""
+"""Rules of pods: their spec on creation, and the changes that are allowed afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FREE = frozenset(
     | {"initContainers"}
 )
 _GATED = frozenset({"nodeSelector", "affinity"})
-"""What may still be narrowed while the pod is gated."""
+"""Members that may be narrowed while the pod has scheduling gates."""
 
 
 def validate_pod(pod: Json) -> list[Cause]:
@@ -82,7 +82,7 @@ def _deadline_causes(new: int | None, old: int | None) -> list[Cause]:
 
 
 def _toleration_causes(new: list[Json], old: list[Json]) -> list[Cause]:
-    """Tolerations may only be added; of one on the node, the seconds may change."""
+    """Check that tolerations are only added, except that ``tolerationSeconds`` of an existing one may change."""
     bare = [{key: value for key, value in item.items() if key != "tolerationSeconds"} for item in new]
     for item in old:
         if item not in new and {key: value for key, value in item.items() if key != "tolerationSeconds"} not in bare:

@@ -98,7 +98,7 @@ def validate_pod_spec(spec: Json, field: str, causes: list[Cause]) -> None:
 
 
 def validate_toleration(toleration: Json, field: str, causes: list[Cause]) -> None:
-    """Add what is wrong with a toleration."""
+    """Add the problems of a toleration."""
     key, operator, effect = toleration.get("key"), toleration.get("operator") or "", toleration.get("effect")
     if key and not names.is_qualified_name(key):
         causes += [invalid_value(f"{field}.key", key, text) for text in names.check_qualified_name(key)]
@@ -179,7 +179,7 @@ def _validate_affinity(affinity: Json, field: str, causes: list[Cause]) -> None:
 
 
 def _validate_node_term(term: Json, field: str, causes: list[Cause], *, hard: bool) -> None:
-    """Check expressions over nodes' labels; values that no label has only where they keep the pod from all nodes."""
+    """Check expressions over nodes' labels; checks that values are valid labels only in required terms (``hard``)."""
     for index, expression in enumerate(term.get("matchExpressions") or ()):
         place, operator = f"{field}.matchExpressions[{index}]", expression.get("operator") or ""
         values, key = expression.get("values") or (), expression.get("key") or ""

@@ -1,4 +1,4 @@
-"""Rules of what changes a pod that runs, beside its main resource: its resources in place, its ephemeral containers.
+"""Rules of changes of running pods through subresources: resizes in place, ephemeral containers.
 
 Source: ``ValidatePodResize`` and ``ValidatePodEphemeralContainersUpdate`` of Kubernetes 1.36.
 """
@@ -63,7 +63,7 @@ def validate_resize(pod: Json, old: Json) -> list[Cause]:
 
 
 def validate_ephemeral_containers_update(pod: Json, old: Json) -> list[Cause]:
-    """Check a change of a pod's ephemeral containers: more may come; those that are there stay as they are."""
+    """Check a change of a pod's ephemeral containers: they may be added, but existing ones may not change."""
     if MIRROR in (old["metadata"].get("annotations") or ()):
         return [forbidden_field("[]", "static pods do not support ephemeral containers")]
     causes: list[Cause] = []
@@ -80,7 +80,7 @@ def validate_ephemeral_containers_update(pod: Json, old: Json) -> list[Cause]:
 
 
 def _can_be_resized(old: Json) -> bool:
-    """Tell whether the pod's node resizes containers: it says then what those that run have."""
+    """Return whether the pod's node supports resizes: then its status has the resources of running containers."""
     for status in (old.get("status") or {}).get("containerStatuses") or ():
         if (status.get("state") or {}).get("running") is not None:
             return status.get("resources") is not None
@@ -88,7 +88,7 @@ def _can_be_resized(old: Json) -> bool:
 
 
 def _of_pod(masked: Json, before: Json) -> list[Cause]:
-    """Check the resources of the pod as a whole, and put back in ``masked`` what of them may change."""
+    """Check the pod-level resources, and reset in ``masked`` those members of them that may change."""
     new, was = masked.get("resources"), before.get("resources")
     if not any(one and any(one.get(section) for section in _SECTIONS) for one in (new, was)):
         return []
@@ -126,7 +126,7 @@ def _removed(new: Json | None, was: Json | None, field: str, what: str) -> list[
 
 
 def _masked(new: Json | None, was: Json | None) -> Json:
-    """Return resources with cpu and memory as they were, so that what is left of a difference may not be."""
+    """Return resources with the previous cpu and memory, so that any remaining difference is a forbidden change."""
     result = dict(was or {}) if new is None else {key: value for key, value in new.items() if key not in _SECTIONS}
     for section in _SECTIONS:
         amounts, old = _amounts(new, section), _amounts(was, section)

@@ -19,7 +19,7 @@ _IPC_PREFIXES = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 
 
 def validate_pod_security(spec: Json, field: str, causes: list[Cause]) -> None:
-    """Check what a pod spec says of its security beside its containers; appends to ``causes``."""
+    """Check the security members of a pod spec, without those of containers; appends to ``causes``."""
     security = spec.get("securityContext")
     if security:
         _validate_pod_context(spec, security, f"{field}.securityContext", causes)
@@ -34,8 +34,8 @@ def validate_container_security(security: Json, field: str, host_users: bool, ca
     """Check a container's ``securityContext``; appends to ``causes``.
 
     Args:
-        security: What it says.
-        field: Where it stands.
+        security: The container's ``securityContext``.
+        field: Its path.
         host_users: Whether the pod shares the machine's user namespace.
         causes: Gets the problems.
     """
@@ -116,7 +116,7 @@ def _validate_sysctls(spec: Json, sysctls: Sequence[Json], field: str, causes: l
 
 
 def _is_sysctl(name: str) -> bool:
-    # segment by segment: the pattern as one expression backtracks
+    # segment by segment, because one pattern for the whole name would backtrack
     return len(name) <= _SYSCTL_LENGTH and all(_SYSCTL_SEGMENT.fullmatch(part) for part in re.split(r"[./]", name))
 
 

@@ -1,6 +1,6 @@
 """Rules of training jobs that their schema cannot state (spec training A5 and L).
 
-They look at a job before defaulting, as its user wrote it; all that is wrong is listed.
+They check a job before defaulting, as its user wrote it, and return all problems.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NPROC_WARNING: Final = "spec.elasticPolicy.nProcPerNode is deprecated, use spec.
 
 
 def validate(framework: Framework, job: Json, old: Json | None = None) -> list[Cause]:
-    """Return what is wrong with a job, and with its change from ``old``."""
+    """Return the problems of a job, and of its change from ``old``."""
     spec = job.get("spec") or {}
     name = (job.get("metadata") or {}).get("name") or ""
     replicas: Mapping[str, Json | None] | None = spec.get(framework.replica_map)
@@ -38,13 +38,13 @@ def validate(framework: Framework, job: Json, old: Json | None = None) -> list[C
 
 
 def warnings(spec: Json) -> Iterator[str]:
-    """Yield what a user should know of a job that is accepted."""
+    """Yield warnings about an accepted job."""
     if (spec.get("elasticPolicy") or {}).get("nProcPerNode") is not None:
         yield NPROC_WARNING
 
 
 def _long_names(framework: Framework, name: str, replicas: Mapping[str, Json | None]) -> Iterator[Cause]:
-    """Yield that pods could not be reached: their services have the same names, which are DNS labels."""
+    """Yield causes for names that are too long for pods' services, whose names must be DNS labels."""
     for role, replica in replicas.items():
         count = (replica or {}).get("replicas")
         longest = framework.object_name(name, role, max(0, (1 if count is None else count) - 1))
@@ -63,7 +63,7 @@ def _managed_by(framework: Framework, spec: Json, old: Json | None) -> Iterator[
 
 
 def kept_manager(spec: Json, old: Json | None) -> Iterator[Cause]:
-    """Yield that a job cannot be handed to another controller."""
+    """Yield a cause if ``managedBy`` has changed: a job cannot be handed to another controller."""
     value = (spec.get("runPolicy") or {}).get("managedBy")
     if old is not None and value != ((old.get("spec") or {}).get("runPolicy") or {}).get("managedBy"):
         yield invalid_value(_MANAGED_BY, value, _IMMUTABLE)

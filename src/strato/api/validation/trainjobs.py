@@ -1,4 +1,4 @@
-"""Rules of TrainJobs and runtimes that their schemas cannot state (spec training K): all that is wrong is listed."""
+"""Rules of TrainJobs and runtimes that their schemas cannot state (spec training K); they return all problems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MPI: Final = (
     "OMPI_MCA_plm_rsh_args",
 )
 _RESERVED: Final = {"torch": _TORCH, "xgboost": _XGBOOST, "mpi": _MPI}
-"""Variables that are a framework's to set."""
+"""Framework → variables that only it sets."""
 _JOBS: Final = "spec.template.spec"
 _PATCHES: Final = "spec.runtimePatches"
 _VOLUME: Final = "initializer"
@@ -31,12 +31,12 @@ _SUSPENDED_ONLY: Final = "RuntimePatches can only be modified when the TrainJob 
 
 
 def missing_runtime(reference: Json) -> Cause:
-    """Return that the runtime of a new job is not there."""
+    """Return the cause for a new job whose runtime does not exist."""
     return invalid_value("spec.runtimeRef", reference.get("name"), _MISSING)
 
 
 def of_job(job: Json, runtime: Json) -> list[Cause]:
-    """Return what of a job does not fit its runtime, whose definition was admitted."""
+    """Return the problems of a job with its runtime, which was admitted itself."""
     spec, described = job.get("spec") or {}, runtime.get("spec") or {}
     view = _view(described)
     if isinstance(view, Cause):
@@ -54,14 +54,14 @@ def of_job(job: Json, runtime: Json) -> list[Cause]:
 
 
 def of_change(job: Json, old: Json) -> Iterator[Cause]:
-    """Yield that the patches of a job that runs were changed."""
+    """Yield a cause if the patches of a running job have changed."""
     new, before = job.get("spec") or {}, old.get("spec") or {}
     if _without_times(new) != _without_times(before) and not (new.get("suspend") or before.get("suspend")):
         yield forbidden_field(_PATCHES, _SUSPENDED_ONLY)
 
 
 def of_runtime(runtime: Json) -> list[Cause]:
-    """Return what is wrong with a runtime but for its pods."""
+    """Return the problems of a runtime, except those of its pods."""
     view = _view(runtime.get("spec") or {})
     if isinstance(view, Cause):
         return [view]
@@ -119,7 +119,7 @@ def _initializers(spec: Json, view: JobSetSpec, steps: Mapping[str, set[str]]) -
 
 
 def _mounts(view: JobSetSpec, step: str) -> bool:
-    """Return whether an initializer keeps what it fetches."""
+    """Return whether an initializer has a mounted volume for the data that it fetches."""
     (job,) = (one for one in view.replicated_jobs if one.name == step)
     containers = job.template.spec.template.spec.containers
     return any(mount.name == _VOLUME for one in containers if one.name == step for mount in one.volume_mounts)
@@ -149,7 +149,7 @@ def _patches(patches: Sequence[Json], steps: Mapping[str, set[str]]) -> Iterator
 
 
 def _order(view: JobSetSpec) -> Iterator[Cause]:
-    """Yield dependencies that can never be met, and a time that is none."""
+    """Yield causes for dependencies that can never be met, and for an invalid duration."""
     kept = view.ttl_seconds_after_finished
     if kept is not None and kept < 0:
         yield invalid_value(f"{_JOBS}.ttlSecondsAfterFinished", kept, "must be greater than or equal to 0")

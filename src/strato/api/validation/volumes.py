@@ -1,4 +1,4 @@
-"""Rules of a pod's volumes; most of them keep a file of a volume below the volume."""
+"""Rules of a pod's volumes; most of them keep paths of files from leading out of their volume."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SOURCES = (
     "ephemeral",
     "image",
 )
-"""In the order in which an API server looks at them: the first is the one that counts."""
+"""Kinds of volumes in the order in which an API server checks them; of several sources the first one counts."""
 _ORDER = {source: place for place, source in enumerate(_SOURCES)}
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 _encode = msgspec.json.Encoder().encode
@@ -60,7 +60,7 @@ _MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 1 << 32
 
 
 def validate_volumes(volumes: list[Json], field: str, causes: list[Cause]) -> frozenset[str]:
-    """Check a pod's volumes; return the names of those that are fine, which containers can mount."""
+    """Check a pod's volumes; return the names of the valid ones, which containers can mount."""
     found: set[str] = set()
     for index, volume in enumerate(volumes):
         place, before = f"{field}[{index}]", len(causes)
@@ -78,7 +78,7 @@ def validate_volumes(volumes: list[Json], field: str, causes: list[Cause]) -> fr
 
 
 def validate_source(volume: Json, field: str, order: Mapping[str, int], causes: list[Cause]) -> str:
-    """Check what a volume is made from, and return which of the kinds that is."""
+    """Check the source of a volume, and return its kind."""
     sources = [source for source in volume if source in order and volume[source] is not None]
     if not sources:
         causes.append(required(field, "must specify a volume type"))
@@ -103,14 +103,14 @@ def _check_no_backsteps(path: str, field: str, causes: list[Cause]) -> None:
 
 
 def check_descending(path: str, field: str, causes: list[Cause]) -> None:
-    """Check a path that must lead down from where it starts."""
+    """Check a relative path that must not lead up (``..``)."""
     if path.startswith("/"):
         causes.append(invalid_value(field, path, "must be a relative path"))
     _check_no_backsteps(path, field, causes)
 
 
 def _check_file_path(path: str, field: str, causes: list[Cause]) -> None:
-    """Check the path of a file in a volume, where names that begin with two dots are the kubelet's."""
+    """Check the path of a file in a volume; names that begin with two dots are reserved for the kubelet."""
     check_descending(path, field, causes)
     if path.startswith("..") and not path.startswith("../"):
         causes.append(invalid_value(field, path, "must not start with '..'"))
@@ -210,7 +210,7 @@ def _check_downward(body: Json, field: str, causes: list[Cause]) -> None:
 
 
 def _check_downward_file(item: Json, field: str, causes: list[Cause]) -> None:
-    """Check one file; an API server blames the volume, not the item."""
+    """Check one file; causes name the volume instead of the item, as on an API server."""
     path = item.get("path") or ""
     if not path:
         causes.append(required(f"{field}.path"))
@@ -245,7 +245,7 @@ def _is_fine(text: str) -> bool:
 
 
 def _check_projected(body: Json, field: str, causes: list[Cause]) -> None:
-    """Check a projected volume: every pod has the same one with its token, however else pods differ."""
+    """Check a projected volume; the check is cached, because every pod has the same one for its token."""
     if not _is_fine(_encode(body).decode()):
         _look_at_projected(body, field, causes)
 
@@ -288,7 +288,7 @@ _PROJECTED = ("secret", "configMap", "downwardAPI", "serviceAccountToken", "clus
 
 
 def _check_token(token: Json, field: str, volume: str, causes: list[Cause]) -> None:
-    """Check a token's life and file; of the file, an API server blames the volume."""
+    """Check a token's lifetime and file; causes about the file name the volume, as on an API server."""
     seconds, path = token.get("expirationSeconds") or 0, token.get("path") or ""
     if seconds < _MIN_TOKEN_SECONDS:
         text = "may not specify a duration less than 10 minutes"

@@ -1,4 +1,4 @@
-"""What is wrong with a ``clientConfig``, which says where a webhook of admission or of conversion is."""
+"""Rules of a ``clientConfig``, the address of an admission or conversion webhook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FORM = "desired format: https://host[/path]"
 
 
 def client_problems(config: Mapping[str, Any], at: str) -> Iterator[Cause]:
-    """Yield what is wrong with a ``clientConfig``."""
+    """Yield the problems of a ``clientConfig``."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield required(at, "exactly one of url or service is required")
@@ -39,7 +39,7 @@ def _service_problems(service: Mapping[str, Any], at: str) -> Iterator[Cause]:
 
 
 def _path_problems(path: str) -> Iterator[str]:
-    """Yield what is wrong with the path of a service; ``/`` is that of its root."""
+    """Yield the problems of the URL path at a service; ``/`` is valid."""
     if path == "/":
         return
     if not path.startswith("/"):

@@ -1,4 +1,4 @@
-"""Rules of what makes pods: apps/v1, batch/v1, replication controllers."""
+"""Rules of workloads: apps/v1, batch/v1, replication controllers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _labels(template: Json) -> Json:
 
 
 def _template_problems(template: Json, fits: bool) -> list[Cause]:
-    """Return what is wrong with the template of pods that run for ever; ``fits``: the selector selects them."""
+    """Return the problems of the template of pods that run for ever; ``fits``: whether the selector selects them."""
     field, labels = "spec.template.metadata.labels", _labels(template)
     causes = [] if fits else [invalid_value(field, labels or None, "`selector` does not match template `labels`")]
     causes += validate_template(template, "spec.template")
@@ -140,7 +140,7 @@ def _schedule_problems(schedule: str) -> list[Cause]:
     if len(fields) != _SCHEDULE_FIELDS:
         text = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
         return [invalid_value("spec.schedule", schedule, text)]
-    from cronsim import CronSim, CronSimError  # only cron jobs need it
+    from cronsim import CronSim, CronSimError  # imported here, because only cron jobs need it
 
     try:
         CronSim(schedule.replace("?", "*"), datetime(2024, 1, 1, tzinfo=UTC))
@@ -150,7 +150,7 @@ def _schedule_problems(schedule: str) -> list[Cause]:
 
 
 def _is_zone(name: str) -> bool:
-    """Return whether a time zone is one of IANA's; the machine's own is none."""
+    """Return whether a time zone is one of IANA's; names of the machine's local zone are not."""
     try:
         return bool(name) and name.lower() != "local" and ZoneInfo(name) is not None
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -180,6 +180,6 @@ def validate_job_update(obj: Json, old: Json) -> list[Cause]:
 
 
 def _unplaced(template: Json) -> Json:
-    """Return of a template what a queue may not change while its job is held: all but where the pods go."""
+    """Return a template without its scheduling members, which a queueing system may change while a job is suspended."""
     placing = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
     return {member: value for member, value in template["spec"].items() if member not in placing}

@@ -128,7 +128,7 @@ class Job(Object, frozen=True, kw_only=True):
 
 
 class JobTemplateSpec(View, frozen=True, kw_only=True):
-    """A job to be made. Its spec is read as JSON by who makes the job."""
+    """The template of a job; the controller that makes the job reads the template's spec as JSON."""
 
     metadata: ObjectMeta = ObjectMeta()
 

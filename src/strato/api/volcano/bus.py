@@ -6,7 +6,7 @@ from strato.api.meta import Object, OwnerReference
 
 
 class Command(Object, frozen=True, kw_only=True):
-    """An order to a job or a queue; it has no spec. Consumed by deletion."""
+    """A command to a job or a queue. It has no spec; a controller deletes it before it carries it out."""
 
     action: str = ""
     target: OwnerReference | None = None

@@ -23,14 +23,14 @@ class HttpGetProbe(View, frozen=True, kw_only=True):
 
     task_name: str = ""
     service_name: str = ""
-    """A service of the flow's namespace, one of whose pods has to answer; then no target is asked."""
+    """A service of the flow's namespace, one of whose pods has to answer; the probe is not about targets then."""
     path: str = ""
     port: int = 0
     http_header: HttpHeader | None = None
 
 
 class TcpSocketProbe(View, frozen=True, kw_only=True):
-    """Pods of a task that take a connection."""
+    """Pods of a task that accept a connection."""
 
     task_name: str = ""
     port: int = 0
@@ -44,13 +44,13 @@ class TaskStatusProbe(View, frozen=True, kw_only=True):
 
 
 class ObjectProbe(View, frozen=True, kw_only=True):
-    """An object of the flow's namespace, and what it is waited for, as ``kubectl wait --for`` says it."""
+    """An object of the flow's namespace, and the condition to wait for, as in ``kubectl wait --for``."""
 
     api_version: str = "v1"
     kind: str = ""
     name: str = ""
     resource: str = ""
-    """The plural in the API's paths, of kinds whose plural is not the usual one."""
+    """The plural in the API's paths; needed for kinds with an irregular plural."""
     condition: str = msgspec.field(default="create", name="for")
 
 
@@ -60,11 +60,11 @@ class ClaimPathProbe(View, frozen=True, kw_only=True):
     claim_name: str = ""
     path: str = ""
     image: str = ""
-    """Of the pod that looks; it needs a shell."""
+    """Image of the pod that checks the claim; it must have a shell."""
 
 
 class FlowProbe(View, frozen=True, kw_only=True):
-    """What a target must show instead of being completed, and what must hold besides."""
+    """What a target must fulfil instead of being completed, and further conditions of the step."""
 
     http_get_list: tuple[HttpGetProbe, ...] = ()
     tcp_socket_list: tuple[TcpSocketProbe, ...] = ()
@@ -74,14 +74,14 @@ class FlowProbe(View, frozen=True, kw_only=True):
 
 
 class FlowDependsOn(View, frozen=True, kw_only=True):
-    """Flows that come first."""
+    """Steps that must come first, and their probe."""
 
     targets: tuple[str, ...] = ()
     probe: FlowProbe | None = None
 
 
 class FlowPatch(View, frozen=True, kw_only=True):
-    """Changes of the template's spec; who makes the job reads them as JSON."""
+    """Changes of the template's spec, which the controller reads as JSON."""
 
 
 class Flow(View, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ class JobFlowState(View, frozen=True, kw_only=True):
 
 
 class WaitingStep(View, frozen=True, kw_only=True):
-    """A step that probes hold back, and why."""
+    """A step whose conditions do not hold, and why."""
 
     name: str = ""
     message: str = ""

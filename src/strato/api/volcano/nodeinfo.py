@@ -18,7 +18,7 @@ class NumaResource(View, frozen=True, kw_only=True):
 
 
 class CPUInfo(View, frozen=True, kw_only=True):
-    """Where a logical CPU sits."""
+    """Core, socket and NUMA node of a logical CPU."""
 
     numa: int = 0
     socket: int = 0

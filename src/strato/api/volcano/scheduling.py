@@ -10,13 +10,13 @@ from strato.api.meta import Object, View
 from strato.api.shapes import EMPTY, LabelSelector, ResourceList
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
-"""On a pod, a job of others or a namespace: the queue of its PodGroup."""
+"""Annotation of a pod, of a job other than Volcano's, or of a namespace: the queue of its PodGroups."""
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
-"""On a pod: the name of its PodGroup, as controllers of ours write it."""
+"""Annotation of a pod: the name of its PodGroup; our controllers write this one."""
 POD_GROUP_ANNOTATIONS = (GROUP_ANNOTATION, "scheduling.volcano.sh/group-name")
-"""The forms that are read; the first that is there counts."""
+"""The annotations that are read; the first one present counts."""
 ELASTIC_ANNOTATION = "strato.io/elastic"
-"""On a PodGroup, ``true``: the pods that it has beyond ``minMember`` are evicted before those of others."""
+"""Annotation of a PodGroup, ``true``: its pods beyond ``minMember`` are evicted before pods of other groups."""
 
 
 class NetworkTopologySpec(View, frozen=True, kw_only=True):
