@@ -94,7 +94,7 @@ class QueueRules:
         return ""
 
     def validate_delete(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
-        """Refuse to delete root, default, and queues that are still in use."""
+        """Refuse to delete root, default, queues with children and, if configured so, queues with allocated pods."""
         name = request.name
         if name in ("default", ROOT):
             raise Denied(WEBHOOK, f"`{name}` queue can not be deleted")

@@ -1,1 +1,1 @@
-"""The engine on copies of a state: the dry run, what holds something back, and what would start it."""
+"""The scheduler's engine on copies of a state: dry runs, explanations of why a job waits, changes that start it."""

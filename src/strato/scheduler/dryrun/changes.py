@@ -1,4 +1,4 @@
-"""Changes that may start a job, as edits of a copy: what `strato.scheduler.dryrun.fixes` tries."""
+"""Changes with which a waiting job may start, as edits of a copy; `strato.scheduler.dryrun.fixes` tries them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Change:
     Attributes:
         kind: Its family.
         text: What it changes, from what to what.
-        edits: What it does to the objects there are.
+        edits: Edits of existing objects.
         more: Objects it adds.
     """
 
@@ -78,7 +78,7 @@ def _on_pods(job: Job, edit: Callable[[Any], Any]) -> Edit:
 
 
 def members(job: Job, count: int) -> Change | None:
-    """Let the job start with fewer pods."""
+    """Return the change that lets the job start with fewer pods."""
     had = job.min_available
     if job.group is None or not 0 < count < had:
         return None
@@ -98,7 +98,7 @@ def _scaled(amounts: ResourceList, count: int, had: int) -> dict[str, str | int 
 
 
 def other_queues(world: World, job: Job) -> list[Change]:
-    """Put the group into each other open queue that has no children; the emptiest first."""
+    """Return changes of the group's queue to each other open queue without children; the emptiest first."""
     if job.group is None:
         return []
     parents = {queue.parent for queue in world.queues.values()} | {"root"}
@@ -153,7 +153,11 @@ def _per_member(world: World, job: Job) -> dict[str, int]:
 
 
 def quota_raised(world: World, job: Job) -> tuple[int, Callable[[int], Change | None]]:
-    """Raise what the job's queue and its ancestors may hold and deserve, to ``n`` members more than is used."""
+    """Raise capability and deserved of the job's queue and its ancestors to ``n`` more members than is used.
+
+    Returns:
+        The largest sensible ``n``, and the change for an ``n``; None where it changes nothing.
+    """
     one = _per_member(world, job)
     queues = [
         (queue, queue.view.spec, _used(world, queue))
@@ -194,7 +198,7 @@ def _used(world: World, queue: Queue) -> dict[str, int]:
 
 
 def _raised(amounts: ResourceList, wanted: Mapping[str, int]) -> dict[str, str]:
-    """Return those of the amounts that are smaller than wanted, as wanted."""
+    """Return the amounts that are smaller than wanted, raised to that."""
     return {
         name: to_quantity(name, wanted[name])
         for name, text in amounts.items()
@@ -207,7 +211,7 @@ def _spec_with(changed: Mapping[str, Any]) -> Callable[[QueueView], QueueView]:
 
 
 def weight_raised(world: World, job: Job) -> tuple[int, Callable[[int], Change | None]]:
-    """Give the job's queue ``n`` more of weight, where others share with it."""
+    """Raise the weight of the job's queue by ``n``, if other queues share with it."""
     queue = job.queue
     rivals = [q for q in world.queues.values() if q.name not in ("root", job.queue_name) and q.jobs]
     if queue is None or queue.view is None or not rivals:
@@ -262,7 +266,7 @@ def _quota_with(wider: Mapping[str, str]) -> Callable[[ResourceQuota], ResourceQ
 
 
 def rules_dropped(world: World, job: Job) -> list[Change]:
-    """Drop each rule that keeps the job's pods from nodes; taints are tolerated."""
+    """Return a change for each rule that excludes nodes for the job's pods: drop the rule, or tolerate the taint."""
     specs = list({id(task.cls): task.pod.spec for task in job.pending.values()}.values())
     found: list[Change] = []
 
@@ -322,7 +326,10 @@ def _without_topology(group: PodGroup) -> PodGroup:
 
 
 def nodes_added(world: World, job: Job) -> list[Callable[[int], Change | None]]:
-    """Add ``n`` nodes like one there is, by shape, the largest first; or ones as large as the largest pod."""
+    """Return changes that add ``n`` nodes, one for each shape of existing nodes, the largest first.
+
+    Without such, one that adds nodes as large as the largest pod.
+    """
     shapes: dict[Any, Node] = {}
     for node in world.nodes.facts:
         if node is not None and not node.spec.unschedulable:
@@ -358,7 +365,7 @@ def _clone(node: Node, number: int) -> Node:
 
 
 def _fitting(world: World, task: Task) -> Node:
-    """Return a node that has just what one pod asks for, with the labels it selects."""
+    """Return a node with exactly what one pod requests, and with the labels it selects."""
     amounts = {
         name: to_quantity(name, amount)
         for name, amount in zip(world.dims.names, task.cls.request.tolist(), strict=False)

@@ -54,7 +54,7 @@ def _groups(plan: Plan, world: World) -> Iterator[Json]:
 
 
 def _conditions(job: Job, status: GroupStatus | None) -> list[Json]:
-    """Return the conditions the group has once the plan has come about."""
+    """Return the conditions the group has once the plan is carried out."""
     conditions = dict(job.conditions)
     new = status.condition if status is not None else None
     if new is not None:
@@ -66,7 +66,7 @@ def _conditions(job: Job, status: GroupStatus | None) -> list[Json]:
 
 
 def _unschedulable(plan: Plan, world: World) -> Iterator[Json]:
-    """Yield every pod that waits and was promised nothing, in the order of their names."""
+    """Yield every pod that waits and was not pipelined, in the order of names."""
     by_task = {verdict.task.key: verdict for verdict in plan.pods}
     waiting = [t for t in world.tasks.values() if t.status == PENDING and t.row < 0 and t.key not in plan.pipelined]
     for task in sorted(waiting, key=lambda t: t.key):

@@ -1,4 +1,4 @@
-"""A manifest as a typed view, with every problem named by its path, not only the first."""
+"""Decodes a manifest as a typed view and lists every problem with its path, not only the first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def decode(view: type[V], obj: Json, where: str) -> tuple[V | None, list[Problem
     """Read an object as a view.
 
     Returns:
-        The view, or None and every problem: wrong types, and quantities that are none.
+        The view, or None and every problem: wrong types and invalid quantities.
     """
     problems = [Problem(f"{where}: {path}" if path else where, text) for path, text in _walk(_info(view), obj, "")]
     if problems:
@@ -88,7 +88,7 @@ def _map(wanted: inspect.DictType, value: Any, path: str) -> Iterator[tuple[str,
 
 
 def _holds_quantities(wanted: inspect.DictType) -> bool:
-    """Whether a map is a list of resources: the only maps whose values may be text, whole and broken numbers."""
+    """Whether a map is a resource list: only these have values that may be text, integers or floats."""
     if not isinstance(wanted.value_type, inspect.UnionType):
         return False
     kinds = {type(member) for member in wanted.value_type.types}

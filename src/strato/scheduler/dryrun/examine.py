@@ -1,4 +1,4 @@
-"""Why something waits, asked of the engine: one cycle on a copy of the state, and its verdicts."""
+"""Explains why a job or pod waits, by the verdicts of one cycle on a copy of the state."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _WAITS_FOR = {
 
 
 class _Lack(NamedTuple):
-    """What nodes or the cluster have too little of.
+    """A lack of resources on nodes or in the cluster.
 
     Attributes:
-        code: ``ClusterFull``, or ``TooLarge`` for what would not fit an empty cluster either.
+        code: ``ClusterFull``, or ``TooLarge`` for a request that would not fit an empty cluster either.
         text: The sentence for people.
-        of_one_pod: Whether one pod is too large for any node, not all pods for the cluster.
+        of_one_pod: Whether a single pod is too large for every node, rather than all pods for the cluster.
     """
 
     code: str
@@ -69,7 +69,7 @@ def examine(copy: Copy, key: str, *, fix: bool = False) -> Diagnosis | None:
 
 
 def _diagnosis(key: str, job: Job, task: Task | None, plan: Plan, world: World) -> Diagnosis:
-    """Say what one cycle made of a job; ``job`` and ``task`` are as they were before it."""
+    """Return the result of one cycle for a job; ``job`` and ``task`` are as before the cycle."""
     state = (task.pod.status.phase or "Pending") if task is not None else job.phase or "Pending"
     binds = {bind.task.key: bind.node for bind in plan.binds}
     if task is not None and task.row >= 0:
@@ -110,7 +110,7 @@ def _waiting(key: str, state: str, job: Job, task: Task | None, plan: Plan, worl
 
 
 def _node_fit(verdicts: Sequence[PodVerdict], waiting: int, job: Job, task: Task | None, world: World) -> list[Verdict]:
-    """Return what nodes lack for the pods, once per different answer, the one about most pods first."""
+    """Return verdicts with the reasons why nodes reject the pods: one per different text, that of most pods first."""
     by_errors: dict[str, list[PodVerdict]] = {}
     for verdict in verdicts:
         if verdict.errors is not None and not verdict.errors.role:
@@ -143,14 +143,14 @@ def _on_nodes(errors: FitErrors) -> str:
 
 
 def _lacking(errors: FitErrors) -> list[str]:
-    """Return the resources of which nodes have too little, when that is all that is wrong with any node."""
+    """Return the resources that nodes lack; nothing if any node rejects for another reason."""
     begin = INSUFFICIENT.format("")
     names = [reason.text.removeprefix(begin) for reason in errors.counts if reason.text.startswith(begin)]
     return sorted(names) if len(names) == len(errors.counts) else []
 
 
 def _lack_of(task: Task, job: Job, errors: FitErrors, world: World) -> _Lack | None:
-    """Return what the cluster lacks of the resources that keep a pod from every node; None for other reasons."""
+    """Return the lack of resources that keeps a pod off every node; None if the reasons are others."""
     columns = _columns(_lacking(errors), world)
     return _cluster_lacks(*_asked(job, world, task), columns, world) if columns else None
 
@@ -161,7 +161,7 @@ def _columns(resources: Sequence[str], world: World) -> list[int]:
 
 
 def _asked(job: Job, world: World, task: Task | None = None) -> tuple[Vector, Vector]:
-    """Return what one pod of a job asks for, and what those ask for that it needs at least to start."""
+    """Return the request of one pod of a job, and of all pods that it needs at least to start."""
     every: Vector = world.dims.zeros()
     if job.pending:
         for one in list(job.pending.values())[: max(job.min_available - job.ready, 1)]:
@@ -174,11 +174,11 @@ def _asked(job: Job, world: World, task: Task | None = None) -> tuple[Vector, Ve
 
 
 def _cluster_lacks(one: Vector, every: Vector, columns: Sequence[int], world: World) -> _Lack | None:
-    """Say that nodes, or the cluster, are too small even when empty, or full; None when the cluster is not the reason.
+    """Return that nodes or the cluster are full, or too small even when empty; None if neither is the reason.
 
     Args:
-        one: What one pod asks for.
-        every: What the pods ask for that a job needs to start.
+        one: Request of one pod.
+        every: Request of the pods that a job needs to start.
         columns: The resources in question.
         world: The cluster.
     """
@@ -201,16 +201,17 @@ def _cluster_lacks(one: Vector, every: Vector, columns: Sequence[int], world: Wo
 
 
 def _amounts(world: World, columns: Sequence[int], form: str, first: Vector, second: Vector) -> str:
-    """Return what a form says of each resource: {0} its name, {1} and {2} amounts."""
+    """Return ``form`` filled in for each resource: {0} is its name, {1} and {2} are amounts."""
     names = world.dims.names
     amounts = [(names[c], to_text(names[c], int(first[c])), to_text(names[c], int(second[c]))) for c in columns]
     return ", ".join(form.format(*of) for of in amounts)
 
 
 def _blamed_on_cluster(verdict: Verdict, job: Job, world: World) -> Verdict | None:
-    """Return the verdict of a queue or of overcommit as one on the cluster, when that is what it comes down to.
+    """Return a verdict in place of a queue's or overcommit's one if the cluster is the actual limit, else None.
 
-    A queue without a capability of its own may have what the cluster has: when that is used up, the cluster is full.
+    A queue without a capability of its own is only limited by the cluster, so if its limit is reached, the cluster is
+    full.
     """
     one, every = _asked(job, world)
     wanted = _columns([name.split()[1] for name in verdict.numbers if name.startswith("wanted ")], world)
@@ -229,7 +230,7 @@ def _blamed_on_cluster(verdict: Verdict, job: Job, world: World) -> Verdict | No
 
 
 def _limited_by_queue(job: Job, columns: Sequence[int], world: World) -> bool:
-    """Whether the job's queue or one above it has a capability of its own of one of the resources."""
+    """Whether the job's queue or an ancestor has a capability for one of the resources."""
     queue = job.queue
     while queue is not None:
         if not columns or any(column in queue.capability for column in columns):
@@ -239,7 +240,7 @@ def _limited_by_queue(job: Job, columns: Sequence[int], world: World) -> bool:
 
 
 def _with_share(verdict: Verdict, job: Job, plan: Plan, world: World) -> Verdict:
-    """Say of a verdict on a queue which one it is, what it has and what it deserves of the resources asked for."""
+    """Add to a verdict on a queue its name and what it holds and deserves of the requested resources."""
     blamed = _blamed_on_cluster(verdict, job, world) if verdict.code in _CLUSTER_CODES else None
     if blamed is not None:
         return blamed
@@ -268,7 +269,7 @@ def _share_numbers(status: QueueStatus) -> dict[str, float]:
 
 
 def examine_queue(copy: Copy, name: str) -> Diagnosis | None:
-    """Explain a queue: what it has and deserves, who else takes part, and what its jobs wait for; None when unknown."""
+    """Explain a queue: what it holds and deserves, which queues share with it, why its jobs wait; None when unknown."""
     outcome = copy.run(1)
     world, plan = outcome.world, outcome.plans[0]
     queue = world.queues.get(name)
@@ -304,7 +305,7 @@ def _own(queue: Queue, status: QueueStatus, world: World) -> Verdict:
 
 
 def _queue_sentence(queue: Queue, status: QueueStatus, waiting: int, reasons: Mapping[str, int]) -> str:
-    """Say what the engine found of the jobs that wait, not more: a queue that may have more need not be the reason."""
+    """Return a sentence with the reasons of the waiting jobs, as a queue below its share need not be the reason."""
     if not queue.is_open:
         return f"it is {queue.state}: no job is let in"
     if not waiting:

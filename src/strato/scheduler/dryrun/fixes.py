@@ -1,7 +1,7 @@
-"""What is the smallest change that starts a waiting job now? Every answer was tried by the engine on a copy.
+"""Finds the smallest changes with which a waiting job starts now; the engine tries each of them on a copy.
 
 Families of changes are searched one by one: fewer members, another queue, more quota, a rule dropped, nodes added. In
-each the smallest that works is kept; when no single change does, two and then three together are tried.
+each the smallest change that works is kept; if no single change works, two and then three together are tried.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from strato.scheduler.model.jobs import PHASE_PENDING, Job
 from strato.scheduler.reporting.explain import Fix
 
 _CYCLES: Final = 3
-"""Cycles a change has to start the job in: one to be let in, one to evict, one to be bound."""
+"""Cycles within which a change has to start the job: one to enqueue it, one to evict, one to bind."""
 _MOST_TRIALS: Final = 150
 
 
 _Works = Callable[..., "Fix | None"]
-"""Tries changes together; returns what they are when the job starts."""
+"""Tries changes together; returns them as a `Fix` if the job starts, else None."""
 
 
 class _Exhausted(Exception):
@@ -36,7 +36,7 @@ class FixSearch:
     Args:
         copy: The state as it is.
         key: The job.
-        pod: A pod of it that has to be placed; empty when any is right.
+        pod: A pod of the job that has to be placed; empty for any.
     """
 
     def __init__(self, copy: Copy, key: str, pod: str = "") -> None:
@@ -69,7 +69,7 @@ class FixSearch:
         return found
 
     def _together(self, families: Sequence[_Family]) -> Fix | None:
-        """Try the strongest change of several families together; when that works, make each as small as can be."""
+        """Try the strongest change of several families together; if that works, make each as small as possible."""
         chosen = [family.strongest for family in families if family.strongest is not None]
         best = self._works(*chosen)
         if best is None:
@@ -85,7 +85,7 @@ class FixSearch:
         return best
 
     def _works(self, *tried: Change) -> Fix | None:
-        """Try changes together; return what they are when the job starts."""
+        """Try changes together; return them as a `Fix` if the job starts, else None."""
         if self._left <= 0:
             raise _Exhausted
         self._left -= 1
@@ -104,7 +104,7 @@ class FixSearch:
         if self._pod:
             task = outcome.world.tasks.get(self._pod)
             return task is not None and task.row >= 0
-        if not job.tasks:  # its controller makes the pods once it has been let in
+        if not job.tasks:  # its controller creates the pods once it is enqueued
             return job.phase not in ("", PHASE_PENDING)
         return outcome.placed(self._key) >= max(job.min_available, self._before + 1)
 
@@ -119,7 +119,7 @@ class FixSearch:
         yield _Numbered(self._works, *changes.weight_raised(world, job))
         yield _Choice(self._works, changes.namespace_quota_raised(world, job))
         yield _Every(self._works, changes.rules_dropped(world, job))
-        most = max(len(job.pending), job.min_available, 1)  # with a node for each pod, more nodes are no help
+        most = max(len(job.pending), job.min_available, 1)  # more nodes than pods do not help
         yield _Shapes([_Numbered(self._works, most, make) for make in changes.nodes_added(world, job)])
 
     def _members(self, job: Job) -> tuple[int, Callable[[int], Change | None]]:
@@ -128,7 +128,7 @@ class FixSearch:
 
 
 class _Family:
-    """Changes of one kind, of which one is looked for."""
+    """Alternative changes of one kind."""
 
     strongest: Change | None = None
 
@@ -213,7 +213,7 @@ class _Every(_Choice):
 
 
 class _Shapes(_Family):
-    """More nodes, of each shape there is; the one that needs the fewest."""
+    """Additional nodes of each existing shape; the first shape that works is taken."""
 
     def __init__(self, shapes: Sequence[_Numbered]) -> None:
         self._shapes = shapes

@@ -1,7 +1,6 @@
-"""Manifests from files: multi-document YAML, JSON, Lists and directories, each object with the place it was found at.
+"""Reads manifests from files: multi-document YAML, JSON, Lists and directories; each object keeps its place in them.
 
-Nothing a file holds leads to an exception other than `InvalidInput`: whatever is wrong becomes a `Problem`, and reading
-goes on, so that all problems are known at once.
+Invalid contents never raise: each becomes a `Problem`, and reading goes on, so that all problems are listed at once.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ Located = tuple[str, Json]
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 _MOST_VALUES: Final = 20_000_000
-"""Values of a file that is written out; what aliases repeat has a lower bound (`yamltext.MAX_REPEATED`)."""
+"""Most values in a file; values that YAML aliases repeat have a lower limit (`yamltext.MAX_REPEATED`)."""
 
 
 @dataclass(slots=True)
 class Manifests:
-    """What was read.
+    """The contents of manifests.
 
     Attributes:
         objects: Every object, in the order of the files.
         problems: Everything that could not be read.
-        headers: What saved states (`strato.scheduler.dryrun.states`) say about the run they were saved for.
+        headers: Headers of saved states (`strato.scheduler.dryrun.states`), about the run they were saved for.
     """
 
     objects: list[Located] = field(default_factory=list)
@@ -85,7 +84,7 @@ def _reason(error: Exception) -> str:
 
 
 def read_text(text: str, name: str, into: Manifests) -> None:
-    """Read the objects of one text; ``name`` is what problems call it."""
+    """Read the objects of one text; ``name`` is its name in problems."""
     for number, document in _documents(text, name, into.problems):
         where = f"{name}: document {number}"
         if document is None:
@@ -119,7 +118,7 @@ def _documents(text: str, name: str, problems: list[Problem]) -> Iterator[tuple[
 
 
 def _json_documents(text: str) -> list[Any]:
-    """Return JSON documents that stand one after the other, as ``jq`` writes them; none if it is not so."""
+    """Return several concatenated JSON documents, as ``jq`` writes them; none if the text is something else."""
     found, at = [], len(text) - len(text.lstrip())
     try:
         while at < len(text):
@@ -140,7 +139,7 @@ _SPACE: Final = re.compile(r"\s*")
 
 
 def _without_nulls(value: Any) -> Any:
-    """Leave out fields that are null: to Kubernetes they are absent."""
+    """Return a value without null fields, which Kubernetes treats as absent."""
     if isinstance(value, dict):
         return {key: _without_nulls(part) for key, part in value.items() if part is not None}
     return [_without_nulls(part) for part in value] if isinstance(value, list) else value
@@ -179,7 +178,7 @@ def _take_list(document: Json, single: str, where: str, into: Manifests) -> None
 
 
 def describe(value: object) -> str:
-    """Return a value as a person calls it: ``the text "5"``, ``the number 5``, ``a list``."""
+    """Return a value in words, for messages: ``the text "5"``, ``the number 5``, ``a list``."""
     if isinstance(value, str):
         return f"the text {value[:60]!r}"
     if isinstance(value, bool):

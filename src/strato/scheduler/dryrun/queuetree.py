@@ -1,4 +1,4 @@
-"""The tree of queues with their shares, as the next cycle of the engine leaves them."""
+"""The tree of queues with their shares, as one cycle of the engine computes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True)
 class QueueShare:
-    """A queue in its place in the tree."""
+    """A queue with its shares and its depth in the tree."""
 
     name: str
     depth: int
@@ -59,7 +59,7 @@ HEADERS = ("QUEUE", "STATE", "WEIGHT", "SHARE", "ALLOCATED", "DESERVED", "RUNNIN
 def queue_tree(copy: Copy) -> list[QueueShare]:
     """Decide one cycle on a copy and return its queues, each after its parent, siblings by name.
 
-    A queue whose parents form a circle, or lead nowhere, stands beside the root's children.
+    A queue whose parents form a circle, or do not exist, counts as a child of the root.
     """
     outcome = copy.run(1)
     world, plan = outcome.world, outcome.plans[0]
@@ -84,7 +84,7 @@ def queue_tree(copy: Copy) -> list[QueueShare]:
 
 
 def _parent(name: str, known: Mapping[str, Queue]) -> str:
-    """Return a queue's parent; the root where following parents does not end there."""
+    """Return a queue's parent; the root if the chain of parents does not end at the root."""
     passed = {name}
     first = above = known[name].parent or ROOT
     while above != ROOT:

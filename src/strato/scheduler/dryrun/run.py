@@ -1,7 +1,7 @@
-"""The dry run: the cycle on plain manifests, with virtual time, and its decisions as plain data.
+"""The dry run: cycles on plain manifests, with virtual time, and their decisions as plain data.
 
-Same session code as in a cluster. Between cycles the plan is taken to have come about: bound pods run, evicted ones are
-gone. Nothing is applied anywhere.
+It uses the same session code as in a cluster. Between cycles it assumes that the plan was carried out: bound pods run,
+evicted ones are gone. It writes nothing to any cluster.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def load(objects: Sequence[Located], problems: Sequence[Problem] = (), sharding:
 
     Args:
         objects: Pairs of where an object was found (``file: document``) and the object. Kinds the scheduler does not
-            read are passed over. Queues ``root`` and ``default`` are added when missing, as a scheduler would.
-        problems: What is known to be wrong already; listed first.
+            read are ignored. Queues ``root`` and ``default`` are added when missing, as a scheduler would.
+        problems: Problems that are known already; listed first.
         sharding: Which part of the nodes is the scheduler's.
 
     Raises:
@@ -112,7 +112,7 @@ def _try(decoded: Iterable[Decoded], problems: list[Problem], sharding: Sharding
 
 
 def _identity(kind: Kind, obj: Json, where: str, seen: dict[tuple[str, str, str], str]) -> list[Problem]:
-    """Say what is wrong with an object's name, or where the same object was given before."""
+    """Return what is wrong with an object's name, or where the same object was found before."""
     meta = obj.get("metadata", {})
     if not isinstance(meta, dict):
         return []  # decoding says so
@@ -185,12 +185,12 @@ def dry_run(
     """Run cycles on a world and return the decisions of each; see the module.
 
     Args:
-        world: What is known; it is left as it is after the last cycle.
-        config: What to run.
-        cycles: How many; a second passes between two.
-        seed: Decides what is left to chance.
+        world: The state; changed to what it is after the last cycle.
+        config: The configuration.
+        cycles: Number of cycles; one second passes between two.
+        seed: Seed of the random generator.
         now: Seconds since the epoch at the first cycle.
-        failures: Receives what raised and was left out.
+        failures: Receives the plugins and actions that raised and were left out.
     """
     rng = random.Random(seed)
     placer = Placer(world.nodes, seed)
@@ -205,7 +205,7 @@ def dry_run(
 
 
 def settle(plan: Plan, world: World) -> None:
-    """Let a plan come about: bound pods run, evicted and leaving ones are gone, groups have their conditions."""
+    """Apply a plan to the world: bound pods run, evicted and leaving ones are gone, groups get their conditions."""
     for bind in plan.binds:
         if bind.task.status == BINDING:
             world.move(bind.task, RUNNING, bind.task.row)

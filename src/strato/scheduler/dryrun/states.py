@@ -1,7 +1,7 @@
-"""A state to schedule on: the objects, and what else decisions depend on, so that a file can hold all of it.
+"""Saved states: the objects and all else that decisions depend on, in one file.
 
-A saved state is a Kubernetes ``List`` of the objects with one field more, ``strato``: configuration, seed, number of
-cycles and the instant. Reading it back gives the same decisions, byte for byte, on any machine.
+A saved state is a Kubernetes ``List`` of the objects with an additional field ``strato``: configuration, seed, number
+of cycles and the instant. A dry run on it gives the same decisions, byte for byte, on any machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from strato.scheduler.cache.shards import MODES, NONE
 from strato.scheduler.dryrun.manifests import Json, Located, Manifests, describe
 
 START = 1_700_000_000.0
-"""Seconds since the epoch at the first cycle on objects that bear no dates."""
+"""Seconds since the epoch at the first cycle on objects without dates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What was found.
+    """The state that manifests describe.
 
     Attributes:
         objects: The objects, each with its place.
-        header: That of the file that held them, if one did.
-        problems: What could not be read; `strato.scheduler.dryrun.run.load` lists it with all else that is wrong.
+        header: The header of the saved state among them, if there is one.
+        problems: What could not be read; `strato.scheduler.dryrun.run.load` lists these with its own problems.
     """
 
     objects: Sequence[Located]
@@ -126,7 +126,7 @@ def render(objects: Iterable[Located], header: Header) -> bytes:
 
 
 def latest_date(objects: Iterable[Located]) -> float:
-    """Return the instant of the newest object, so that nothing lies in the future; `START` without dates."""
+    """Return the creation time of the newest object, so that no object is from the future; `START` without dates."""
     latest = 0.0
     for _, obj in objects:
         meta = obj.get("metadata")

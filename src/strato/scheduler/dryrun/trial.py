@@ -1,4 +1,4 @@
-"""The engine on a copy: a state that can be changed and tried, as often as one likes, without touching anything."""
+"""Runs the engine on changed copies of a state, any number of times, without changing the state itself."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from strato.scheduler.model.tasks import BOUND, RUNNING
 from strato.scheduler.placement.placer import Placer
 
 Edit = Callable[[Object], Object]
-"""Returns an object as it would be after a change; the same object when the change is none of its business."""
+"""Returns an object as it would be after a change; the same object if the change does not concern it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What some cycles on a copy led to.
+    """The outcome of some cycles on a copy.
 
     Attributes:
-        world: As the last cycle left it.
-        plans: What each decided.
+        world: The world after the last cycle.
+        plans: The plan of each cycle.
     """
 
     world: World
@@ -45,12 +45,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A state and what decides on it; never changes.
+    """A state with the configuration to decide by; immutable.
 
     Attributes:
         objects: The state.
-        config: What to run.
-        seed: Decides what is left to chance.
+        config: The configuration.
+        seed: Seed of the random generator.
         now: Seconds since the epoch at the first cycle.
     """
 
@@ -60,7 +60,7 @@ class Copy:
     now: float = START
 
     def with_edits(self, edits: Sequence[Edit], more: Sequence[Decoded] = ()) -> Copy:
-        """Return the copy after changes, and with further objects."""
+        """Return a copy with edits and further objects."""
         objects = list(self.objects)
         for edit in edits:
             objects = [one._replace(view=edit(one.view)) for one in objects]

@@ -1,17 +1,17 @@
-"""`Budget`: a share of the CPU that something may take beside what matters more; pure."""
+"""`Budget`: limits the CPU of side work to a share of the main work's CPU; pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _LEAST_SAVED_SECONDS: Final = 0.05
-"""So much CPU may be saved up at least, so that the first turns need not wait."""
+"""Least capacity of the bucket, so that the first turns need not wait."""
 
 
 class Budget:
-    """A bucket that CPU seconds of the main work fill with a share of them, and turns of the side work empty.
+    """A bucket: the main work's CPU seconds fill it with their share, turns of the side work empty it.
 
-    It holds one turn, so that in any stretch of time turns take the share and one turn at most.
+    Its capacity is one turn, so that in any period turns take at most the share and one turn.
 
     Args:
         share: CPU of the side work over CPU of the main work, at most. In (0, 1].
@@ -24,23 +24,23 @@ class Budget:
         self._expected_seconds = 0.0
 
     def worked(self, main_seconds: float) -> None:
-        """Note how much CPU the main work has taken since it began; it never goes back."""
+        """Note the CPU that the main work has taken since it began; must not decrease."""
         gained = max(0.0, main_seconds - self._main_seconds)
         self._main_seconds = main_seconds
         limit = max(_LEAST_SAVED_SECONDS, self._expected_seconds)
         self._saved_seconds = min(limit, self._saved_seconds + self.share * gained)
 
     def start_over(self, main_seconds: float) -> None:
-        """Forget what was saved up and what turns took: from now on they are other turns."""
+        """Empty the bucket and forget the cost of a turn, because turns will do other work from now on."""
         self._saved_seconds = self._expected_seconds = 0.0
         self._main_seconds = main_seconds
 
     @property
     def allows(self) -> bool:
-        """Whether a turn as costly as the last one is within the share."""
+        """Whether a turn as expensive as the last one is within the share."""
         return self._saved_seconds >= max(self._expected_seconds, 1e-9)
 
     def spend(self, seconds: float) -> None:
-        """Note what a turn took."""
+        """Note the CPU that a turn took."""
         self._saved_seconds -= seconds
         self._expected_seconds = seconds

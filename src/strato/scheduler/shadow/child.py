@@ -1,8 +1,8 @@
-"""Run a function on a copy of this process's memory: forked, bounded in time, its answer read from a pipe.
+"""Runs a function in a forked child process, on a copy of this process's memory, and reads its answer from a pipe.
 
-Nothing that it does to its memory reaches this process, whatever it is: a plugin that raises, loops or crashes costs
-its own process only. The child yields the processors to others, ends when this process ends, and has none of its open
-files, so that no socket or lock outlives its owner.
+The child cannot change this process's memory: a plugin that raises, loops or crashes ends the child only. The child
+gets a small share of busy CPUs, is limited in time, ends when this process ends, and closes its inherited files, so
+that no socket or lock outlives its owner.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ _DONE, _RAISED = b"\0", b"\1"
 _READ_BYTES: Final = 1 << 16
 _REAP_SECONDS: Final = 0.02
 _MOST_BYTES: Final = 64 << 20
-"""A longer answer is none of ours."""
+"""Longest valid answer."""
 _PR_SET_PDEATHSIG: Final = 1
 _NICE: Final = 15
-"""A thirtieth of a processor that another process wants; with SCHED_IDLE it would starve on a busy machine."""
+"""Gives the child a thirtieth of a CPU that another process wants; with SCHED_IDLE it would starve on a busy
+machine."""
 
 
 class CopiedPages:
-    """What forks cost a process afterwards: it copies each page that a fork made shared, once it writes to it again.
+    """The cost of forks afterwards: this process has to copy each shared page when it first writes to it again.
 
-    What a page costs depends on the machine, and is measured at each fork on a few pages that are there for that.
+    The cost of a page depends on the machine; each fork measures it on a few pages that are reserved for that.
 
     Attributes:
         pages: Copied between the last two forks.
@@ -72,7 +73,7 @@ class CopiedPages:
 
 
 class ChildFailed(StratoError):
-    """A child gave no answer.
+    """A child has given no answer.
 
     Attributes:
         kind: ``raised``, ``timeout`` or ``died``.
@@ -111,10 +112,10 @@ class Child:
     Args:
         work: Run on the copy; returns the answer.
         limit_seconds: CPU after which the kernel ends it.
-        yields: Whether it gets a small share of a processor that others want; not where this process waits for it.
+        yields: Whether it gets only a small share of busy CPUs; False where this process blocks until it answers.
 
     Attributes:
-        fork_seconds: CPU that the fork took of this process, which stands still meanwhile.
+        fork_seconds: CPU that the fork took of this process, which is blocked meanwhile.
     """
 
     def __init__(self, work: Callable[[], bytes], limit_seconds: float, *, yields: bool = True) -> None:
@@ -137,7 +138,7 @@ class Child:
         return self._pid
 
     async def answer(self, timeout_seconds: float) -> Answer:
-        """Wait for the answer while others go on.
+        """Wait for the answer without blocking the event loop.
 
         Raises:
             ChildFailed: There is none.
@@ -169,7 +170,7 @@ class Child:
         return self._settle(timeout_seconds, ending, finished=finished)
 
     def answer_at_once(self, timeout_seconds: float) -> Answer:
-        """Wait for the answer, and let nothing else go on meanwhile: for virtual time.
+        """Block until the answer is there; for virtual time.
 
         Raises:
             ChildFailed: There is none.

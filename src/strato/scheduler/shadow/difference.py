@@ -23,23 +23,23 @@ ENQUEUE: Final = "would-be-enqueued"
 HOLD: Final = "would-not-be-enqueued"
 
 CHANGES: Final = (START, WAIT, MOVE, EVICT, KEEP, ENQUEUE, HOLD)
-"""Every way in which a job's lot differs, as metrics and the table name it."""
+"""Every way in which the decisions on a job may differ, as metrics and the table name them."""
 
 PRESENT: Final = frozenset((START, EVICT, ENQUEUE))
-"""Those that hold until something changes; the others are of decisions that were carried out."""
+"""Differences that last until something changes; the others are in decisions that were carried out."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job fares under the policy in force and under the shadow.
+    """A difference between the decisions of the policy in force and of the shadow on a job.
 
     Attributes:
-        job: ``namespace/name``: of what the user made (a vcjob, say), or of the group or pod where that is all.
+        job: ``namespace/name`` of the object the user created (a vcjob, say), else of the group or pod.
         queue: Its queue.
         change: One of `CHANGES`.
         pods: How many pods it concerns.
         now: What the policy in force decided, in words.
         shadow: What the shadow decided.
-        reason: Why, as the policy says that refuses or evicts.
+        reason: The reason, by the policy that refuses or evicts.
     """
 
     job: str
@@ -53,7 +53,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Lot:
-    """What a plan has for one job."""
+    """A plan's decisions on one job."""
 
     nodes: dict[str, str] = field(default_factory=dict)
     evicted: dict[str, str] = field(default_factory=dict)
@@ -83,9 +83,9 @@ def differences(
     """Yield how the second plan differs from the first, in the order of the jobs' keys.
 
     Args:
-        world: Where the jobs are looked up.
-        first: Decided by the policy in force.
-        second: Decided by the shadow.
+        world: The world with the jobs.
+        first: The plan of the policy in force.
+        second: The plan of the shadow.
         waits: By job key, why it waits under the policy in force.
         held: By job key, why it waits under the shadow.
     """
@@ -122,12 +122,12 @@ def _changes(mine: _Lot, other: _Lot, waits: str, held: str) -> Iterator[tuple[s
 
 
 def reasons_of(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, str]:
-    """Return by job key what holds it back first of all."""
+    """Return by job key the first reason why it waits."""
     return {key: ranked(found)[0].text for key, found in verdicts.items() if found}
 
 
 def held_by(plan: Plan) -> dict[str, str]:
-    """Return by job key why it waits under a plan: what holds the job back, else what its first pod was refused for."""
+    """Return by job key why it waits under a plan: the verdict on the job, else that on its first pod."""
     reasons = {_key(verdict.task): verdict.message for verdict in reversed(plan.pods)}
     for status in plan.groups:
         if status.condition is not None and status.condition.status == "True":
@@ -144,7 +144,7 @@ def _evicted_for(reason: str, beneficiary: str) -> str:
 
 
 def _named(world: World, key: str) -> tuple[str, str]:
-    """Return what a user calls a job, and its queue."""
+    """Return the name that a user gave a job, and its queue."""
     job = world.jobs.get(key)
     if job is None:
         return key, ""

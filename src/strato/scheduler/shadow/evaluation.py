@@ -1,4 +1,4 @@
-"""One evaluation of a shadow policy: a plan that was decided and another configuration in, their differences out."""
+"""One evaluation of a shadow policy: decides by another configuration what a plan decided, and compares the two."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from strato.scheduler.shadow.difference import Difference, differences, held_by,
 from strato.scheduler.shadow.rewind import rewind
 
 MOST_DIFFERENCES = 1000
-"""So many are reported one by one; the rest is counted."""
+"""Most differences that are reported one by one; the rest is counted."""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one.
+    """The result of an evaluation.
 
     Attributes:
         binds: How many pods the shadow places.
@@ -32,7 +32,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         evictions: How many pods the shadow evicts.
         differences: The first `MOST_DIFFERENCES` of them.
         pods: By change, how many pods (jobs where a change has none) differ in all.
-        failures: What raised in the shadow policy and was left out.
+        failures: Plugins and actions of the shadow policy that raised and were left out.
     """
 
     binds: int
@@ -44,7 +44,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decides(plan: Plan) -> bool:
-    """Whether a plan has anything carried out."""
+    """Whether a plan has any binds, evictions or other decisions to carry out."""
     return bool(plan.binds or plan.evictions or plan.enqueued or plan.admitted)
 
 
@@ -60,11 +60,11 @@ def evaluate(
     """Decide by another configuration what a plan decided.
 
     Args:
-        world: As it stands after the plan; it is left changed, so give a copy.
-        plan: The last one that was decided on it, or the last that decided anything.
-        config: The shadow's.
+        world: The world after the plan; it is changed, so pass a copy.
+        plan: The last plan decided on it, or the last that had any decisions.
+        config: The shadow's configuration.
         now: Seconds since the epoch when the plan was decided.
-        seed: Of chance, and of where among equal nodes the search begins; that of the policy in force.
+        seed: Seed of the random generator and of the choice among equal nodes, as in the policy in force.
         verdicts: By job key, why jobs wait under the policy in force.
     """
     first = lots_of(plan)

@@ -1,4 +1,4 @@
-"""`Findings`: what the evaluations of a shadow policy have found, as it is published and counted."""
+"""`Findings`: the differences that evaluations of a shadow policy have found, for publication and metrics."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from strato.scheduler.shadow.difference import CHANGES, PRESENT, Difference
 from strato.scheduler.shadow.evaluation import Evaluation
 
 KEPT_SECONDS: Final = 600.0
-"""So long a difference is shown that lies in a decision which was carried out."""
+"""How long a difference in a decision that was carried out is shown."""
 MOST_KEPT: Final = 2000
 MOST_PUBLISHED: Final = 500
 _MOST_TEXT: Final = 300
-"""Characters of a reason, as published."""
+"""Most characters of a reason, as published."""
 
 
 class Found(Difference, frozen=True, kw_only=True):
-    """A difference and when it was found last, in seconds since the epoch."""
+    """A difference with the time when it was last found, in seconds since the epoch."""
 
     at: float
 
@@ -30,14 +30,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What a scheduler publishes about its shadow policy.
 
     Attributes:
-        scheduler: Which scheduler.
+        scheduler: Name of the scheduler.
         policy: Where the shadow's configuration comes from.
-        at: When it decided last, in seconds since the epoch; 0 if it never has.
-        compared: Cycles it has decided too.
-        skipped: Cycles it has not, for want of idle time or of its share of CPU.
-        failed: Cycles in which it gave no answer.
+        at: When the shadow last decided, in seconds since the epoch; 0 for never.
+        compared: Number of cycles it has decided too.
+        skipped: Number of cycles it has not decided, as there was no idle time or its share of CPU was used up.
+        failed: Number of cycles in which it gave no answer.
         cpu_ratio: Its CPU over that of the scheduler's process, forks included.
-        problem: Why it decides nothing at present, or what raised in it last; empty if nothing is wrong.
+        problem: Why it decides nothing at present, or the last error in it; empty without either.
         binds, first_binds: Pods that it, and that the policy in force, placed in the cycles compared.
         differences: The newest first.
         more: How many differences are not listed.
@@ -62,11 +62,11 @@ class Findings:
 
     Attributes:
         cpu_seconds: CPU of all evaluations.
-        fork_seconds: CPU that forks took of the scheduler, with the copying of pages that follows.
+        fork_seconds: CPU that forks cost the scheduler, including the copying of pages afterwards.
         skipped: Cycles that were not compared.
         failed: Evaluations without an answer, by kind (see `ChildFailed`).
         problem: As in `Summary`.
-        at: When the last one was, in seconds since the epoch.
+        at: When the last evaluation was, in seconds since the epoch.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -85,7 +85,7 @@ class Findings:
         registry.collect_gauges(self._gauges)
 
     def take(self, evaluation: Evaluation, now: float) -> None:
-        """Take what an evaluation found at ``now``."""
+        """Take the result of an evaluation at ``now``."""
         self.at = now
         self._compared += 1
         self._binds += evaluation.binds
@@ -109,12 +109,12 @@ class Findings:
         self.problem = problem
 
     def forget(self) -> None:
-        """Drop what was found under another configuration; what was counted stays."""
+        """Drop the differences found under another configuration; counters keep their values."""
         self._found = {}
         self.problem = ""
 
     def summary(self, scheduler: str, policy: str, scheduler_cpu_seconds: float) -> Summary:
-        """Return what is to be published."""
+        """Return the summary to publish."""
         newest = [_shortened(found) for found in reversed(self._found.values())]
         taken = self.cpu_seconds + self.fork_seconds
         return Summary(

@@ -1,4 +1,4 @@
-"""A ConfigMap says how the shadow policy differs, so that ``strato shadow`` reads it on any cluster."""
+"""Publishes the differences of the shadow policy in a ConfigMap, from which ``strato shadow`` reads them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def from_config_map(found: Json) -> Summary:
     """Read a summary.
 
     Raises:
-        InvalidInput: The object is none of a scheduler's.
+        InvalidInput: The object is no summary that a scheduler has published.
     """
     try:
         return msgspec.json.decode(str((found.get("data") or {}).get(_KEY, "")), type=Summary)
@@ -63,7 +63,7 @@ async def published(cluster: Cluster) -> list[Summary]:
 
     Raises:
         ApiError: The server refuses.
-        InvalidInput: An object is none of a scheduler's.
+        InvalidInput: An object is no summary that a scheduler has published.
     """
     found = await cluster.list(catalog.CONFIGMAP, NAMESPACE, label_selector=LABEL)
     return sorted((from_config_map(item) for item in found.items), key=lambda summary: summary.scheduler)

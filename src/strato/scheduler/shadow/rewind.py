@@ -1,6 +1,6 @@
-"""Put a world back to where it stood before a plan, so that another policy decides on the same view.
+"""Undoes a plan in a world, so that another policy decides on the view the plan was decided on.
 
-Runs on a copy: in the child process the world is the scheduler's as it was when that was forked.
+Runs in the child process, whose world is a copy of the scheduler's as of the fork.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from strato.scheduler.model.tasks import BINDING, PENDING, RELEASING
 
 
 def rewind(world: World, plan: Plan, now: float) -> None:
-    """Undo what a plan did, as far as it has not ended since: binds, evictions, jobs let into their queues.
+    """Undo a plan's binds, evictions and enqueued jobs, as far as pods have not ended since.
 
     Args:
         world: Changed in place.
-        plan: The last one that was decided on it.
+        plan: The last plan decided on it.
         now: Seconds since the epoch.
     """
     begun: dict[str, Job] = {}
@@ -35,16 +35,16 @@ def rewind(world: World, plan: Plan, now: float) -> None:
         task = _current(world, eviction.task)
         if task is not None and task.status == RELEASING and world.evictions.awaits(task.key, task.uid):
             world.refuse_eviction(task.key, task.uid, now)
-            world.evictions.refusals.pop(task.key, None)  # else the other policy might not choose it
+            world.evictions.refusals.pop(task.key, None)  # a refusal would spare the pod from the other policy
     for job in begun.values():
         if job.phase == PHASE_RUNNING and job.allocated_count < job.min_available:
-            world.set_phase(job, PHASE_INQUEUE)  # its pods have begun to run since
+            world.set_phase(job, PHASE_INQUEUE)  # it is Running by now, because its pods have started since
     for key, phase in plan.phases.items():
         if key in world.jobs:
             world.set_phase(world.jobs[key], phase)
 
 
 def _current(world: World, task: Task) -> Task | None:
-    """Return the task as it is known now; a pod that changed may have another one."""
+    """Return the current task of a pod, which `World` may have replaced since."""
     found = world.tasks.get(task.key)
     return found if found is not None and found.uid == task.uid else None

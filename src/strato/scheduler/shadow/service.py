@@ -1,4 +1,4 @@
-"""`Shadow`: evaluates a second policy beside a scheduler, in its idle time, and publishes how it differs."""
+"""`Shadow`: evaluates a second policy in a scheduler's idle time, and publishes how its decisions differ."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from strato.scheduler.shadow.publishing import NAMESPACE, publish
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.02
-"""Time between two looks whether the scheduler is idle."""
+"""Period of checking whether the scheduler is idle."""
 _IDLE_SHARE: Final = 0.0025
-"""Of one processor, which a shadow may take besides: a scheduler that hardly works has its decisions compared too."""
+"""Share of one CPU that a shadow may take in addition, so that a mostly idle scheduler's decisions are compared too."""
 _PUBLISH_SECONDS: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 300.0
 _BLANK_BYTES: Final = 64
-"""A longer file is none that was emptied."""
+"""A longer configuration file cannot be an empty one."""
 
 T = TypeVar("T")
 
@@ -50,25 +50,25 @@ class ShadowOptions:
     """How a shadow policy is run."""
 
     config: Config | Path
-    """What decides beside the policy in force; a file is read again when it changes, and an empty one is none."""
+    """The shadow's configuration; a file is read again when it changes, and an empty file means no shadow."""
     share: float = 0.1
-    """CPU over that of the scheduler's process, at most; below the 0.15 that a shadow may cost, for what is not
-    measured."""
+    """Largest ratio of the shadow's CPU to that of the scheduler's process. Below the 0.15 that a shadow may cost,
+    which leaves room for costs that are not measured."""
     timeout_seconds: float = 30.0
-    """After so long an evaluation is ended."""
+    """An evaluation that takes longer is ended."""
     period_seconds: float = 1.0
-    """Shortest time between two evaluations, and between two looks at the file."""
+    """Shortest time between two evaluations, and between two checks of the file."""
 
 
 class Decisions(NamedTuple):
-    """What a shadow asks the scheduler beside which it stands."""
+    """The scheduler's functions that its shadow calls."""
 
     is_idle: Callable[[], bool]
-    """Whether nothing is left to decide, and every bind and eviction is written."""
+    """Whether no cycle is due, and every bind and eviction is written."""
     verdicts: Callable[[], Mapping[str, Sequence[Verdict]]]
     """By job key, why jobs wait."""
     seed: Callable[[], int]
-    """Where among equal nodes the search of the policy in force begins."""
+    """Seed by which the policy in force chooses among equal nodes."""
     reconfigured: Callable[[], None]
     """Called when the shadow has another configuration, whose plugins may read kinds that are not watched yet."""
 
@@ -77,14 +77,14 @@ def _is_empty(path: Path) -> bool:
     try:
         return path.stat().st_size < _BLANK_BYTES and not path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
-        return False  # reading it as a configuration names what is wrong
+        return False  # reading it as a configuration reports the error
 
 
 def check(config: Config) -> None:
     """Refuse a policy that cannot be a shadow.
 
     Raises:
-        InvalidInput: It asks servers outside, which may act on it.
+        InvalidInput: It calls extenders, which may act on what they are asked.
     """
     if any(option.name == EXTENDER for tier in config.tiers for option in tier):
         text = "asks servers outside, which cannot know that nothing is applied; leave it out of a shadow policy"
@@ -92,14 +92,13 @@ def check(config: Config) -> None:
 
 
 class Shadow:
-    """See the module. `decided` is called by the scheduler; `run` works beside it.
+    """See the module. The scheduler calls `decided`; `run` is a task beside it.
 
     Args:
         options: How it is run.
-        scheduler: Name of the scheduler beside which it stands.
-        world: What that decides on; only copies of it are changed.
-        decisions: What it is asked.
-
+        scheduler: Name of the scheduler.
+        world: The scheduler's world; only copies of it are changed.
+        decisions: The scheduler's functions.
     """
 
     def __init__(
@@ -155,7 +154,7 @@ class Shadow:
 
     @property
     def plugin_names(self) -> frozenset[str]:
-        """The plugins it runs."""
+        """Names of the plugins it runs."""
         tiers = self._source.config.tiers if self._source is not None else ()
         return frozenset(option.name for tier in tiers for option in tier)
 
@@ -165,9 +164,9 @@ class Shadow:
         return self._source is not None and "flow" in self._source.config.actions
 
     def decided(self, plan: Plan, now: float) -> None:
-        """Note a plan that was decided at ``now`` and handed over; costs nothing until the scheduler is idle.
+        """Note a plan that was decided at ``now`` and is being carried out; has no cost until the scheduler is idle.
 
-        After it, cycles that decide nothing leave what it decided as it is, so it can still be compared.
+        Later plans without decisions do not replace it, as they leave its decisions in place to compare.
         """
         self._last = plan, now
         if self._source is None:
@@ -179,7 +178,7 @@ class Shadow:
         self._decided.set()
 
     async def run(self) -> None:
-        """Work until cancelled; no fault of the shadow ends it."""
+        """Run until cancelled; errors of the shadow policy do not end it."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.evaluate_all(), name="shadow evaluations")
             group.create_task(self._publish_all(), name="shadow findings")
@@ -189,7 +188,7 @@ class Shadow:
     # -- evaluations ---------------------------------------------------------------------------------------------------
 
     async def evaluate_all(self) -> None:
-        """Evaluate what was decided last, whenever the scheduler is idle; until cancelled."""
+        """Evaluate the last plan with decisions whenever the scheduler is idle, until cancelled."""
         while True:
             await self._decided.wait()
             await self._until_idle()
@@ -211,12 +210,12 @@ class Shadow:
             await self._clock.sleep(self._options.period_seconds)
 
     def _work_seconds(self) -> float:
-        """Return the scheduler's CPU seconds, and what an idle one is taken to have worked."""
+        """Return the scheduler's CPU seconds, plus an allowance per second of wall time for an idle scheduler."""
         own = cpu_timer() - self.findings.fork_seconds
         return own + self._clock.monotonic() * _IDLE_SHARE / self._options.share
 
     async def evaluate(self, config: Config, plan: Plan, now: float) -> None:
-        """Decide by the shadow what the plan decided at ``now``, in a child, and take what is found."""
+        """Decide by the shadow, in a child, what the plan decided at ``now``, and record the differences."""
         limit = self._options.timeout_seconds
         child = Child(functools.partial(self._work, config, plan, now), limit, yields=not self._in_virtual_time)
         cost = child.fork_seconds + self._copied.forked()
@@ -243,12 +242,12 @@ class Shadow:
     def _work(self, config: Config, plan: Plan, now: float) -> bytes:
         """Run in the child, on its copy."""
         world, asked = self._world, self._decisions
-        world.journal = NO_JOURNAL  # the scheduler's own notes only what it decided
+        world.journal = NO_JOURNAL  # only decisions of the scheduler itself are recorded
         found = evaluate(world, plan, config, now=now, seed=asked.seed(), verdicts=asked.verdicts())
         return msgspec.msgpack.encode(found)
 
     def _pause_seconds(self) -> float:
-        """Return how long to wait before the next turn: longer the more often in a row there was no answer."""
+        """Return how long to wait before the next evaluation: longer with each failure in a row."""
         pause = self._options.period_seconds * 2.0 ** min(self._failures_in_a_row, 20)
         return min(pause, _LONGEST_PAUSE_SECONDS)
 
@@ -275,7 +274,7 @@ class Shadow:
                 self._reconfigured()
 
     def _reread(self) -> ConfigFile | Config | None:
-        """Return where the configuration comes from now, or what has changed in it; may run in a thread.
+        """Return the new source of the configuration, or the changed configuration; may run in a thread.
 
         Raises:
             InvalidInput: It is bad.
@@ -295,7 +294,7 @@ class Shadow:
         self.findings.problem = f"configuration not taken: {error}"
 
     async def _off_loop(self, work: Callable[[], T]) -> T:
-        """Do what touches a disk in a thread; virtual time knows none."""
+        """Run work that reads a disk in a thread; in virtual time run it here, to keep the order deterministic."""
         return work() if self._in_virtual_time else await asyncio.to_thread(work)
 
     def _reconfigured(self) -> None:
@@ -327,11 +326,11 @@ class Shadow:
         self._published = summary
 
     def summary(self) -> Summary:
-        """Return what is published."""
+        """Return the summary as published."""
         policy = str(self._path or "given") if self._source is not None else "none"
         return self.findings.summary(self._scheduler, policy, cpu_timer() - self.findings.fork_seconds)
 
 
 def _content(summary: Summary) -> Summary:
-    """Return what has to change before it is published again."""
+    """Return the part of a summary whose changes are worth publishing it again."""
     return msgspec.structs.replace(summary, cpu_ratio=0.0, skipped=0)
