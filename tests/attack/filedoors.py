@@ -122,7 +122,7 @@ def _compressed_traces() -> list[Files]:
     ]
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
-        for sample in SAMPLES[:4]:
+        for sample in SAMPLES[2:4]:
             member = tarfile.TarInfo(f"folder/{sample.name}")
             member.size = len(sample.text.encode())
             tar.addfile(member, io.BytesIO(sample.text.encode()))
@@ -148,7 +148,7 @@ def _read_trace(path: Path, rng: random.Random) -> None:
     options = ReadOptions(
         format=rng.choice(formats) if formats and rng.random() < 0.5 else "",
         strict=rng.random() < 0.3,
-        queue_by=rng.choice(("", "", "", "user", "queue")),
+        queue_by=rng.choice(("", "", "", "", "", "", "user", "queue")),
         limit=rng.choice((0, 0, 0, 2)),
     )
     trace = read_files([path], options)
@@ -171,6 +171,8 @@ def _read_models(path: Path, rng: random.Random) -> None:
         document = yamltext.load(path.read_bytes())
     except yamltext.InvalidYaml:  # named by whoever reads the file
         return
+    if path.name == "throughputs.json":
+        document = {"gpuSpeed": {"throughputs": path.name, "recordedOn": "v100"}}
     if isinstance(document, dict):
         read_models(document, path.parent)
 
@@ -402,7 +404,11 @@ def doors() -> list[Door]:
         Door("utilisation experiments", _example("utilisation/small.yaml"), _plainly(read_utilisation)),
         Door(
             "models",
-            _texts(filesamples.MODELS),
+            [
+                *_texts(filesamples.MODELS),
+                {"file": filesamples.MODELS_OF_FILES.encode(), "throughputs.json": GAVEL_THROUGHPUTS.encode()},
+                {"throughputs.json": GAVEL_THROUGHPUTS.encode()},
+            ],
             _read_models,
         ),
         Door("use traces", _texts(filesamples.USE_TRACE), _text(parse_use_trace)),

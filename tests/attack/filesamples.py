@@ -12,7 +12,7 @@ queueBy: user
 limit: 100
 hours: 2.5
 nodes: [{count: 10, shape: '32cpu,256Gi'}, '4x8cpu,1Ti,8gpu,zone=a..c,rack=2']
-queues: [{name: a, weight: 3}, {name: b, capability: {cpu: 10}}]
+queues: {a: {weight: 3}, b: {capability: {cpu: 10}}}
 models:
   startCost: {pullSeconds: 30, pullSecondsOf: {b: 1m}}
 variants:
@@ -26,9 +26,11 @@ fidelity: decisions
 output: out
 """
 MODELS = """{"startCost": {"pullSeconds": 30, "medianSeconds": "1m", "spread": 1.5},
- "elastic": {"serialRatio": 0.5, "speedOf": {"a": {"1": 1, "4": 3}}}, "locality": {"profiles": "."},
- "checkpoints": {"intervalSeconds": "5m", "costSeconds": 1},
- "gpuSpeed": {"throughputs": "x.json", "recordedOn": "v100"}}
+ "elastic": {"serialRatio": 0.5, "speedOf": {"a": {"1": 1, "4": 3}}},
+ "checkpoints": {"intervalSeconds": "5m", "costSeconds": 1}}
+"""
+MODELS_OF_FILES = """{"locality": {"profiles": ".", "default": "x"}, "gpuSpeed": {"throughputs": "throughputs.json",
+ "recordedOn": "v100"}, "coLocation": {"throughputs": "throughputs.json", "model": "v100", "unknownRate": 0.5}}
 """
 PLUGINS = """actions: 'enqueue, allocate, backfill'
 tiers:
@@ -39,7 +41,7 @@ tiers:
 FAIR = """<?xml version="1.0"?>
 <allocations>
   <queue name="prod"><minResources>1024 mb, 2 vcores</minResources><maxResources>50%</maxResources>
-    <weight>2.5</weight><schedulingPolicy>drf</schedulingPolicy><aclSubmitApps>ada,bob staff</aclSubmitApps>
+    <weight>2.5</weight><schedulingPolicy>fair</schedulingPolicy><aclSubmitApps>ada,bob staff</aclSubmitApps>
     <queue name="etl"><maxResources>memory-mb=4096, vcores=3</maxResources><maxRunningApps>5</maxRunningApps></queue>
   </queue>
   <user name="ada"><maxRunningApps>6</maxRunningApps></user>
@@ -164,7 +166,7 @@ srun hostname
 KUBECONFIG = """apiVersion: v1
 kind: Config
 current-context: c
-contexts: [{name: c, context: {cluster: k, user: u, namespace: n}}]
+contexts: [{name: c, context: {cluster: k, user: u, namespace: ns}}]
 clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1', certificate-authority-data: Zm9v, tls-server-name: x}}]
 users: [{name: u, user: {token: t, client-certificate-data: Zm9v, client-key-data: Zm9v,
   exec: {apiVersion: client.authentication.k8s.io/v1, command: 'false', args: [a], env: [{name: a, value: b}]}}}]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from strato.cli.outputs import OutputFile, problem_with
+from strato.errors import StateError
 
 TRACE = "submit,run_time,cpu\n0,10,1\n5,10,1\n"
 STATE = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: x}]}\n"
@@ -127,6 +128,23 @@ def test_what_is_no_plain_file_is_written_through(tmp_path: Path) -> None:
     assert target.read_bytes() == b"new"
     assert problem_with(tmp_path / "free") == ""
     assert os.listdir(tmp_path) == ["target", "link"] or sorted(os.listdir(tmp_path)) == ["link", "target"]
+
+
+def test_a_file_that_cannot_be_written_any_more_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(StateError, match="a cannot be written: Is a directory") as failed:
+        OutputFile(tmp_path / "a").write(b"x")
+    assert failed.value.exit_code == 1
+
+
+def test_results_that_cannot_all_be_written_are_written_as_far_as_possible(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(TRACE)
+    (tmp_path / "out" / "report.html").mkdir(parents=True)
+    done = strato("sim", "run", "t.csv", "--nodes", "1x4cpu", "--fidelity", "decisions", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.endswith("error: out/report.html cannot be written: Is a directory\n")
+    assert "2 of 2 jobs finished" in done.stdout
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["finished"] == 2
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from strato.errors import StateError
+
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
@@ -24,7 +26,7 @@ class OutputFile:
         """Write all of it; a file that is there keeps its content until then.
 
         Raises:
-            UsageError: It cannot be written any more.
+            StateError: It cannot be written any more.
         """
         if self.path is None:
             sys.stdout.buffer.write(data)
@@ -42,7 +44,7 @@ class OutputFile:
             finally:
                 draft.unlink(missing_ok=True)
         except OSError as error:
-            raise click.UsageError(f"{self.path} cannot be written: {error.strerror}") from error
+            raise StateError(f"{self.path} cannot be written: {error.strerror}") from error
 
 
 class OutputFileType(click.ParamType[OutputFile]):

@@ -125,6 +125,12 @@ def test_what_is_wrong_is_named(document: dict[str, Any], part: str, folder: Pat
     assert part in "\n".join(problems(document, folder))
 
 
+def test_what_variants_share_is_named_once_and_what_they_replace_is_named_too(folder: Path) -> None:
+    variants = {"a": {"nodes": "1x4cpu"}, "b": {"nodes": "2x4cpu"}}
+    found = problems({"trace": "t.csv", "hours": -1, "nodes": "0x4cpu", "variants": variants}, folder)
+    assert [one.partition(":")[0] for one in found] == ["hours", "nodes"]
+
+
 def test_the_same_queue_twice_is_refused(folder: Path) -> None:
     queue = {"kind": "Queue", "metadata": {"name": "a"}}
     assert "there are two queues 'a'" in "\n".join(problems({"trace": "t.csv", "queues": [queue, queue]}, folder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +81,24 @@ def test_a_process_that_is_killed_is_named(folder: Path) -> None:
     assert len(outcome.finished) <= 1
 
 
-def test_a_full_disk_ends_the_experiment_in_a_sentence(folder: Path) -> None:
+@pytest.fixture
+def crashes(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What threads ended with, which prints a traceback."""
+    found: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", found.append)
+    return found
+
+
+@pytest.mark.parametrize("seeds", [1, 30])
+def test_a_full_disk_ends_the_experiment_in_a_sentence(folder: Path, seeds: int, crashes: list[object]) -> None:
     with pytest.raises(StateError, match="No space left"):
-        run_all(experiment(folder, seeds=1), folder / "runs", cores=1, execute_run=fakes.full_disk)
+        run_all(experiment(folder, seeds=seeds), folder / "runs", cores=1, execute_run=fakes.full_disk)
+    assert crashes == []
 
 
-def test_an_interruption_keeps_what_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_keeps_what_has_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, crashes: list[object]
+) -> None:
     original = pool.as_completed
 
     def interrupted(futures: object) -> object:
@@ -95,8 +108,9 @@ def test_an_interruption_keeps_what_has_ended(folder: Path, monkeypatch: pytest.
             yield future
 
     monkeypatch.setattr(pool, "as_completed", interrupted)
-    outcome = run_all(experiment(folder), folder / "runs", cores=1, execute_run=fakes.one_after_another)
+    outcome = run_all(experiment(folder, seeds=30), folder / "runs", cores=1, execute_run=fakes.one_after_another)
     assert outcome.was_interrupted
+    assert crashes == []
     assert len(outcome.finished) == 1
     monkeypatch.setattr(pool, "as_completed", original)
     again = run_all(experiment(folder), folder / "runs", cores=1, resume=True, execute_run=fakes.one_after_another)

@@ -73,6 +73,8 @@ def read_quota(group: Group) -> Quota:
     with contextlib.suppress(OSError, ValueError):  # kernels before 5.14 have none
         burst = int(kernelstats.read_text(_burst_file(group)))
     length = int(period or CFS_PERIOD_MICROSECONDS)
+    if length <= 0:
+        raise ValueError(f"a period of {length} µs")
     return Quota(None if quota in ("max", "-1") else round(int(quota) * 1000 / length), length, burst)
 
 

@@ -69,7 +69,7 @@ class SandboxLayout:
             try:
                 with open(self._note, "rb") as file:
                     found = json.load(file)
-            except (OSError, ValueError):
+            except (OSError, ValueError, RecursionError):
                 return None
             is_note = isinstance(found, dict) and all(isinstance(path, str) for path in found.values())
             self._roots = found if is_note else {}

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ import msgspec
 
 from strato.cli.optiongroups import option_group
 from strato.cli.outputs import OUTPUT_FILE, OutputFile
-from strato.errors import UsageError
+from strato.errors import StateError, UsageError
 
 if TYPE_CHECKING:
     from strato.sim.experiments.plan import Experiment
@@ -125,14 +126,15 @@ def run_and_write(
         else:
             outcome = run_all(experiment, runs, cores=outputs.processes, resume=outputs.resume, show=show)
         results, digests = _summed(experiment, outcome, outputs)
-    if results.runs:
-        _write(results, digests, outputs)
+    unwritten = _write(results, digests, outputs) if results.runs else []
+    for problem in unwritten:
+        click.echo(f"error: {problem}", err=True)
     for label, why in outcome.failures.items():
         click.echo(f"failed: {label}: {why}", err=True)
     if outcome.was_interrupted:
         click.echo(f"interrupted: {len(outcome.finished)} of {outcome.total} runs had ended", err=True)
         raise SystemExit(130)
-    if outcome.failures:
+    if outcome.failures or unwritten:
         raise SystemExit(1)
     return results
 
@@ -148,22 +150,28 @@ def _summed(experiment: Experiment, outcome: Outcome, outputs: ExperimentOutputs
         return results_of(experiment, outcome, lambda run, record: files.add(*row_of(run), record))
 
 
-def _write(results: Results, digests: list[RunDigest], outputs: ExperimentOutputs) -> None:
+def _write(results: Results, digests: list[RunDigest], outputs: ExperimentOutputs) -> list[StateError]:
+    """Write and print results; return what could not be written, for which nothing else is left out."""
     from strato.sim.experiments.results import sweep_table
 
     single = results.runs[0].report if results.runs_planned == 1 else None
     data = results.to_json() if single is None else single.to_json()
-    if outputs.json_file is not None:
-        outputs.json_file.write(data)
+    files = [outputs.json_file, None if outputs.folder is None else OutputFile(outputs.folder / "results.json")]
     html = outputs.html or (None if outputs.folder is None else OutputFile(outputs.folder / "report.html"))
+    steps = [partial(file.write, data) for file in files if file is not None]
     if html is not None or outputs.plots is not None:
-        _draw(results, digests, html, outputs.plots)
-    if outputs.folder is not None:
-        OutputFile(outputs.folder / "results.json").write(data)
+        steps.append(partial(_draw, results, digests, html, outputs.plots))
+    problems = []
+    for step in steps:
+        try:
+            step()
+        except StateError as error:
+            problems.append(error)
     if all(one is None or one.path is not None for one in (outputs.json_file, outputs.html)):
         is_sweep = any(run.parameters for run in results.runs)
         table = sweep_table(results) if is_sweep else results.to_table()
         click.echo(data if outputs.output == "json" else table, nl=False)
+    return problems
 
 
 def _draw(results: Results, digests: list[RunDigest], html: OutputFile | None, plots: Path | None) -> None:

@@ -79,7 +79,7 @@ def parse_document(document: Mapping[str, Any], name: str, folder: Path) -> Expe
     reader = _Reader(document, folder)
     experiment = reader.read(Path(name).stem)
     if reader.problems:
-        raise InvalidInput(name, reader.problems)
+        raise InvalidInput(name, list(dict.fromkeys(reader.problems)))  # what variants share is wrong once
     return experiment
 
 
@@ -157,6 +157,8 @@ class _Reader:
         given = self._document.get("variants")
         if given is None:
             return (self._variant("", self._document, ""),)
+        if "trace" in self._document:
+            self._variant("", self._document, "")  # what all variants replace is checked, too
         found = []
         for name, changes in self._mapping("variants", given).items():
             where = f"variants.{name}"

@@ -190,10 +190,10 @@ def _run_open(
             for future in as_completed(futures):
                 _note(future, futures[future], done, failures)
         except KeyboardInterrupt:
-            _stop(executor, futures)
+            _stop(executor)
             return done, failures, True
         except StateError:  # a full disk: no other run could be kept either
-            _stop(executor, futures)
+            _stop(executor)
             raise
     return done, failures, False
 
@@ -247,12 +247,14 @@ def _relayed(receiver: Connection, sender: Connection, notify: Notify | None) ->
         sender.close()
 
 
-def _stop(executor: Executor, futures: Mapping[Future[None], Work]) -> None:
-    for future in futures:
-        future.cancel()
+def _stop(executor: Executor) -> None:
+    """End what runs and forget what waits.
+
+    The executor itself cancels what waits: it does not expect to find a future cancelled when its processes are gone.
+    """
+    executor.shutdown(wait=False, cancel_futures=True)
     for process in multiprocessing.active_children():
         process.terminate()
-    executor.shutdown(wait=False, cancel_futures=True)
 
 
 _sender: Connection | None = None

@@ -68,7 +68,12 @@ def _checked(documents: Sequence[Any], place: Callable[[int], str]) -> tuple[dic
     names: list[str] = []
     for number, document in enumerate(documents):
         if not isinstance(document, dict) or document.get("kind") != catalog.QUEUE.name:
-            problems.append(Problem(place(number), "is no Queue"))
+            problems.append(
+                Problem(
+                    place(number),
+                    "is no Queue: write manifests of kind Queue, or specs by name, for example a: {weight: 3}",
+                )
+            )
             continue
         metadata = document.get("metadata")
         if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ def read_profiles(folder: Path) -> dict[str, PlacementProfile]:
         UsageError: There are none, or one cannot be read.
         InvalidInput: What is wrong in which line.
     """
-    files = sorted(folder.glob("*/placements.csv")) if folder.is_dir() else []
+    files = sorted(folder.glob("*/placements.csv")) if os.path.isdir(folder) else []
     if not files:
         raise UsageError(f"{folder} holds no folder with placements.csv")
     problems: list[Problem] = []
