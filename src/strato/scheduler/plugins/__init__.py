@@ -1,1 +1,1 @@
-"""Plugins, one file each; some share a file beside theirs."""
+"""The built-in plugins, one file each; other files here hold rules and data that one or more plugins use."""

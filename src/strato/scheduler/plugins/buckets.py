@@ -1,4 +1,4 @@
-"""Which tasks of a job belong together, from its task topology: the buckets of plugin task-topology (plugins 18)."""
+"""Groups a job's tasks by its task topology: the buckets of the plugin task-topology (spec volcano-plugins 18)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Topology:
     """Rules between the roles of a job; a role in its own set has a rule with itself.
 
     Attributes:
-        near, apart: Roles to be near to, or apart from, by role.
-        order: Value of a role, higher first; absent is 0.
+        near, apart: By role, the roles that its tasks are to be near to, or apart from.
+        order: Rank of a role, higher first; absent is 0.
     """
 
     near: Mapping[str, frozenset[str]]
@@ -32,11 +32,11 @@ class Topology:
     order: Mapping[str, int]
 
     def covers(self, role: str) -> bool:
-        """Whether a role has a rule; an order alone puts nobody into a bucket."""
+        """Whether a role has a rule; tasks of a role with an order alone are in no bucket."""
         return role in self.near or role in self.apart
 
     def priority(self, role: str) -> int:
-        """Return how strong the strongest rule of a role is."""
+        """Return the priority of a role's strongest rule; 0 without one."""
         near, apart = self.near.get(role, frozenset()), self.apart.get(role, frozenset())
         found = [0]
         if role in apart:
@@ -61,7 +61,7 @@ class Topology:
 
 
 def read_topology(annotations: Mapping[str, str], roles: Iterable[str]) -> Topology | None:
-    """Read a PodGroup's annotations; None when there are none, or a name in them is unknown or stands twice."""
+    """Read a PodGroup's annotations; None when there are none, or a role in them is unknown or repeated."""
     known = set(roles)
     groups = {key: [_names(g) for g in annotations.get(key, "").split(";") if g.strip()] for key in _KEYS}
     order = _names(annotations.get(TASK_ORDER, ""))
@@ -110,7 +110,7 @@ class Bucket:
     weight: float = 0.0
 
     def add(self, task: Task) -> None:
-        """Take a task in."""
+        """Add a task."""
         self.counts[task.role] = self.counts.get(task.role, 0) + 1
         if task.row >= 0:
             self._bind(task.row)
@@ -132,7 +132,7 @@ class Bucket:
 
 
 class JobTopology:
-    """A job's buckets, and what was placed in this session."""
+    """A job's buckets, and its tasks placed in this session."""
 
     def __init__(self, job: Job, topology: Topology, names: Sequence[str]) -> None:
         self.topology = topology

@@ -144,7 +144,7 @@ class Capacity(Plugin):
         return True
 
     def _limit_of_root(self, root: Shares) -> FloatArray:
-        """Return what the whole tree may hold: of resources that nobody has or names, nothing."""
+        """Return what the whole tree may hold; 0 of resources that no node has and no queue names."""
         scalars = np.ones(len(root.capability), np.bool_)
         scalars[[CPU, MEMORY]] = False
         named = root.capability < np.inf if root.queue.capability else self._ssn.total > 0
@@ -152,7 +152,7 @@ class Capacity(Plugin):
         return np.where(scalars & ~named, 0.0, root.capability)
 
     def _entitle_below(self, parent: Shares) -> list[Shares]:
-        """Pass limits down to the children of a queue, and return these."""
+        """Pass limits down to the children of a queue; return the children."""
         children = [self._shares[name] for name in parent.children]
         for child in children:
             child.deserved = np.maximum(child.deserved, child.guarantee)
@@ -186,7 +186,7 @@ class Capacity(Plugin):
         return -queue.priority, bool(mine.children), QueuePosition([*path, (queue.name, mine.rank)])
 
     def victim_queue_order(self, queue: Queue, preemptor: Queue) -> int:
-        """Closer relatives of the preemptor's queue give first."""
+        """Closer relatives of the preemptor's queue first."""
         a, b = self._shares.get(queue.name), self._shares.get(preemptor.name)
         if a is None or b is None:
             return 0
@@ -218,9 +218,10 @@ class Capacity(Plugin):
         return count
 
     def _reserved(self, task: Task) -> dict[str, Vector]:
-        """Return by queue what others were let through the queue-admission gate for and did not get yet.
+        """Return by queue the requests of pending tasks whose queue-admission gate was removed or is being removed.
 
-        Those that were let in do not stand in the way of their equals in the same job.
+        Room is kept for these. A task without the gate does not count equal tasks of its own job, as any of them may
+        take the room.
         """
         out: dict[str, Vector] = {}
         admitted = self._ssn.plan.admitted
@@ -301,7 +302,7 @@ class Capacity(Plugin):
         return victims, PERMIT
 
     def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Within a queue everybody; between queues, in the order given, what queues hold beyond what they deserve."""
+        """Within a queue all candidates; between queues, in order, those beyond what their queue deserves."""
         if evictor.kind == GANG_PREEMPT:
             return candidates, PERMIT
         if not self._ready:
@@ -324,7 +325,7 @@ class Capacity(Plugin):
         return victims, PERMIT
 
     def _gives(self, reclaimer: Task, task: Task, left: dict[str, Vector]) -> list[str]:
-        """Return the queues whose holdings shrink when a task is taken; none when it may not be."""
+        """Return the queues whose holdings shrink when a task is reclaimed; none if it may not be."""
         queue = task.job.queue if task.job is not None else None
         mine = self._shares.get(queue.name) if queue is not None else None
         needs = [c for c, need in enumerate(reclaimer.cls.request.tolist()) if need > 0]
@@ -351,7 +352,7 @@ class Capacity(Plugin):
         return any(need > 0 and mine.deserved[c] >= 0.1 for c, need in enumerate(task.cls.request.tolist()))
 
     def _kept_within_family(self, reclaimer: Task, mine: Shares) -> bool:
-        """Whether a queue that deserves nothing of the kind keeps its tasks from a near relative without a claim."""
+        """Whether a queue's tasks are safe from a near relative, as neither queue deserves any of their resources."""
         levels = self.args.ancestor_reclaim_level
         theirs = self._shares.get(reclaimer.job.queue.name) if reclaimer.job and reclaimer.job.queue else None
         if not self.hierarchy or levels <= 0 or theirs is None:
@@ -362,7 +363,7 @@ class Capacity(Plugin):
         return not self._shared_dims(reclaimer, theirs)
 
     def _consulted(self, reclaimer: Task, mine: Shares) -> list[Shares]:
-        """Return the ancestors that must exceed what they deserve too."""
+        """Return the queue's ancestors that must also exceed what they deserve for a task to be reclaimed."""
         levels = self.args.ancestor_reclaim_level if self.hierarchy else 0
         theirs = self._shares.get(reclaimer.job.queue.name) if reclaimer.job and reclaimer.job.queue else None
         out = []
@@ -395,7 +396,7 @@ class Capacity(Plugin):
             mine.used = by(mine.used, amount)
 
     def close(self, ssn: CycleContext) -> None:
-        """Leave what queues deserve for their status, metrics and explanations."""
+        """Record what queues deserve, for their status, metrics and explanations."""
         if not ssn.reports_queues:
             return
         for name, mine in self._shares.items():

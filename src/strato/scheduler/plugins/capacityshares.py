@@ -13,7 +13,7 @@ from strato.scheduler.model.resources import CPU, MEMORY, PODS, FloatArray, Vect
 
 @dataclass(slots=True)
 class Shares:
-    """What one queue is entitled to and holds; for an inner queue the sums of what is below it.
+    """What one queue is entitled to and holds; for an inner queue the sums over its descendants.
 
     Attributes:
         queue: The queue.
@@ -21,7 +21,7 @@ class Shares:
         children: Queues right below it.
         deserved, guarantee, real_capability: In internal units; 0 in ``deserved`` means not defined.
         declared: Columns that ``deserved`` or ``guarantee`` has an amount in, or is declared with.
-        used: What it holds now, kept current by placements and evictions.
+        used: What it holds now; updated by placements and evictions.
         inqueue, elastic: As in `World.settle`.
     """
 
@@ -41,9 +41,9 @@ class Shares:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Return the key that decides the order: the share; with memory, what was held lately counts as well.
+        """Return the sort key: the share; with memory, past use counts too.
 
-        A queue below what it deserves still comes before one that has it.
+        A queue below what it deserves still comes before one that has all of it.
         """
         if self.remembered is None:
             return False, self.share
@@ -66,9 +66,9 @@ class Shares:
 
 
 class QueuePosition:
-    """Where a queue stands among the queues of a tree: compared by the ranks right below what two have in common.
+    """Sort key of a queue in a tree: two queues compare by their branches right below the lowest common ancestor.
 
-    Two that rank the same there are equal: what is below says nothing about how they stand to each other.
+    If these rank the same, the queues are equal; ranks further below are not comparable.
     """
 
     __slots__ = ("_path",)
@@ -100,7 +100,7 @@ def dense(amounts: dict[int, int], width: int) -> FloatArray:
 
 
 def partly_within(mine: Shares, want: Vector, columns: Sequence[int]) -> bool:
-    """Whether a queue stays within what it deserves in any of some columns when it gets more."""
+    """Whether a queue, when it gets ``want`` in addition, stays within what it deserves in any of the columns."""
     after = mine.used + want
     return any(after[c] <= mine.deserved[c] + 0.1 for c in columns if after[c] >= 0.1 or mine.deserved[c] >= 0.1)
 

@@ -16,7 +16,7 @@ COOLDOWN: Final = "volcano.sh/cooldown-time"
 
 
 class Cdp(Plugin):
-    """Spare pods in their cool-down."""
+    """Protect pods during their cool-down from eviction."""
 
     name = "cdp"
     job_facts = ()

@@ -1,4 +1,4 @@
-"""Limits on devices claimed by a queue's pods (spec volcano-plugins 6.6). For `capacity`.
+"""Limits on the devices that a queue's pods claim (spec volcano-plugins 6.6). For `capacity`.
 
 A queue's ``capability`` may name ``deviceclass/<class>`` (devices) and ``<dimension>.deviceclass/<class>`` (capacity of
 them). Only classes named there are limited. A claim that several pods of a queue share counts once.
@@ -19,19 +19,19 @@ from strato.scheduler.model.tasks import ALLOCATED_SET
 
 
 def limits_of(queue: Queue) -> dict[str, int]:
-    """Return what a queue's capability says about devices."""
+    """Return the limits on devices in a queue's capability."""
     if queue.view is None:
         return {}
     return {key: value(text) for key, text in queue.view.spec.capability.items() if PREFIX in key}
 
 
 class ClaimQuota:
-    """What the queues of a session hold and may hold of devices.
+    """The devices that the queues of a session hold and may hold.
 
     Args:
-        world: What is known.
+        world: The scheduler's view of the cluster.
         lineages: For every queue with jobs, the names of itself and its ancestors.
-        consumable: Whether limits on capacity are looked at too.
+        consumable: Whether limits on capacity apply too.
     """
 
     def __init__(self, world: World, lineages: Mapping[str, Iterable[str]], *, consumable: bool) -> None:
@@ -54,7 +54,7 @@ class ClaimQuota:
                     self.enqueued(job)
 
     def shift(self, tasks: Iterable[Task], by: int) -> None:
-        """Note that tasks of one queue got places (1) or lost them (-1)."""
+        """Count tasks of one queue that got places (``by`` 1) or lost them (-1)."""
         for task in tasks:
             job = task.job
             if job is None or not task.pod.spec.resource_claims:
@@ -65,7 +65,7 @@ class ClaimQuota:
                     self._users[name][key] += by
 
     def allows(self, queue: Queue, task: Task) -> bool:
-        """Whether a queue and its ancestors may hold a task's claims too."""
+        """Whether a queue and its ancestors may hold a task's claims in addition."""
         return self._fits(queue.name, self._of_task(task), {used.key for used in resource_claims_of(task)}, False)
 
     def admits(self, job: Job) -> str:
@@ -100,7 +100,7 @@ class ClaimQuota:
         return self._consumable and named
 
     def _held(self, name: str, without: set[str]) -> Amounts:
-        """Return what a queue's placed pods claim, without some claims that are asked about."""
+        """Return what a queue's placed pods claim, except by the claims ``without``."""
         out: Amounts = Counter()
         for key, users in self._users[name].items():
             claim = self._devices.claims.get(key) if users > 0 and key not in without else None

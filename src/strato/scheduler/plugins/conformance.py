@@ -1,4 +1,4 @@
-"""conformance: pods the cluster itself needs are never victims (spec volcano-plugins 3)."""
+"""conformance: never evict pods that the cluster itself needs (spec volcano-plugins 3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CRITICAL = frozenset(("system-cluster-critical", "system-node-critical"))
 
 
 class Conformance(Plugin):
-    """Spare critical pods and the namespace kube-system."""
+    """Protect critical pods and those of the namespace kube-system from eviction."""
 
     name = "conformance"
     job_facts = ()
@@ -32,7 +32,7 @@ class Conformance(Plugin):
 
 
 def spare_critical(candidates: Sequence[Task]) -> list[Task]:
-    """Return the candidates the cluster can do without."""
+    """Return the candidates that are not critical."""
     return [
         task
         for task in candidates

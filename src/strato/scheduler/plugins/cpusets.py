@@ -36,9 +36,9 @@ class CpuLayout:
     """A node's CPUs.
 
     Attributes:
-        cpus: Where each CPU sits.
+        cpus: Location of each CPU.
         free: CPUs that containers may be given.
-        cpu_policy, topology_policy: The kubelet's.
+        cpu_policy, topology_policy: Policies of the kubelet.
     """
 
     cpus: Mapping[int, CPUInfo]
@@ -47,7 +47,7 @@ class CpuLayout:
     topology_policy: str
 
     def numa_nodes(self, cpus: Iterable[int]) -> dict[int, int]:
-        """Return how many of some CPUs sit on each NUMA node."""
+        """Return how many of some CPUs are on each NUMA node."""
         counts: dict[int, int] = {}
         for cpu in cpus:
             numa = self.cpus[cpu].numa
@@ -56,7 +56,7 @@ class CpuLayout:
 
 
 def layout_of(view: Numatopology) -> CpuLayout:
-    """Return what a Numatopology says; reserved CPUs are not free."""
+    """Return the CPUs of a Numatopology; reserved CPUs are not free."""
     spec = view.spec
     cpus = {int(number): info for number, info in spec.cpu_detail.items() if number.isdecimal()}
     reported = spec.numa_resources.get("cpu")
@@ -90,7 +90,7 @@ def take(cpus: Mapping[int, CPUInfo], free: Cpus, count: int) -> Cpus | None:
 
 
 def _groups(cpus: Mapping[int, CPUInfo], free: Cpus, key: Callable[[CPUInfo], tuple[int, ...]]) -> list[list[int]]:
-    """Return the groups of CPUs all of which are free, in order."""
+    """Return the groups of CPUs by ``key`` that are free as a whole, in order."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for cpu, info in sorted(cpus.items()):
         groups.setdefault(key(info), []).append(cpu)
@@ -98,7 +98,7 @@ def _groups(cpus: Mapping[int, CPUInfo], free: Cpus, key: Callable[[CPUInfo], tu
 
 
 def best_mask(layout: CpuLayout, free: Cpus, count: int) -> tuple[tuple[int, ...], bool]:
-    """Return the NUMA nodes to prefer for ``count`` CPUs, and whether no smaller set could ever hold them."""
+    """Return the NUMA nodes to prefer for ``count`` CPUs, and whether no smaller set has that many, free or not."""
     have, whole = layout.numa_nodes(free), layout.numa_nodes(layout.cpus)
     nodes = sorted(whole)
     smallest = 0
@@ -113,7 +113,7 @@ def best_mask(layout: CpuLayout, free: Cpus, count: int) -> tuple[tuple[int, ...
 
 
 def whole_cpus(container: Container) -> int:
-    """Return the CPUs a container of a Guaranteed pod gets for itself: its cpu request when that is whole, else 0."""
+    """Return the number of exclusive CPUs of a container of a Guaranteed pod: its cpu request if whole, else 0."""
     amounts = container.resources
     request = milli(amounts.requests.get("cpu", amounts.limits.get("cpu", 0)))
     return request // 1000 if request % 1000 == 0 else 0

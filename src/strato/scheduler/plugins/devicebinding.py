@@ -1,4 +1,4 @@
-"""Rules about resource claims, as Kubernetes has them (dynamic resource allocation). For `predicates`."""
+"""Kubernetes' rules about resource claims (dynamic resource allocation). For `predicates`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_CONSUMERS = 256
 
 
 def pre_filter(devices: Devices, task: Task) -> str:
-    """Return why no node can do, empty when one may: a claim that is missing, leaving, full or of no known class."""
+    """Return why no node fits, empty when one may: a claim is missing, terminating, full or of an unknown class."""
     for used in resource_claims_of(task):
         if not used.key:
             return f'pod "{task.key}": ResourceClaim not created yet'
@@ -61,7 +61,7 @@ def _problem(devices: Devices, task: Task, used: UsedResourceClaim, claim: Resou
 
 
 def filter_claims(world: World, task: Task, rows: Rows) -> Verdicts | None:
-    """Turn down rows that allocated claims cannot be used on, or where the others cannot be allocated."""
+    """Reject rows where allocated claims cannot be used, or the other claims cannot be allocated."""
     devices = world.devices
     codes = np.zeros(len(rows), np.uint16)
     open_claims = []

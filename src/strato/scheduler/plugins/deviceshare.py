@@ -1,4 +1,4 @@
-"""deviceshare: parts of GPUs, counted card by card (spec volcano-plugins 20)."""
+"""deviceshare: share GPUs between pods, counted card by card (spec volcano-plugins 20)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class DeviceShareArgs:
 
 
 class DeviceShare(Plugin):
-    """Keep count of every card's memory and cores."""
+    """Place pods by the memory and cores that are left on each card."""
 
     name = "deviceshare"
     args_type = DeviceShareArgs
@@ -157,7 +157,7 @@ class DeviceShare(Plugin):
         return vgpu.choose(vgpu.copied(cards), wants, asker(task), self.args.policy, self.args.rules)
 
     def _holders(self, row: int) -> list[Task]:
-        """Return the tasks that hold devices on a row; finished and leaving ones do not."""
+        """Return the tasks that hold devices on a row, without finished and leaving ones."""
         on_row = self._ssn.world.nodes.tasks[row].values()
         return [t for t in on_row if ON_NODE[t.status] and t.status not in (PENDING, RELEASING)]
 
@@ -174,7 +174,7 @@ class DeviceShare(Plugin):
             self._counts.forget(task.row)
 
     def _devices_for(self, task: Task, share: gpushare.Want | None, parts: list[vgpu.Want] | None) -> Mapping[str, str]:
-        """Return the annotations of what a task gets on its row; the task itself holds nothing yet."""
+        """Return the annotations with the devices that a task gets on its row, where it holds none yet."""
         task.grant(self.name, {})
         notes: dict[str, str] = {}
         cards = self._cards(share, task.row) if share is not None else None
@@ -187,7 +187,7 @@ class DeviceShare(Plugin):
 
 
 class Counts:
-    """What is held of the cards of each row, kept between sessions; rows that changed are counted anew."""
+    """The parts of each row's cards that pods hold, kept between sessions; rows that changed are counted again."""
 
     def __init__(self) -> None:
         self.cards: dict[int, gpushare.Cards | None] = {}
@@ -209,12 +209,12 @@ class Counts:
         self._cursor, self._clock = now, nodes.object_clock
 
     def forget(self, row: int) -> None:
-        """Count a row anew when next asked."""
+        """Forget a row, so that it is counted again when it is next needed."""
         self.cards.pop(row, None)
         self.parts.pop(row, None)
 
 
 def asker(task: Task) -> vgpu.Asker:
-    """Return what of a pod decides besides its containers."""
+    """Return what the choice of cards depends on besides a pod's containers."""
     meta = task.pod.metadata
     return vgpu.Asker(meta.annotations or {}, meta.labels or {}, group_of(task.pod))

@@ -75,14 +75,14 @@ class Drf(Plugin):
         return Standing(self._tree.key(queue))
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Follow what jobs hold."""
+        """Update what jobs hold in the tree of queues."""
         if self._tree is not None and job is not None:
             self._tree.note(job)
 
     on_remove = on_place
 
     def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Tasks without which their queue would still come after the reclaimer's, which has its task then."""
+        """Tasks whose queue, without them, still comes after the reclaimer's queue with the reclaimer placed."""
         tree, mine = self._tree, reclaimer.job
         assert tree is not None
         if mine is None or mine.queue is None:

@@ -1,17 +1,17 @@
 """easy: keep room for the first job of each queue that is blocked, and let others pass only where they do not delay it.
 
-EASY backfilling: when a gang does not fit, the moment is worked out at which running pods, by their expected ends, will
-have left enough room (the *shadow time*), and on which nodes. Later jobs may still start at once when they end before
-that, or in room that is spare even then. A job that could only start by delaying the blocked one waits. The first
-blocked job of every queue has its room, in the order in which queues came to them: a later one gets none of an earlier
-one's.
+EASY backfilling: when a gang does not fit, the plugin computes when running pods, by their expected ends, will have
+left enough room (the *shadow time*), and on which nodes. Later jobs may still start at once if they end before that, or
+in room that is spare even then. A job that could only start by delaying the blocked one waits. Room is kept for the
+first blocked job of every queue, in the order in which these jobs are visited, so that room kept for an earlier job is
+not kept for a later one.
 
-Estimates come from `strato.scheduler.cache.runtimes`. Pods without one never end, as far as this is concerned: when the
-room cannot be foreseen, nothing is kept, as in Volcano.
+Estimates come from `strato.scheduler.cache.runtimes`. Pods without an estimate count as never ending: if the room
+cannot be foreseen, none is kept, as in Volcano.
 
 Source: Lifka, "The ANL/IBM SP Scheduling System" (1995); Mu'alem and Feitelson (2001). Departure: room is kept by node,
-not by processor count, and for one job per queue. Cost: nothing while no gang is blocked; then, for each room kept, a
-look at every running pod.
+not by processor count, and for one job per queue. Cost: nothing while no gang is blocked; then a pass over every
+running pod for each job that room is kept for.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Kept:
         job: The job.
         shadow: When it can start, in seconds since the epoch.
         taken: int64[rows, columns], what it will take.
-        spare: int64[rows, columns], what will be free beside it; kept current as tasks that run on are placed.
+        spare: int64[rows, columns], what will be free beside it; updated when tasks that run longer are placed.
     """
 
     job: Job
@@ -72,15 +72,15 @@ class Easy(Plugin):
     job_facts = ("namespace", "stated_seconds")
 
     def open(self, ssn: CycleContext) -> None:
-        """Nothing is kept yet."""
+        """Begin without any kept room."""
         self._ssn = ssn
         self._looked: set[str] = set()
         self._kept: list[Kept] = []
         self._rows: dict[str, int] = {}
-        self._hopeless: dict[Hashable, tuple[int, int]] = {}  # by what a job asks for, when it was in vain
+        self._hopeless: dict[Hashable, tuple[int, int]] = {}  # by a job's request, the state without room
         ssn.world.runtimes.on = True
 
-    # -- who passes ----------------------------------------------------------------------------------------------------
+    # -- jobs that may pass --------------------------------------------------------------------------------------------
 
     def watches_pods(self, task: Task) -> bool:
         """Whether the room kept for a blocked job matters for this task."""
@@ -88,7 +88,7 @@ class Easy(Plugin):
         return bool(self._delayed_by(task))
 
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Turn down rows where the task would still be when a blocked job needs the room."""
+        """Reject rows where the task would still run when a blocked job needs the room."""
         delayed = self._delayed_by(task)
         if not delayed:
             return None
@@ -101,7 +101,7 @@ class Easy(Plugin):
         return Verdicts(codes, tuple([Reason(self.name, f"node(s) kept for {kept.job.key}") for kept in delayed]))
 
     def _delayed_by(self, task: Task) -> list[Kept]:
-        """Return the rooms a task could take from: those of other jobs, kept before its own, that it runs beyond."""
+        """Return the kept rooms that a task must not use: of jobs before its own whose shadow time it outlasts."""
         if not self._kept or task.cls.best_effort:
             return []
         ends = self._ssn.now + self._seconds(task)
@@ -114,13 +114,13 @@ class Easy(Plugin):
         return out
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Take the room of tasks that run past a shadow time from what is spare then."""
+        """Subtract the requests of tasks that run past a shadow time from the spare room."""
         if self._kept:
             self._rows.update((task.key, task.row) for task in tasks)
             self._shift(tasks, [task.row for task in tasks], -1)
 
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Give it back; tasks whose place was undone have none any more, so it is remembered."""
+        """Add the requests of removed tasks to the spare room; by kept rows, as undone tasks no longer have one."""
         if self._kept:
             self._shift(tasks, [self._rows.pop(task.key, task.row) for task in tasks], 1)
 
@@ -134,10 +134,10 @@ class Easy(Plugin):
         known = self._ssn.world.runtimes.expected_seconds(task)
         return known if known is not None else self.args.default_seconds or math.inf
 
-    # -- who is blocked ------------------------------------------------------------------------------------------------
+    # -- blocked jobs --------------------------------------------------------------------------------------------------
 
     def _look_for_blocked(self) -> None:
-        """Find jobs that were tried and did not fit; jobs are tried in their order, each noted at the end."""
+        """Keep room for a job that was tried last and did not fit; notes are in the order in which jobs were tried."""
         if len(self._kept) >= self.args.most_kept:
             return
         notes = self._ssn.notes
@@ -152,13 +152,13 @@ class Easy(Plugin):
                 return
 
     def _keep_room(self, job: Job) -> bool:
-        """Work out when and where a job's gang will fit; return whether that can be foreseen."""
+        """Compute when and where a job's gang will fit, and keep that room; return whether it can be foreseen."""
         tasks = [task for task in job.pending.values() if not task.gated and not task.cls.best_effort]
         tasks = self._ssn.sorted_tasks(tasks)[: max(1, job.min_available - job.ready - job.pending_best_effort)]
         asks = tuple([(task.cls.number, self._ssn.facet(task)) for task in tasks])
         as_it_stands = self._ssn.world.version, len(self._kept)
         if self._hopeless.get(asks) == as_it_stands:
-            return False  # in a long queue many ask for the same
+            return False  # as for an equal request before, of which a long queue has many
         ends = self._ends()
         nodes = self._ssn.world.nodes
         free = nodes.future_idle[: nodes.size].copy()
@@ -168,7 +168,7 @@ class Easy(Plugin):
         best: tuple[int, Vector, Vector] | None = None
         rows = np.array([row for _, row, _ in ends], np.int64)
         leaving = np.array([request for _, _, request in ends], np.int64).reshape(len(ends), free.shape[1])
-        while low <= high:  # the fewest ends that make enough room; more of them never make less
+        while low <= high:  # bisect for the fewest ends that make enough room, as further ends only add room
             middle = (low + high) // 2
             then = free.copy()
             np.add.at(then, rows[:middle], leaving[:middle])
@@ -182,16 +182,16 @@ class Easy(Plugin):
             return False
         count, then, taken = best
         shadow = ends[count - 1][0] if count else self._ssn.now
-        together = bisect_right(ends, shadow, key=itemgetter(0))  # more may end at that moment than are waited for
+        together = bisect_right(ends, shadow, key=itemgetter(0))  # further pods may end at the same moment
         np.add.at(then, rows[count:together], leaving[count:together])
         better = self._take(tasks, then, leave=nodes.idle[: nodes.size])
-        taken = taken if better is None else better  # tasks of several classes may not fit in every order
+        taken = taken if better is None else better  # with several classes, this order of rows may not fit
         self._kept.append(Kept(job, shadow, taken, then - taken))
-        self._ssn.rejudged += 1  # equal jobs that come after it are judged otherwise than it was
+        self._ssn.rejudged += 1  # from now on equal jobs after it are filtered by this room, which it was not
         return True
 
     def _ends(self) -> list[tuple[float, int, Vector]]:
-        """Return when which running pod of known length will leave what room, the first first."""
+        """Return end, row and request of each running pod with an estimate, by time of end."""
         now, out = self._ssn.now, []
         nodes = self._ssn.world.nodes
         for row in np.nonzero(nodes.present[: nodes.size])[0].tolist():
@@ -207,12 +207,12 @@ class Easy(Plugin):
         return out
 
     def _take(self, tasks: Sequence[Task], free: Vector, leave: Vector | None = None) -> Vector | None:
-        """Return what tasks would take of each row when so much is free; None when they do not all fit.
+        """Return what tasks would take of each row if ``free`` were free; None when they do not all fit.
 
         Args:
-            tasks: One after the other.
+            tasks: The tasks, placed one after the other.
             free: int64[rows, columns].
-            leave: What is idle now: rows with least of it are taken first, so that others may run on the rest.
+            leave: What is idle now: rows with the least of it are taken first, which leaves idle rows to other jobs.
         """
         taken = np.zeros_like(free)
         at = 0

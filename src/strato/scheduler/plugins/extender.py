@@ -1,11 +1,10 @@
-"""extender: asks an HTTP service at extension points (spec volcano-plugins 24).
+"""extender: calls an HTTP service at extension points (spec volcano-plugins 24).
 
-This is the one plugin that waits for a network within the cycle, because its answers decide; the event loop goes on
-meanwhile (`strato.scheduler.framework.suspension`). How long a cycle may take by it is bounded three times: one
-request, from connecting to the last byte, takes as long as configured at most; all requests of a cycle have a budget
-together; and after a request that failed it asks no more in that cycle, nor for ten times what the failing one took.
-So a service that swallows requests holds up a tenth of the time at most. Each entry of the plugin in the configuration
-is on its own.
+Only this plugin waits for the network within a cycle, because the cycle needs its answers; the event loop runs
+meanwhile (`strato.scheduler.framework.suspension`). Three limits bound the time: each request, from connecting to the
+last byte, has a timeout; all requests of a cycle have a common budget; and after a failed request the plugin sends none
+for the rest of the cycle and for ten times what the failed one took. So a service that does not answer blocks
+scheduling for a tenth of the time at most. Several entries of the plugin in the configuration are independent.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ EXTENDER: Final = "extender"
 _ANSWER_LIMIT: Final = 10 << 20
 _JSON: Final = (("Content-Type", "application/json"),)
 _REST: Final = 10.0
-"""After a request that failed, times what it took, during which nothing is asked."""
+"""Time without requests after a failed one, as a multiple of what that took."""
 
 
 def _names(value: Any) -> frozenset[str]:
@@ -79,11 +78,11 @@ class ExtenderArgs:
 
 @dataclass(slots=True)
 class Health:
-    """How an extender did, kept between cycles.
+    """State of an extender, kept between cycles.
 
     Attributes:
-        problem: Why its last answer failed; empty when it did not.
-        rests_until: It is not asked before, in seconds since the epoch.
+        problem: Why its last request failed; empty when it did not.
+        rests_until: No requests are sent before this time, in seconds since the epoch.
     """
 
     problem: str = ""
@@ -91,11 +90,11 @@ class Health:
 
 
 class ExtenderFailed(Exception):
-    """The extender did not answer, or not as it should."""
+    """The extender did not answer, or its answer is invalid."""
 
 
 class Extender(Plugin):
-    """Leave decisions to an HTTP service."""
+    """Delegate decisions to an HTTP service."""
 
     name = EXTENDER
     args_type = ExtenderArgs
@@ -118,11 +117,11 @@ class Extender(Plugin):
         }
 
     def off_points(self) -> frozenset[str]:
-        """What has no verb, and everything when the session could not be opened there."""
+        """Points without a configured verb; all points if the extender could not open the session."""
         return frozenset(point for point, verb in self._verbs.items() if self._refused or not verb)
 
     def open(self, ssn: CycleContext) -> None:
-        """Tell the extender what there is."""
+        """Send the extender the session's nodes, jobs and queues."""
         self._ssn = ssn
         self._world = world = ssn.world
         self._spent = 0.0
@@ -146,11 +145,11 @@ class Extender(Plugin):
             self._refused = not self.args.ignorable
 
     def close(self, ssn: CycleContext) -> None:
-        """Tell the extender that the session is over."""
+        """Notify the extender that the session is over."""
         if self.args.session_close and not self._refused:
             self._notify(self.args.session_close, {})
 
-    # -- questions -----------------------------------------------------------------------------------------------------
+    # -- extension points ----------------------------------------------------------------------------------------------
 
     def watches_pods(self, task: Task) -> bool:
         """Whether the extender looks at the task."""
@@ -161,7 +160,7 @@ class Extender(Plugin):
         return not managed or not managed.isdisjoint(_resources(task.cls.spec))
 
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Ask about every node; no text means yes, code 0 with a text is an error."""
+        """Ask about every node; an answer without text passes, code 0 with a text is an error."""
         if not self._concerns(task):
             return None
         codes = np.zeros(len(rows), np.uint16)
@@ -217,29 +216,29 @@ class Extender(Plugin):
         return [task for task in candidates if task.uid in chosen], _vote(answer)
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Ask who may make room within the queue."""
+        """Ask which candidates may be evicted for a task of their own queue."""
         return self._victims(self.args.preemptable, preemptor, candidates)
 
     def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Ask who may make room for another queue."""
+        """Ask which candidates may be evicted for a task of another queue."""
         return self._victims(self.args.reclaimable, reclaimer, candidates)
 
     def overused(self, queue: Queue) -> bool:
-        """Ask whether a queue has enough."""
+        """Ask whether a queue has all it deserves."""
         try:
             return bool(self._ask(self.args.queue_overused, {"queue": wireforms.queue(queue)}).get("overused"))
         except ExtenderFailed:
             return not self.args.ignorable
 
     def job_enqueueable(self, job: Job) -> int:
-        """Ask whether a job may enter its queue."""
+        """Ask whether a job may be enqueued."""
         try:
             return _vote(self._ask(self.args.job_enqueueable, {"job": wireforms.job(self._world, job)}))
         except ExtenderFailed:
             return PERMIT if self.args.ignorable else REJECT
 
     def job_enqueued(self, job: Job) -> None:
-        """Tell that a job entered its queue."""
+        """Notify the extender that a job was enqueued."""
         self._notify(self.args.job_enqueued, {"job": wireforms.job(self._world, job)})
 
     def job_ready(self, job: Job) -> bool:
@@ -250,13 +249,13 @@ class Extender(Plugin):
             return not self.args.ignorable
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Tell that tasks got places."""
+        """Notify the extender that tasks were placed."""
         for task in tasks:
             if self._concerns(task):
                 self._notify(self.args.allocate, {"task": wireforms.task(self._world, task)})
 
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Tell that tasks lost their places."""
+        """Notify the extender that tasks lost their places."""
         for task in tasks:
             if self._concerns(task):
                 self._notify(self.args.deallocate, {"task": wireforms.task(self._world, task)})
@@ -300,7 +299,7 @@ class Extender(Plugin):
         return answer
 
     def _reply(self, url: str, body: bytes, timeout_seconds: float) -> Reply:
-        """Return what came of a question: asked now, or when it was recorded."""
+        """Return the reply to a request: sent now, or recorded earlier."""
         if self._world.replies is not None:
             return self._world.replies.take(url, body)
         began = perf_counter()

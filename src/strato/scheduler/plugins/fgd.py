@@ -1,10 +1,10 @@
 """fgd: place pods on GPU nodes so that what stays idle remains usable (fragmentation gradient descent), card by card.
 
-Reads shares as Volcano's device plugin writes them: a pod's limit ``volcano.sh/gpu-memory`` is a share of one card,
-``volcano.sh/gpu-number`` whole cards, nodes offer both; the cards that a pod gets are written with its bind, as
-``deviceshare`` does (use one of the two). On nodes with whole cards only (``nvidia.com/gpu``) nobody numbers them.
-Of the annotations ``nvidia.com/use-gputype`` and ``nvidia.com/nouse-gputype`` models of cards are chosen, which nodes
-name by a label.
+It reads shares as Volcano's device plugin writes them: a pod's limit ``volcano.sh/gpu-memory`` is a share of one card,
+``volcano.sh/gpu-number`` is whole cards, and nodes offer both. The cards that a pod gets are written with its bind, as
+by ``deviceshare`` (use one of the two). On nodes with whole cards only (``nvidia.com/gpu``) cards have no numbers. The
+annotations ``nvidia.com/use-gputype`` and ``nvidia.com/nouse-gputype`` choose models of cards, which a label of the
+node names.
 
 Source: Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
 USENIX ATC 2023; the other policies are the ones it is compared with.
@@ -46,9 +46,9 @@ POLICIES: Final[Mapping[str, int]] = {
     "random": kernels.RANDOM,
 }
 POPULARITY_PERCENT: Final = 95.0
-"""Of all pods that the typical ones stand for, as in the paper."""
+"""Percentage of all pods that the typical ones represent, as in the paper."""
 _RECOUNT_RATIO: Final = 1.1
-"""By which the pods known must grow or shrink before the typical ones are counted anew."""
+"""Factor by which the number of known pods must change before the typical ones are chosen again."""
 
 
 def _policy(text: Any) -> int:
@@ -79,7 +79,7 @@ class FgdArgs:
 
 
 class _Points:
-    """What rows score for one class, and the version of the row it was computed at."""
+    """Points of rows for one class, and the version of each row that they were computed at."""
 
     __slots__ = ("at", "points")
 
@@ -89,7 +89,7 @@ class _Points:
 
 
 class _Memory:
-    """Kept between sessions."""
+    """State that is kept between sessions."""
 
     def __init__(self, args: FgdArgs) -> None:
         self.args = args
@@ -99,13 +99,13 @@ class _Memory:
 
 
 class Fgd(Plugin):
-    """Fill nodes so that the GPUs left are those that what comes next can use."""
+    """Fill nodes so that typical future pods can use the GPUs that are left."""
 
     name = "fgd"
     args_type = FgdArgs
 
     def open(self, ssn: CycleContext) -> None:
-        """Nothing is counted before a task asks for a node."""
+        """Begin a session; cards are counted when a task first needs them."""
         self._ssn = ssn
         memory = ssn.world.memory.get(self.name)
         if memory is None or memory.args != self.args:
@@ -119,7 +119,7 @@ class Fgd(Plugin):
         return (gpushare.MEMORY, gpushare.NUMBER, self.args.resource)
 
     def _expect(self) -> None:
-        """Have fragments counted against the configured workload, or against the pods that are there."""
+        """Set the typical pods to the configured workload, or to the most frequent pods in the cluster."""
         if self.args.policy != kernels.FRAGMENTATION:
             return
         if self.args.workload:
@@ -138,7 +138,7 @@ class Fgd(Plugin):
         return Typical(cpu_millicores=ask.cpu, share=share, cards=cards, models=_models(task)[0])
 
     def watches_pods(self, task: Task) -> bool:
-        """Whether the task asks for GPUs, or takes from nodes what their GPUs need."""
+        """Whether the task requests GPUs, or is scored because it takes cpu that pods with GPUs would need."""
         ask = self._cards.ask(task.cls)
         return self.args.every_pod or ask.memory > 0 or ask.cards > 0
 
@@ -178,7 +178,7 @@ class Fgd(Plugin):
         return scaled
 
     def _points(self, task: Task, nodes: NodeTable, rows: Rows) -> Int64s:
-        """Return points of rows, -1 where the cards do not suffice; only rows that changed are looked at again."""
+        """Return points of rows, -1 where the cards do not suffice; only rows that changed are computed again."""
         cards = self._cards
         cards.refresh(nodes)
         known = self._memory.points.get(task.cls.number)

@@ -1,4 +1,4 @@
-"""The cards of every node, one by one, as the kernels of the plugin ``fgd`` see them; kept between sessions."""
+"""The cards of every node, one by one, as arrays for the kernels of the plugin ``fgd``; kept between sessions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from strato.scheduler.plugins import gpushare
 from strato.scheduler.plugins.fgdworkload import NO_WORKLOAD, Typical, arranged
 
 MOST_CARDS: Final = 64
-"""Of one node that are looked at one by one; more are beyond any machine, and every row has room for the most."""
+"""Most cards of a node that are counted; every row has an entry for each, and no machine has more."""
 
 _MOST_ASKED: Final = 1 << 40
-"""More than any node has; kernels multiply by thousands, and nothing bounds what a pod asks for."""
+"""Largest amount that counts, as kernels multiply amounts by thousands and pods may request any; no node has more."""
 
 
 def asked_of(spec: PodSpec, cpu_millicores: int, resource: str) -> kernels.Ask:
@@ -43,12 +43,12 @@ class CardTable:
     Args:
         plugin: Name under which tasks are granted cards.
         resource: Whole cards of nodes that do not share theirs.
-        label: Of nodes; its value is the model of the cards.
+        label: Label of nodes whose value is the model of the cards.
 
     Attributes:
         state: What the kernels read.
-        models: The models met, by number; the empty one, which nodes without the label have, is the first.
-        version: int64[rows], grows with every change of a row that scores see.
+        models: The known models, by number; the first is empty, for nodes without the label.
+        version: int64[rows], grows with every change of a row that scores depend on.
         most_cpu: Millicores of the largest node.
         most_cards: Cards of the node that has most.
     """
@@ -91,7 +91,7 @@ class CardTable:
         return found
 
     def expect(self, typical: Sequence[Typical]) -> None:
-        """Take what typically comes, against which fragments are counted."""
+        """Set the typical pods, by which fragments are counted."""
         if tuple(typical) != self._typical:
             self._typical = tuple(typical)
             self._arrange()
@@ -104,7 +104,7 @@ class CardTable:
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
     def refresh(self, nodes: NodeTable) -> None:
-        """Count the rows anew that changed since the last call."""
+        """Count the rows again that have changed since the last call."""
         if self._clock != nodes.object_clock or len(self.version) != nodes.capacity:
             self._read_nodes(nodes)
         now = int(nodes.cursor[0])
@@ -117,7 +117,7 @@ class CardTable:
             self.count(nodes, rows)
 
     def _read_nodes(self, nodes: NodeTable) -> None:
-        """Read the cards that nodes have, and of which model."""
+        """Read the cards of nodes and their models."""
         facts = [self._cards_of(node) for node in nodes.facts]
         width = max([1, *(len(cards) for cards, _ in facts)])
         if len(self.version) != nodes.capacity or width > self._total.shape[1]:
@@ -141,7 +141,7 @@ class CardTable:
             self._arrange()
 
     def _cards_of(self, node: Node | None) -> tuple[list[int], int]:
-        """Return the numbers of a node's healthy cards and the memory of each; 0 where they are given whole only."""
+        """Return the numbers of a node's healthy cards and the memory of each; 0 where only whole cards are given."""
         if node is None:
             return [], 0
         shared = gpushare.cards_of(node)
@@ -165,7 +165,7 @@ class CardTable:
         kernels.refresh(rows, nodes.idle[rows, CPU], self.state, self.workload)
 
     def _take(self, row: int, task: Task, left: list[int], held: list[int]) -> None:
-        """Take what a task has from the cards of its row, and count it among those there."""
+        """Subtract what a task holds from the cards of its row, and count the task there."""
         ask = self.ask(task.cls)
         if not ask.memory and not ask.cards:
             return
@@ -174,7 +174,7 @@ class CardTable:
             self._charge(row, ask, gpushare.ids_of(task.granted(self._plugin)), left)
         else:
             given = [card for card, idle in enumerate(left) if idle == kernels.WHOLE][: ask.cards]
-            self._charge(row, ask, given, left)  # any: nobody knows which
+            self._charge(row, ask, given, left)  # any cards, as it is unknown which ones the pod has
 
     def _charge(self, row: int, ask: kernels.Ask, cards: Iterable[int], left: list[int] | Int64s) -> None:
         share = kernels.WHOLE
@@ -187,7 +187,7 @@ class CardTable:
 
     @property
     def usual_unit(self) -> int:
-        """Memory of a card, as the most nodes that share theirs have it."""
+        """The most frequent memory of a card among nodes that share theirs."""
         units = self.state.unit[self._shared]
         return int(np.bincount(units).argmax()) if units.size else kernels.WHOLE
 
@@ -199,7 +199,7 @@ class CardTable:
     # -- giving --------------------------------------------------------------------------------------------------------
 
     def choose(self, policy: int, ask: kernels.Ask, row: int, cpu_millicores: int) -> tuple[int, ...]:
-        """Return the cards that a pod gets on a row whose cards it does not hold yet; none when they do not suffice."""
+        """Return the cards that a pod would get on a row where it holds none yet; none when they do not suffice."""
         if ask.memory:
             card = kernels.card_for_share(policy, ask, row, cpu_millicores, self.state, self.workload)
             return (int(card),) if card >= 0 else ()

@@ -1,4 +1,4 @@
-"""Kernels of the plugin ``fgd``: how much of a node's idle GPUs a workload cannot use, and what a pod changes in it.
+"""Kernels of the plugin ``fgd``: how much of a node's idle GPUs a workload cannot use, and how a pod changes that.
 
 A node is a row: idle millicores and, card by card, the idle thousandths (-1 where there is no card). The workload is a
 list of typical pods with the probability of each. A node's fragments are the thousandths that a typical pod, drawn by
@@ -49,7 +49,7 @@ class Workload(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the kernels know of nodes, by row.
+    """State of nodes for the kernels, by row.
 
     Attributes:
         left: int64[rows, c], idle thousandths of each card, -1 for none.
@@ -167,7 +167,7 @@ def _least_fragmenting(
         for other in range(card):
             tried |= left[other] == left[card]
         if tried:
-            continue  # as good as that one, which comes first
+            continue  # equal to an earlier card, which is preferred
         left[card] -= share
         points = _gain(before, fragments_of(left, cpu - ask.cpu, model, workload))
         left[card] += share

@@ -1,4 +1,4 @@
-"""What typically comes to a cluster: the pods against which the plugin ``fgd`` counts fragments."""
+"""The typical workload of a cluster: the pods by which the plugin ``fgd`` counts fragments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strato.scheduler.framework.arguments import arg, structured
 from strato.scheduler.plugins.fgdkernels import WHOLE, Workload
 
 _MOST: Final = 4096
-"""Typical pods that a configuration may list."""
+"""Most typical pods that a configuration may list."""
 _ROUNDING: Final = 1e-9
 
 
@@ -71,7 +71,7 @@ def read_workload(given: Any) -> tuple[Typical, ...]:
 
 
 def most_frequent(pods: Iterable[Typical], popularity_percent: float) -> tuple[Typical, ...]:
-    """Return the most frequent kinds of pods until they are so many of all, with the probability of each.
+    """Return the most frequent kinds of pods up to a percentage of all pods, with the probability of each.
 
     Of equally frequent kinds the larger comes first.
     """
@@ -98,7 +98,7 @@ def most_frequent(pods: Iterable[Typical], popularity_percent: float) -> tuple[T
 
 
 def arranged(typical: Sequence[Typical], models: Sequence[str]) -> Workload:
-    """Return typical pods as the kernels take them.
+    """Convert typical pods to the arrays that the kernels take.
 
     Args:
         typical: The pods.

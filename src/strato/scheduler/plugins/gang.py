@@ -47,7 +47,7 @@ class Gang(Plugin):
         return spare_minimum(candidates), PERMIT
 
     def job_order(self, job: Job) -> int:
-        """Jobs that are not ready first; before them those that a crash or a failure left half placed."""
+        """Jobs that are not ready first; among them first those of which a crash or failure left a part placed."""
         if job.is_ready:
             return 2
         return 0 if 0 < job.ready < job.min_available else 1
@@ -61,7 +61,7 @@ class Gang(Plugin):
         return job.missing_until_ready(role)
 
     def job_pipelined(self, job: Job) -> int:
-        """Permit promises only when they complete the minimum."""
+        """Permit pipelined tasks only if they complete the minimum."""
         parts = job.layout is None or job.layout.enough_pipelined()
         return PERMIT if job.is_pipelined and job.roles_pipelined() and parts else REJECT
 
@@ -78,15 +78,15 @@ class Gang(Plugin):
         return sub.missing
 
     def sub_job_pipelined(self, sub: SubJob) -> int:
-        """Permit promises only when they complete the sub-job's minimum."""
+        """Permit pipelined tasks only if they complete the sub-job's minimum."""
         return PERMIT if sub.is_pipelined else REJECT
 
     def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Everybody: bundles are cut so that a gang keeps its minimum or goes as a whole."""
+        """All candidates: bundles are made so that a gang keeps its minimum or is evicted as a whole."""
         return candidates, PERMIT
 
     def job_starving(self, job: Job) -> bool:
-        """A job starves below its minimum."""
+        """Whether fewer tasks than the job's minimum have a place or are pipelined."""
         return job.is_starving
 
     def close(self, ssn: CycleContext) -> None:
@@ -118,7 +118,7 @@ class Gang(Plugin):
         lacking = job.min_available - job.ready - _almost(ssn, job)
         notes = ssn.note(job)
         why = ssn.fit_error(job)
-        if notes.verdicts or notes.errors:  # else this verdict becomes the origin of the message
+        if notes.verdicts or notes.errors:  # without these, the verdict added below becomes the original reason
             notes.fit_error = why
         text = f"{lacking}/{len(job.tasks)} tasks in gang unschedulable: {why}"
         numbers = {"ready": job.ready, "min_available": job.min_available, "tasks": len(job.tasks)}

@@ -1,9 +1,9 @@
 """gavel: share GPUs of different speed fairly over time, in rounds, by how fast each kind of jobs runs on each model.
 
-In each round (six minutes by default) the jobs of highest priority run, on the model that their allocation names; the
-others wait. When a round ends, jobs whose turn is over are evicted through the action ``shuffle`` and start again
-later: they must save their work. A pod's annotation says which kind of job it is; jobs without it, or of a kind that
-the table of throughputs does not know, are left to the other plugins.
+In each round (six minutes by default) the jobs of highest priority run, on the model that the round assigns them; the
+others wait. When a round ends, jobs that are not in the next one are evicted through the action ``shuffle`` and start
+again later, so they must save their work. A pod's annotation gives the kind of its job; jobs without it, or of a kind
+that the table of throughputs does not have, are left to the other plugins.
 
 Source: D. Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads", OSDI 2020.
 Departure: a job that arrives within a round may start at once on GPUs that the round leaves idle.
@@ -71,7 +71,7 @@ class GavelArgs:
 
 
 class _Memory:
-    """Kept between sessions."""
+    """State that is kept between sessions."""
 
     def __init__(self, args: GavelArgs) -> None:
         self.args = args
@@ -86,14 +86,14 @@ class _Memory:
 
 
 class Gavel(Plugin):
-    """Take turns on the GPUs that suit each job best."""
+    """Run jobs in turns on the GPU models that suit each best."""
 
     name = "gavel"
     args_type = GavelArgs
     time_based = True
 
     def open(self, ssn: CycleContext) -> None:
-        """Account for what ran since the last cycle, and begin a round when the last one is over."""
+        """Account for the time that jobs ran since the last cycle, and begin a round if the last one is over."""
         memory = ssn.world.memory.get(self.name)
         if memory is None or memory.args != self.args:
             memory = ssn.world.memory[self.name] = _Memory(self.args)
@@ -161,7 +161,7 @@ class Gavel(Plugin):
         return self._model_of(node.metadata.label(self.args.label)) if node is not None else _UNPLANNED
 
     def _rounds(self, ssn: CycleContext) -> Rounds | None:
-        """Return the accounts, for the GPUs that there are; None without any."""
+        """Return the rounds for the cluster's current GPUs; None without GPUs."""
         column = ssn.world.column(self.args.resource)
         counts: dict[int, float] = {}
         for row in np.nonzero(self._nodes.present[: self._nodes.size])[0].tolist():
@@ -202,7 +202,7 @@ class Gavel(Plugin):
         return _UNPLANNED
 
     def _let_in(self, rounds: Rounds) -> None:
-        """Give GPUs that the round leaves idle to jobs that came since it began."""
+        """Assign GPUs that the round leaves idle to jobs that have arrived since it began."""
         memory = self._memory
         left = dict(zip(memory.present, rounds.machines.tolist(), strict=True))
         for job, model in memory.plan.items():
@@ -220,7 +220,7 @@ class Gavel(Plugin):
                 memory.plan[job] = best
                 left[best] -= account.held
 
-    # -- who is served, where ------------------------------------------------------------------------------------------
+    # -- extension points ----------------------------------------------------------------------------------------------
 
     def job_order(self, job: Job) -> int:
         """Jobs whose turn it is, then those that take no part, then the others."""

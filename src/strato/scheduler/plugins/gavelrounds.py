@@ -1,8 +1,8 @@
-"""Rounds of Gavel: an allocation of time to jobs, and who runs where in the next round so that all come to theirs.
+"""Rounds of Gavel: allocates time to jobs, and chooses the jobs of each round so that all get their allocation.
 
-A job's priority on a kind of machines is the part of the time that it should have there, relative to the part that it
-has had since the accounts were last cleared. In each round the jobs of highest priority run, kind by kind. The
-allocation is worked out anew when jobs have come or gone, at most every `RESET_SECONDS`.
+A job's priority on a kind of machines is the fraction of the time that it should have there, relative to the fraction
+that it has had since the accounts were last cleared. In each round the jobs of highest priority run, kind by kind. The
+allocation is computed again when jobs have arrived or left, at most every `RESET_SECONDS`.
 
 Source: Narayanan et al., OSDI 2020, sections 4 and 5, and the order of ties in its implementation.
 """
@@ -18,14 +18,14 @@ import numpy as np
 from strato.scheduler.plugins.maxmin import Floats, max_min_shares
 
 RESET_SECONDS: Final = 1920.0
-"""Between two allocations, at least."""
+"""Least time between two allocations."""
 _FRESH: Final = 1e9
 """Factor of the priority of a job that has had no time at all."""
 
 
 @dataclass(slots=True)
 class Account:
-    """A job.
+    """The account of a job.
 
     Attributes:
         speed: float64[kinds], steps per second on each kind; 0 where it cannot run.
@@ -47,7 +47,7 @@ class Account:
 
 
 class Objective(Protocol):
-    """What an allocation maximises the least of."""
+    """Defines the gains of jobs; an allocation maximises the least of them."""
 
     def __call__(self, accounts: Sequence[Account], machines: Floats) -> Floats:
         """Return float64[jobs, kinds], what each job gains from all of its time on each kind."""
@@ -104,7 +104,7 @@ class Rounds:
         self._cleared_at = 0.0
         self._is_stale = False
         self.solved = 0
-        """How many allocations were worked out."""
+        """How many allocations were computed."""
 
     def __contains__(self, job: Hashable) -> bool:
         return job in self._accounts
@@ -140,7 +140,7 @@ class Rounds:
         self._worked[kind] += seconds
 
     def allocate(self, now: float) -> None:
-        """Clear the accounts and work the allocation out anew, if that is due."""
+        """Clear the accounts and compute a new allocation, if that is due."""
         elapsed = now - self._cleared_at
         if not self._is_stale or (elapsed < RESET_SECONDS and self._cleared_at):
             return
@@ -171,10 +171,10 @@ class Rounds:
         return priorities
 
     def next_round(self, order: Sequence[int] | None = None) -> dict[Hashable, int]:
-        """Return who is to run in the next round, and on which kind.
+        """Return the jobs of the next round with the kind each runs on.
 
         Args:
-            order: Of the kinds; the first is filled first. None is that of their numbers.
+            order: Order in which the kinds are filled; None is that of their numbers.
         """
         kinds = range(len(self.machines)) if order is None else order
         jobs, accounts = list(self._accounts), list(self._accounts.values())

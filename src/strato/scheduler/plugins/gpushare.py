@@ -16,9 +16,9 @@ UNHEALTHY: Final = "volcano.sh/gpu-unhealthy-ids"
 INDEX: Final = "volcano.sh/gpu-index"
 TIME: Final = "volcano.sh/predicate-time"
 MOST_CARDS: Final = 4096
-"""Of one node; a node may say that it has any number."""
+"""Most cards of a node that count, because a node may declare any number."""
 _SHORT: Final = 64
-"""Letters of an annotation up to which what it says is kept; nothing bounds what a user writes there."""
+"""Annotations up to this length are cached; users may write longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Cards:
 
 
 def wanted(spec: PodSpec, *, memory: bool, number: bool) -> Want | None:
-    """Return what a pod asks for of the kinds switched on, None for nothing; limits count."""
+    """Return what a pod's limits ask for, of the kinds that are switched on; None for nothing."""
     want = Want(_limit(spec, MEMORY) if memory else 0, _limit(spec, NUMBER) if number else 0)
     return want if want.memory or want.number else None
 

@@ -1,8 +1,8 @@
-"""The tree of hierarchical dominant resource fairness: shares of queues in queues (spec volcano-plugins 4).
+"""The tree of hierarchical dominant resource fairness: shares of nested queues (spec volcano-plugins 4).
 
-Inner nodes count what their children hold after rescaling the unsaturated ones to the smallest share among them, so
-that a child that cannot use more does not hold its siblings back. Jobs of one node are rows of matrices; an event
-recomputes its path only.
+An inner node counts what its children hold after rescaling the unsaturated ones to the smallest share among them, so
+that a child that cannot use more does not lower the shares of its siblings. Jobs of one node are rows of matrices; a
+placement or removal recomputes its path only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Node:
     Attributes:
         weight: At least 1.
         share: Dominant share of what it counts as holding.
-        saturated: Whether nothing below it can use more.
+        saturated: Whether no job below it can use more.
     """
 
     def __init__(self, parent: Node | None, weight: float) -> None:
@@ -91,7 +91,7 @@ class ShareTree:
         return tuple([node.key for node in path])
 
     def note(self, job: Job) -> None:
-        """Take over what a job holds now."""
+        """Set what a job holds to its current value."""
         place = self._place.get(job.key)
         if place is not None:
             self.shift(job, job.used - place[0].held[place[1]])
@@ -132,12 +132,12 @@ class ShareTree:
         return shares
 
     def _refresh(self, node: Node) -> None:
-        """Recompute what a node counts as holding, whose children are current."""
+        """Recompute what a node counts as holding, once its children are up to date."""
         children = list(node.children.values())
         held, wanted = node.held, node.wanted
         if not len(node.jobs):
             held = wanted = np.zeros((0, len(self._total)))
-        # only what a job holds something of counts: one that holds nothing is hungry, however full the cluster is
+        # a job that holds nothing of a resource is not served by it, even if the cluster has none left
         served = (wanted != 0) & (held != 0) & ((held >= wanted) | ~self._demanding)
         saturated = np.append(served.any(axis=1), [child.saturated for child in children]).astype(np.bool_)
         shares = np.append(self._shares(held), [child.share for child in children])
@@ -151,7 +151,7 @@ class ShareTree:
 
 
 class Standing:
-    """A queue's key level by level, ordered by the levels that two have in common."""
+    """A queue's sort key level by level; two compare on the levels that both have."""
 
     __slots__ = ("levels",)
 

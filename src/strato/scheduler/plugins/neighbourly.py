@@ -1,6 +1,6 @@
-"""Rules about other pods, as Kubernetes has them: inter-pod affinity and topology spread. Used by two plugins.
+"""Kubernetes' rules about other pods, inter-pod affinity and topology spread, evaluated on arrays over rows.
 
-`predicates` filters by them, `nodeorder` scores by them; this file holds the decisions, on arrays over rows.
+`predicates` filters by them, `nodeorder` scores by them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_LABEL = Reason("predicates", "node(s) didn't match pod topology spread constr
 
 
 def concerns(world: World, task: Task) -> bool:
-    """Whether pods that run, or this one's own wishes, make other pods matter for where it goes."""
+    """Whether rules of this pod, or of others about it, make its place depend on other pods."""
     return task.cls.pairwise or world.has_rules_about(task)
 
 
@@ -50,7 +50,7 @@ def filter_affinity(world: World, task: Task, rows: Rows) -> Verdicts:
         for term in mine.together:
             ok &= neighbours.per_domain(term.topology_key, counts) > 0
         if not counts.any() and all(term.matches(task, world.namespaces) for term in mine.together):
-            ok = np.ones(size, np.bool_)  # the first of a group that wants to be together
+            ok = np.ones(size, np.bool_)  # the first pod of a group with affinity to itself may go anywhere
             for term in mine.together:
                 ok &= neighbours.domains(term.topology_key)[0] >= 0
         codes[~ok[rows] & (codes == 0)] = 2
@@ -65,7 +65,7 @@ def _matching(world: World, term: Term) -> npt.NDArray[np.int64]:
 
 
 def _matching_all(world: World, terms: Sequence[Term]) -> npt.NDArray[np.int64]:
-    """Count pods that every term means; only those count for any of them, as in Kubernetes."""
+    """Count the pods that all terms select; as in Kubernetes, only these count for each term."""
     key = tuple(term.key for term in terms)
     one_of = next((term.one_of for term in terms if term.one_of is not None), None)
     return world.neighbours.counts(
@@ -74,7 +74,7 @@ def _matching_all(world: World, terms: Sequence[Term]) -> npt.NDArray[np.int64]:
 
 
 def score_affinity(world: World, task: Task, rows: Rows) -> FloatArray | None:
-    """Score candidate rows by preferences, the task's and those of the pods there, stretched to [0, 100]."""
+    """Score candidate rows by preferences of the task and of the pods there, scaled to [0, 100]."""
     raw = np.zeros(world.nodes.size)
     neighbours, spoken = world.neighbours, False
     for weight, term in world.affinity.terms(task).preferred:
@@ -123,7 +123,7 @@ def _matches_itself(task: Task, constraint: TopologySpreadConstraint) -> bool:
 
 
 def _counted_rows(world: World, task: Task, constraint: TopologySpreadConstraint) -> Mask:
-    """Return the rows whose pods and domains a constraint looks at (its node inclusion policies)."""
+    """Return the rows whose pods and domains a constraint counts (its node inclusion policies)."""
     mask = world.nodes.present[: world.nodes.size].copy()
     if constraint.node_affinity_policy != "Ignore":
         mask &= world.labels.eligible(task.cls.spec)

@@ -57,7 +57,7 @@ class NetworkTopologyAware(Plugin):
         return [name for name in (part.strip() for part in self.args.resources.split(",")) if counts(name)]
 
     def open(self, ssn: CycleContext) -> None:
-        """Resolve resource names to columns; nothing is summed up before somebody asks."""
+        """Resolve resource names to columns; sums over domains are computed when first needed."""
         self._ssn = ssn
         weights = {CPU: self.args.cpu, MEMORY: self.args.memory}
         for name in self.resources():
@@ -71,12 +71,12 @@ class NetworkTopologyAware(Plugin):
         self._rooms: tuple[FloatArray, FloatArray] | None = None
         self._holding: dict[tuple[str, bytes], Mask] = {}
         if not ssn.world.laid_out.keys().isdisjoint(ssn.world.with_pending.keys()):
-            self._room_at_open()  # nobody else asks, and later it would be less
+            self._room_at_open()  # now, before placements of the session reduce it
 
     # -- how full domains are ------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """Sum up the nodes of every domain, again when any changed."""
+        """Sum up the nodes of every domain, if any has changed since the last time."""
         table, tree = self._ssn.world.nodes, self._ssn.tree
         at = int(table.cursor[0])
         if at == self._read_at:
@@ -91,7 +91,7 @@ class NetworkTopologyAware(Plugin):
                     self._used[domain] -= task.cls.request
 
     def _room_at_open(self) -> tuple[FloatArray, FloatArray]:
-        """Return what domains had idle when the session was opened, then and once the leaving have left."""
+        """Return the sums of idle and of future idle by domain, as of the opening of the session."""
         if self._rooms is None:
             table, tree = self._ssn.world.nodes, self._ssn.tree
             size = len(tree.leaf)
@@ -99,7 +99,7 @@ class NetworkTopologyAware(Plugin):
         return self._rooms
 
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Remember who was evicted: what they hold counts as free from now on."""
+        """Record evicted tasks, because what they hold counts as free from now on."""
         if tasks[0].status == RELEASING:
             self._evicted.update((task.key, task) for task in tasks)
             self._read_at = -1
@@ -129,7 +129,7 @@ class NetworkTopologyAware(Plugin):
         return self._cut(groups) if purpose == EVICT else groups
 
     def _root(self, root: int, lies: int, limit: int) -> int:
-        """Return where to begin for a part that lies somewhere already; `NOWHERE` when it cannot grow."""
+        """Return the domain to search for a part that has placed tasks; `NOWHERE` if the limit allows none."""
         tree = self._ssn.tree
         highest = NOWHERE
         for number in tree.chain(lies):
@@ -142,10 +142,10 @@ class NetworkTopologyAware(Plugin):
         return root if common == highest else highest if common == root else NOWHERE
 
     def _may_hold(self, part: Job | SubJob, purpose: str) -> Mask:
-        """Return bool[domains]: where all that a part waits for fits by sums, as things stood when the session began.
+        """Return bool[domains]: those whose sums at the opening of the session cover all that a part waits for.
 
-        What others were given since does not count: a part may begin with less than all of it, and whether that has
-        room is found out by placing it.
+        Placements since then do not count: a part may start with less than all of its tasks, and whether these have
+        room shows when they are placed.
         """
         need = self._least(part)
         key = purpose, need.tobytes()
@@ -196,7 +196,7 @@ class NetworkTopologyAware(Plugin):
     # -- which node is best --------------------------------------------------------------------------------------------
 
     def watches_pods(self, task: Task) -> bool:
-        """Never: the kernel itself follows what placements change."""
+        """False: the kernel itself accounts for what placements change."""
         return False
 
     def batch_score(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
@@ -255,12 +255,12 @@ class NetworkTopologyAware(Plugin):
 
 
 def _power(fading: float, tier: int) -> float:
-    """Return what a tier counts, next to the first one."""
+    """Return the weight of a tier, relative to the first one."""
     return fading ** (tier - 1) if fading > 0 else float(tier <= 1)
 
 
 def _sum_of_powers(fading: float, lowest: int, highest: int) -> float:
-    """Return what all tiers between two count together; a tier may have any number."""
+    """Return the sum of the weights of all tiers in a range, in closed form, as tiers may be any numbers."""
     if fading <= 0:
         return float(max(min(highest, 1) - lowest + 1, 0))
     if fading == 1:
@@ -269,14 +269,14 @@ def _sum_of_powers(fading: float, lowest: int, highest: int) -> float:
 
 
 def total_request(tasks: Iterable[Task], zeros: Vector) -> Vector:
-    """Return Σ requests; costs classes, not tasks."""
+    """Return Σ requests; one addition per class, not per task."""
     for cls, count in Counter(task.cls for task in tasks).items():
         zeros += cls.request * count
     return zeros
 
 
 def _covers(sums: FloatArray, need: Vector) -> Mask:
-    """Return bool[domains]: whether what there is covers a request."""
+    """Return bool[domains]: whether the sums cover a request."""
     columns = [c for c, amount in enumerate(need.tolist()) if amount > 0 or c < 2]
     out: Mask = np.asarray((need[columns] <= sums[:, columns]).all(axis=1))
     return out

@@ -33,7 +33,7 @@ _REASONS = (BAD_LIMITS, NO_LABEL, NO_AFFINITY, MISMATCH)
 _NONE = NodeGroupAffinity()
 
 Limits = Mapping[str, Mapping[int, int]]
-"""By group, what a queue may hold there, by column."""
+"""By node group, the amounts that a queue may hold there, by column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class NodeGroupArgs:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What holds for the tasks of a queue: its own affinity or an ancestor's."""
+    """The rule for the tasks of a queue: its own affinity or an ancestor's."""
 
     affinity: QueueAffinity | None
     limits_valid: bool
@@ -152,7 +152,7 @@ class NodeGroup(Plugin):
         return Verdicts.reject_where(rejected, OVER_LIMIT)
 
     def _held_by(self, queue: Queue) -> dict[str, Vector]:
-        """Return what a queue holds by group; counted when first asked, then kept current."""
+        """Return what a queue holds by group; counted when first needed, then updated by placements."""
         held = self._held.get(queue.name)
         if held is None:
             held = self._held[queue.name] = {}
@@ -167,20 +167,20 @@ class NodeGroup(Plugin):
         held[group] = held.get(group, self._world.dims.zeros()) + task.cls.request
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Follow what queues with limits hold."""
+        """Update what queues with limits hold."""
         held = self._held.get(job.queue_name) if job is not None else None
         if held is not None:
             for task in tasks:
                 self._add(held, task)
 
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Count anew when next asked: where the tasks were is not known any more."""
+        """Drop the counts, because the rows the tasks were on are no longer known."""
         if job is not None:
             self._held.pop(job.queue_name, None)
 
 
 def may_use(affinity: QueueAffinity | None, group: str) -> bool:
-    """Whether a queue takes part in what a group of nodes has: what it requires, or all; never what it must avoid."""
+    """Whether a queue may use a group of nodes: one it requires, or any if it requires none; never one to avoid."""
     towards = (affinity.node_group_affinity if affinity is not None else None) or _NONE
     against = (affinity.node_group_anti_affinity if affinity is not None else None) or _NONE
     wanted = not towards.required or group in towards.required or group in towards.preferred

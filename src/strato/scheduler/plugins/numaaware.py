@@ -1,4 +1,4 @@
-"""numa-aware: Guaranteed pods go where the kubelet can give them CPUs of one piece (spec volcano-plugins 19)."""
+"""numa-aware: place Guaranteed pods where the kubelet can give them CPUs of few NUMA nodes (spec plugins 19)."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Pinned:
 
 
 class NumaAware(Plugin):
-    """Keep count of the CPUs of each node."""
+    """Place Guaranteed pods by the free CPUs of each node and its kubelet's policies."""
 
     name = "numa-aware"
     args_type = NumaAwareArgs
 
     def open(self, ssn: CycleContext) -> None:
-        """Nothing is read before a Guaranteed pod waits."""
+        """Begin a session; topologies are read when a Guaranteed pod first needs them."""
         self._ssn = ssn
         self._views = ssn.world.objects.get(Numatopology, {})
         self._pinned: dict[str, Pinned] = ssn.world.memory.setdefault(self.name, {})
@@ -73,7 +73,7 @@ class NumaAware(Plugin):
         return self._layouts[name]
 
     def _free(self, name: str, layout: CpuLayout) -> Cpus:
-        """Return the CPUs of a node nobody was given; what the node reports itself is off its list already."""
+        """Return a node's CPUs that no pod was given; its layout lacks those that the kubelet reports as given."""
         nodes = self._ssn.world.nodes
         view = self._views[name]
         assert isinstance(view, Numatopology)
@@ -86,7 +86,7 @@ class NumaAware(Plugin):
         return free
 
     def _assign(self, task: Task, row: int) -> tuple[CpuLayout | None, Cpus, Reason | None]:
-        """Return what a task would get on a row: the layout looked at, its CPUs, why not."""
+        """Return the layout of a row's node, the CPUs that a task would get there, and the reason if it gets none."""
         name, wanted = self._ssn.world.nodes.names[row], _policy(task)
         layout = self._layout(name)
         if wanted:
@@ -132,7 +132,7 @@ class NumaAware(Plugin):
         return points * float(self.args.weight)
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Pin the CPUs of placed tasks, and note the decision for their bind."""
+        """Pin the CPUs of placed tasks, and record them for their binds."""
         for task in tasks:
             if not self.watches_pods(task) or task.pod.spec.node_name:
                 continue
@@ -144,7 +144,7 @@ class NumaAware(Plugin):
                 task.grant(self.name, {DECISION: json.dumps({"numa": numa}, separators=(",", ":"))})
 
     def close(self, ssn: CycleContext) -> None:
-        """Forget what was pinned for tasks that are gone or went without."""
+        """Forget the CPUs pinned for tasks that are gone or were not placed in the end."""
         if not self._pinned:
             return
         known = {t.uid for t in ssn.world.tasks.values() if t.row >= 0 and t.status != PENDING}

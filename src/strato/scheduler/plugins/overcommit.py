@@ -30,7 +30,7 @@ class Overcommit(Plugin):
     args_type = OvercommitArgs
 
     def open(self, ssn: CycleContext) -> None:
-        """Note what is idle under overcommitment; sums follow lazily, when the first job waits."""
+        """Begin a session; what is idle under overcommitment is summed up when the first job waits."""
         self._ssn = ssn
         self._idle: FloatArray | None = None
         self._inqueue = ssn.world.dims.zeros()
@@ -41,7 +41,7 @@ class Overcommit(Plugin):
             world.settle()
             used = self._ssn.total - world.totals.idle
             self._idle = self._ssn.total * float(self.args.factor) - used
-            for job in world.jobs.values():  # what elastic jobs give back is as good as idle
+            for job in world.jobs.values():  # what elastic jobs give back counts as idle
                 if job.gives_back and job.has_surplus and job.elastic is not None:
                     self._idle = self._idle + job.elastic
             for queue in world.queues.values():
@@ -49,7 +49,7 @@ class Overcommit(Plugin):
         return self._idle
 
     def job_enqueueable(self, job: Job) -> int:
-        """Whether the job's minimum fits beside what was admitted before."""
+        """Whether the job's minimum fits beside the jobs that were admitted before."""
         if job.min_resources is None:
             return PERMIT
         idle = self._sums()

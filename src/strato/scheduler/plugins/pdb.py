@@ -12,30 +12,30 @@ from strato.scheduler.model.tasks import RELEASING
 
 
 class Pdb(Plugin):
-    """Spare pods whose disruption budget is used up; pods without labels are spared always."""
+    """Protect pods whose disruption budget is used up; pods without labels are always protected."""
 
     name = "pdb"
     job_facts = ()
     evictor_facts = ()
 
     def open(self, ssn: CycleContext) -> None:
-        """Note the budgets; selectors are read when somebody is to be evicted."""
+        """Keep the budgets; their selectors are parsed at the first eviction."""
         self._budgets = Budgets(ssn.world)
         self._gone: dict[str, Task] = dict(ssn.world.evictions.unconfirmed)
-        """Evicted pods that budgets do not know of yet."""
+        """Evicted pods that the budgets' statuses do not include yet."""
 
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Count an eviction of this session against the budgets of the next ones."""
         self._gone.update({task.key: task for task in tasks if task.status == RELEASING})
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Forget evictions that are taken back."""
+        """Forget evictions that were undone."""
         if self._gone:
             for task in tasks:
                 self._gone.pop(task.key, None)
 
     def victim_tasks(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return the tasks that budgets allow to go, in order, each eviction counted."""
+        """Return the tasks whose eviction budgets allow, in order, after evicting those before."""
         asked = [task for task in tasks if task.pod.metadata.labels]
         violated = self._budgets.violated_by(self._gone.values(), asked)
         pairs = zip(asked, violated, strict=True)

@@ -63,7 +63,7 @@ class Predicates(Plugin):
     job_facts = ()
     args_type = PredicatesArgs
     limits_pods = True
-    """A node takes no more pods than its allocatable ``pods``, promised ones included; the kernel counts them."""
+    """A node takes no more pods than its allocatable ``pods``, pipelined ones included; the kernel counts them."""
 
     def open(self, ssn: CycleContext) -> None:
         """Nothing to prepare."""
@@ -136,7 +136,7 @@ class Predicates(Plugin):
             yield devicebinding.filter_claims(world, task, rows)
 
     def pre_filter(self, task: Task) -> Reason | None:
-        """Claims that no node could serve as they are."""
+        """Reject a task with claims that no node can serve as they are now."""
         if not task.cls.uses_claims:
             return None
         world, args = self._ssn.world, self.args
@@ -150,7 +150,7 @@ class Predicates(Plugin):
         return None
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Hold volumes and devices for tasks that got or were promised places."""
+        """Reserve volumes and devices for tasks that were placed or pipelined."""
         if not tasks[0].cls.uses_claims:
             return
         for task in tasks:
@@ -180,7 +180,7 @@ class Predicates(Plugin):
 
 
 def merged(verdicts: Iterable[Verdicts], rows: int) -> Verdicts | None:
-    """Return one answer out of several: each row's first rejection."""
+    """Combine several answers into one: each row's first rejection."""
     codes, reasons = np.zeros(rows, np.uint16), list[Reason]()
     for verdict in verdicts:
         shifted = np.where(verdict.codes > 0, verdict.codes + np.uint16(len(reasons)), 0)

@@ -1,4 +1,4 @@
-"""priority: more important jobs and tasks first; the less important may make room (spec volcano-plugins 1)."""
+"""priority: jobs and tasks of higher priority first; those of lower priority may be evicted (spec plugins 1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Priority(Plugin):
         return -task.priority
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Tasks of less important jobs, and less important tasks of the same job."""
+        """Tasks of jobs of lower priority, and tasks of lower priority in the same job."""
         mine = preemptor.job
         if mine is None:
             return (), PERMIT
@@ -44,12 +44,12 @@ class Priority(Plugin):
         return -sub.priority
 
     def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
-        """Tasks of less important jobs; between queues importance does not count."""
+        """Tasks of jobs of lower priority; between queues priority does not count."""
         if evictor.kind == GANG_RECLAIM:
             return candidates, PERMIT
         mine = evictor.job.priority
         return [task for task in candidates if task.job is not None and task.job.priority < mine], PERMIT
 
     def job_starving(self, job: Job) -> bool:
-        """A job starves while any of its tasks has neither a place nor a promise."""
+        """Whether any task of the job has neither a place nor is pipelined."""
         return job.ready + job.waiting < len(job.tasks)

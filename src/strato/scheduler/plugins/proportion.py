@@ -29,7 +29,7 @@ class ProportionArgs:
 
 
 class Proportion(Plugin):
-    """Give each queue its weighted part, water-filling what others do not need."""
+    """Give each queue its weighted part, and divide what queues do not need among the others."""
 
     name = "proportion"
     job_facts = ("minimum",)
@@ -56,7 +56,7 @@ class Proportion(Plugin):
         self._is_filled = False
 
     def _filled(self) -> dict[str, Attributes]:
-        """Return the queues by name with what they deserve; worked out only when it is asked for."""
+        """Return the queues by name with what they deserve; computed when first needed."""
         if self._is_filled:
             return self._queues
         self._is_filled = True
@@ -78,7 +78,7 @@ class Proportion(Plugin):
         return self._queues
 
     def _weigh_by_memory(self, total: FloatArray) -> None:
-        """Let queues weigh more that held less than their part lately, and the others less."""
+        """Raise the weights of queues that held less than their part lately, and lower those of the others."""
         world = self._ssn.world
         memory = world.memories.setdefault(self.name, UsageMemory())
         held = {name: queue.used for name, queue in world.queues.items() if queue.view is not None}
@@ -104,7 +104,7 @@ class Proportion(Plugin):
         mine = self._filled().get(queue.name)
         if mine is None:
             return False
-        used = queue.used.tolist()  # asked before every visit to a queue: numbers of Python end at the first that lacks
+        used = queue.used.tolist()  # runs before every visit of a queue: Python numbers allow to stop at the first lack
         return all(d <= u + 0.1 for d, u in zip(mine.deserved.tolist(), used, strict=True))
 
     def allocatable(self, queue: Queue, task: Task, count: int) -> int:
@@ -117,7 +117,7 @@ class Proportion(Plugin):
         return how_many_fit(self._left(queue, mine), task.cls.needs, count)
 
     def _left(self, queue: Queue, mine: Attributes) -> list[float]:
-        """Return what is left of what a queue deserves; a backlog asks again and again while nothing moves."""
+        """Return what a queue deserves less what it holds; cached, as a backlog asks often while nothing moves."""
         version = self._ssn.world.version
         known = self._free.get(queue.name)
         if known is None or known[0] != version:
@@ -125,7 +125,7 @@ class Proportion(Plugin):
         return known[1]
 
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
-        """Whether the queue may take from others to place these tasks."""
+        """Whether the queue may reclaim from others to place these tasks."""
         mine = self._filled().get(queue.name)
         if mine is None:
             return True
@@ -178,7 +178,7 @@ class Proportion(Plugin):
             mine.inqueue = mine.inqueue + self._ssn.world.deduct_gated(job, job.min_resources)
 
     def close(self, ssn: CycleContext) -> None:
-        """Leave what queues deserve for their status, metrics and explanations."""
+        """Record what queues deserve, for their status, metrics and explanations."""
         if not ssn.reports_queues:
             return
         for name, mine in self._filled().items():
@@ -193,7 +193,7 @@ class Proportion(Plugin):
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """What a share plugin says of a queue at the end of a session."""
+    """A queue's share at the end of a session, by a plugin such as proportion or capacity."""
 
     deserved: Mapping[str, str]
     share: float
@@ -203,12 +203,12 @@ class QueueFacts:
 
 
 def closed_verdict(plugin: str, queue: Queue) -> Verdict:
-    """Say that a queue lets no jobs in."""
+    """Return the verdict that a queue is not open."""
     return Verdict(plugin, "QueueClosed", f"queue {queue.name} is not open, it is {queue.state or 'unknown'}")
 
 
 def quota_verdict(plugin: str, job: Job, held: Vector, limit: FloatArray, dims: Dimensions) -> Verdict | None:
-    """Say which resources of a queue's capability do not suffice for a job's minimum beside what it holds, if any."""
+    """Return a verdict if a queue's capability is too small for what it holds and a job's minimum; None if not."""
     if job.min_resources is None:
         return None
     want = job.min_resources + held

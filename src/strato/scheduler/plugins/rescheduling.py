@@ -30,7 +30,7 @@ class Percents:
 
     @property
     def array(self) -> FloatArray:
-        """What metrics know: cpu and memory."""
+        """Return the percentages of cpu and memory, the resources that metrics cover."""
         return np.array([self.cpu, self.memory], np.float64)
 
 
@@ -89,14 +89,14 @@ class ReschedulingArgs:
 
 
 class Rescheduling(Plugin):
-    """Name pods to evict now and then (action shuffle)."""
+    """Choose pods of busy nodes to evict, once per interval (action shuffle)."""
 
     name = "rescheduling"
     args_type = ReschedulingArgs
     time_based = True
 
     def open(self, ssn: CycleContext) -> None:
-        """Look whether it is time."""
+        """Check whether the interval is over."""
         self._ssn = ssn
         memory = ssn.world.memory
         last = memory.setdefault(self.name, ssn.now)
@@ -144,7 +144,7 @@ class Rescheduling(Plugin):
         return victims
 
     def _used(self) -> dict[int, FloatArray]:
-        """Return percents of cpu and memory by row, of the nodes they are known of."""
+        """Return percents of cpu and memory by row, for nodes with metrics."""
         world, period = self._ssn.world, self.args.metrics_period
         out = {}
         for name, usage in world.usages.by_node.items():

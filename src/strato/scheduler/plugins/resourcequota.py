@@ -17,13 +17,13 @@ Amounts = Mapping[str, int]
 
 
 class ResourceQuota(Plugin):
-    """Keep jobs whose pods the quota would refuse out of their queue."""
+    """Do not enqueue jobs whose pods the quota would refuse."""
 
     name = "resourcequota"
     job_facts = ("namespace", "minimum")
 
     def open(self, ssn: CycleContext) -> None:
-        """Nothing was let in yet."""
+        """Begin a session, in which no job was enqueued yet."""
         self._ssn = ssn
         self._pending: dict[str, dict[str, int]] = {}
 

@@ -101,7 +101,7 @@ class ResourceStrategyFit(Plugin):
     args_type = ResourceStrategyArgs
 
     def off_points(self) -> frozenset[str]:
-        """What is not configured costs nothing."""
+        """Points whose arguments are not configured, so that they have no cost."""
         off = set()
         if not self.args.weight:
             off |= {"resource_terms", "score_task"}
@@ -133,7 +133,7 @@ class ResourceStrategyFit(Plugin):
         return (ResourceTerm(PACK, float(self.args.weight), self._weights),)
 
     def watches_pods(self, task: Task) -> bool:
-        """Whether the task must be looked at by itself: its own strategy, or what it leaves beside scarce resources."""
+        """Whether the task has its own strategy, or must leave cpu and memory beside scarce resources."""
         own = self.args.weight > 0 and has_strategy(task)
         return own or (self.args.proportional.enable and not self._asks(task, self.args.proportional.resources))
 

@@ -1,4 +1,4 @@
-"""sla: jobs that waited long enough go first and are let in (spec volcano-plugins 9)."""
+"""sla: jobs that have waited long enough go first and are enqueued (spec volcano-plugins 9)."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Sla(Plugin):
         return self._deadline(job)
 
     def job_enqueueable(self, job: Job) -> int:
-        """Let a job in whose time is over."""
+        """Permit to enqueue a job whose waiting time is over."""
         return PERMIT if self._deadline(job) <= self._now else ABSTAIN
 
     def job_pipelined(self, job: Job) -> int:
-        """Let a job whose time is over keep its promises."""
+        """Permit a job whose waiting time is over to keep its pipelined tasks."""
         return PERMIT if self._deadline(job) <= self._now else ABSTAIN

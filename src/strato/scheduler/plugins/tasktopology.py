@@ -31,7 +31,7 @@ class TaskTopology(Plugin):
     args_type = TaskTopologyArgs
 
     def open(self, ssn: CycleContext) -> None:
-        """Sort the tasks of waiting jobs that declare a topology into buckets."""
+        """Assign the tasks of waiting jobs that declare a topology to buckets."""
         self._jobs: dict[str, JobTopology] = {}
         for job in ssn.world.with_pending.values():
             notes = job.group.metadata.annotations if job.group is not None else None
@@ -85,7 +85,7 @@ def must_wait(task: Task, bucket: Bucket, free: Vector) -> FloatArray:
     left = bucket.request - np.cumsum([np.zeros_like(bucket.request), *others], axis=0)
     out = np.zeros(len(free), np.int64)
     for column in np.nonzero(bucket.request > 0)[0]:
-        # left falls along the tasks taken away: the first that fits is where its reverse stops exceeding
+        # `left` falls with each task that is left out; searchsorted needs it ascending, hence reversed
         fitting = np.searchsorted(left[::-1, column], free[:, column], side="right")
         out = np.maximum(out, np.minimum(len(left) - fitting, len(left) - 1))
     return out.astype(np.float64)

@@ -93,7 +93,7 @@ class Tdm(Plugin):
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
     def facet(self, task: Task) -> Hashable:
-        """Whether the task may use revocable nodes, and what is active."""
+        """Whether the task may use revocable nodes, and the zones that are active now."""
         return is_revocable(task), self._active
 
     def filter_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts:
@@ -122,11 +122,11 @@ class Tdm(Plugin):
         return job.preemptable
 
     def job_pipelined(self, job: Job) -> int:
-        """Promises are kept once there are enough."""
+        """Permit pipelined tasks once they complete the minimum."""
         return PERMIT if job.is_pipelined else REJECT
 
     def job_starving(self, job: Job) -> bool:
-        """Preemptable jobs never take from others."""
+        """Whether the job is not preemptable: preemptable jobs never evict others."""
         return not job.preemptable and job.counts[PENDING] > 0
 
     # -- victims -------------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def is_revocable(task: Task) -> bool:
 
 
 def within_budgets(tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks, per job not more than may go at once."""
+    """Return the tasks, limited per job to what its budget lets be evicted at once."""
     left: dict[str, int] = {}
     chosen = []
     for task in tasks:
@@ -190,7 +190,7 @@ def within_budgets(tasks: Sequence[Task]) -> list[Task]:
 
 
 def max_victims(job: Job) -> int:
-    """Return how many running tasks a job's disruption budget lets go; 1 without one."""
+    """Return how many running tasks a job's disruption budget lets be evicted; 1 without a budget."""
     meta = job.group.metadata if job.group is not None else None
     total, running = len(job.tasks), job.counts[RUNNING]
     if meta is not None and meta.annotation(MIN_AVAILABLE):

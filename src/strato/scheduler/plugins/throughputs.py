@@ -20,7 +20,7 @@ import msgspec
 from strato.decoding import UNDECODABLE
 
 _MOST_BYTES: Final = 64 << 20
-"""Of a table, unpacked; the published one has 1.2 MB."""
+"""Largest size of a table, unpacked; the published one has 1.2 MB."""
 _MOST_PROBLEMS: Final = 20
 _KEY: Final = re.compile(r"\('(.{1,200}?)', (\d{1,4})\)", re.DOTALL)
 _ALONE: Final = "null"
@@ -40,7 +40,7 @@ class Throughputs:
     alone: Mapping[str, Mapping[JobKind, float]]
     """By model of GPUs and kind."""
     beside: Mapping[str, Mapping[tuple[JobKind, JobKind], float]] = field(default_factory=dict)
-    """By model, of the first kind when the second runs on the same GPUs; 0 where they do not fit together."""
+    """By model, the speed of the first kind while the second runs on the same GPUs; 0 if they do not fit together."""
 
     def on(self, model: str, kind: JobKind) -> float:
         """Return the steps per second of a job alone; 0 where nothing is known."""

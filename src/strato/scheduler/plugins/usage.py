@@ -1,4 +1,4 @@
-"""usage: by what nodes really use, plus what recent pods will use (spec volcano-plugins 22)."""
+"""usage: filter and score by measured usage plus the expected usage of recent pods (spec volcano-plugins 22)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
 from strato.scheduler.model.tasks import ALLOCATED, BINDING, BOUND, RUNNING
 
 FRESH_SECONDS: Final = 300.0
-"""Older metrics are not believed."""
+"""Older metrics are ignored."""
 
 CPU_LOAD = Reason("usage", "the CPU load of the node exceeds the upper limit.", curable=False)
 MEMORY_LOAD = Reason("usage", "the memory load of the node exceeds the upper limit.", curable=False)
@@ -81,7 +81,7 @@ class UsageArgs:
 
 
 class Shadow:
-    """What recent pods are expected to use, by row; kept between sessions, brought up to date by the journal.
+    """Expected usage of recent pods by row; kept between sessions, updated from the node table's journal.
 
     Attributes:
         load: float64[rows, 2], cpu in milli and memory in bytes.
@@ -96,7 +96,7 @@ class Shadow:
         self.cursor = -JOURNAL_SIZE
 
     def stale_rows(self, nodes: NodeTable) -> list[int]:
-        """Return the rows to look at again, and note that they were."""
+        """Return the rows to compute again, and mark them as done."""
         now = int(nodes.cursor[0])
         if len(self.load) < nodes.capacity:
             self.load = np.zeros((nodes.capacity, 2))
@@ -122,7 +122,7 @@ class Shadow:
         self.load[row] += amount
 
     def remove(self, task: Task) -> None:
-        """Count a task no more."""
+        """Stop counting a task."""
         row, amount = self.given.pop(task.key, (-1, None))
         if amount is not None:
             self.live[row].discard(task.key)
@@ -137,14 +137,14 @@ class Usage(Plugin):
     time_based = True
 
     def open(self, ssn: CycleContext) -> None:
-        """Nothing is read before somebody asks."""
+        """Begin a session; metrics are read when first needed."""
         self._ssn = ssn
         self._real: FloatArray | None = None
         self._shadow: Shadow = ssn.world.memory.setdefault(self.name, Shadow())
         self._weights = np.array([self.args.cpu_weight, self.args.memory_weight], np.float64)
 
     def _load(self) -> FloatArray:
-        """Return float64[rows, 2] with measured percents, and bring everything else up to date."""
+        """Return float64[rows, 2] with measured percents, and update the estimates."""
         if self._real is None:
             nodes, usages = self._ssn.world.nodes, self._ssn.world.usages
             self._real, self._fresh = measured(nodes, usages, self._ssn.now)
@@ -203,21 +203,21 @@ class Usage(Plugin):
         return points
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Expect what the tasks will use."""
+        """Add the expected usage of the tasks."""
         if self._real is not None:
             for task in tasks:
                 if task.key not in self._shadow.given:
                     self._shadow.add(task, task.row, self._estimate(task, task.row))
 
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Expect it no more."""
+        """Subtract the expected usage of the tasks."""
         if self._real is not None:
             for task in tasks:
                 self._shadow.remove(task)
 
 
 def measured(nodes: NodeTable, usages: Usages, now: float) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    """Return percents of cpu and memory by row, and which rows' are recent."""
+    """Return percents of cpu and memory by row, and which rows have recent ones."""
     real, fresh = np.zeros((nodes.capacity, 2)), np.zeros(nodes.capacity, np.bool_)
     for name, usage in usages.by_node.items():
         row = nodes.row_of.get(name)
@@ -228,7 +228,7 @@ def measured(nodes: NodeTable, usages: Usages, now: float) -> tuple[FloatArray, 
 
 
 def capacities(nodes: NodeTable, rows: Rows) -> FloatArray:
-    """Return cpu in milli and memory in bytes that nodes have; what a node does not say counts as allocatable."""
+    """Return capacities of nodes in milli-cpu and bytes; allocatable where a node has no capacity."""
     out = np.maximum(nodes.allocatable[rows][:, [CPU, MEMORY]], 1).astype(np.float64)
     for i, row in enumerate(rows.tolist()):
         node = nodes.facts[row]

@@ -1,4 +1,4 @@
-"""Virtual GPUs: parts of cards by memory and cores, as HAMi's device plugin hands them out (plugins 20.2)."""
+"""Virtual GPUs: parts of cards by memory and cores, as HAMi's device plugin gives them to pods (plugins 20.2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BINPACK, SPREAD = "binpack", "spread"
 
 
 class Want(NamedTuple):
-    """What one container asks for: cards, and of each memory (MiB, or percent of the card) and cores (percent)."""
+    """What one container asks for: a number of cards, and memory (MiB, or percent) and cores (percent) of each."""
 
     number: int
     memory: int
@@ -68,7 +68,7 @@ class Card:
 
 
 class Asker(NamedTuple):
-    """What of a pod decides besides its containers."""
+    """What the choice of cards depends on besides a pod's containers."""
 
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
@@ -91,7 +91,7 @@ def _of(container: Container) -> Want:
 
 
 def cards_of(node: Node) -> list[Card]:
-    """Return the cards a node registers; none when its resources are not there (yet)."""
+    """Return the cards a node registers; none while it does not offer their resources."""
     have = node.status.allocatable
     if not all(value(have.get(name, 0)) > 0 for name in (NUMBER, MEMORY, CORES)):
         return []
@@ -105,7 +105,7 @@ def cards_of(node: Node) -> list[Card]:
 
 
 def read_pieces(text: str) -> list[list[Piece]]:
-    """Read what the containers of a pod were given; parts that cannot be read are left out."""
+    """Read the parts that the containers of a pod were given; unreadable ones are left out."""
     out = []
     for container in text.split(";"):
         pieces = []
@@ -118,12 +118,12 @@ def read_pieces(text: str) -> list[list[Piece]]:
 
 
 def write_pieces(given: Sequence[Sequence[Piece]]) -> str:
-    """Write what the containers of a pod were given."""
+    """Write the parts that the containers of a pod were given."""
     return ";".join("".join(f"{p.uuid},{p.type},{p.memory},{p.cores}:" for p in pieces) for pieces in given)
 
 
 def hold(cards: Sequence[Card], given: Sequence[Sequence[Piece]], asker: Asker) -> None:
-    """Count what a pod was given."""
+    """Charge cards for the parts that a pod was given."""
     by_id = {card.uuid: card for card in cards}
     for piece in (piece for pieces in given for piece in pieces):
         card = by_id.get(piece.uuid)
@@ -143,7 +143,7 @@ def copied(cards: Sequence[Card]) -> list[Card]:
 def choose(
     cards: Sequence[Card], wants: Sequence[Want], asker: Asker, policy: str, rules: Sequence[Mapping[str, str]]
 ) -> tuple[list[list[Piece]], float] | None:
-    """Give a pod its parts, charging the cards; None when they do not suffice (the cards are then of no more use).
+    """Give a pod its parts, charging the cards; None when they do not suffice (``cards`` is invalid then).
 
     Returns:
         Pieces by container, and the score of the choice.
@@ -197,7 +197,7 @@ def _fits(card: Card, memory: int, cores: int, asker: Asker, rules: Sequence[Map
 
 
 def _listed(notes: Mapping[str, str], use: str, avoid: str, name: str, *, exact: bool) -> bool:
-    """Whether a card passes a pair of annotations that list what to use and what to avoid."""
+    """Whether a card passes a pair of annotations that list cards to use and to avoid."""
 
     def among(listed: str) -> bool:
         parts = [part.strip() for part in listed.split(",") if part.strip()]

@@ -1,6 +1,6 @@
-"""Rules about volumes, as Kubernetes has them: binding, zones, limits of CSI drivers, one-pod claims. For `predicates`.
+"""Kubernetes' rules about volumes: binding, zones, limits of CSI drivers, one-pod claims. For `predicates`.
 
-Nodes are judged all at once. `reserve` makes the same choice for one node, to be held until the pod is bound.
+Filters judge all nodes at once. `reserve` makes the same choice for one node, as a reservation until the pod is bound.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REASONS = (WRONG_NODE, NO_VOLUME, NO_MATCH, NO_SPACE)
 
 
 def pre_filter(volumes: Volumes, task: Task) -> str:
-    """Return why no node can do, empty when one may: a claim that is missing, lost, leaving or not bound yet."""
+    """Return why no node fits, empty when one may: a claim that is missing, lost, terminating or not bound yet."""
     for used in claims_of(task.pod):
         claim = volumes.claims.get(used.key)
         if claim is None:
@@ -64,7 +64,7 @@ def pre_filter(volumes: Volumes, task: Task) -> str:
 
 
 def filter_in_use(volumes: Volumes, task: Task, rows: Rows) -> Verdicts | None:
-    """Turn all rows down while another pod that has a node uses a claim that is for one pod only."""
+    """Reject all rows while another pod with a node uses a claim that is for one pod only."""
     for used in claims_of(task.pod):
         claim = volumes.claims.get(used.key)
         if claim is None or ONE_POD not in claim.spec.access_modes:
@@ -76,7 +76,7 @@ def filter_in_use(volumes: Volumes, task: Task, rows: Rows) -> Verdicts | None:
 
 
 def filter_limits(world: World, task: Task, rows: Rows, met_on: Callable[[int], Iterable[Task]]) -> Verdicts | None:
-    """Turn down rows where the pod's CSI volumes would be more than a driver takes, with those of whom it meets."""
+    """Reject rows where the pod's CSI volumes, with those of the pods there, exceed a driver's limit."""
     volumes, nodes = world.volumes, world.nodes
     wanted = volumes.attached((task,))
     if not wanted or not volumes.nodes:
@@ -95,7 +95,7 @@ def filter_limits(world: World, task: Task, rows: Rows, met_on: Callable[[int], 
 
 
 def filter_zones(world: World, task: Task, rows: Rows) -> Verdicts | None:
-    """Turn down rows outside the zone or region that a bound volume's labels name."""
+    """Reject rows outside the zone or region that a bound volume's labels name."""
     ok: Mask | None = None
     for used in claims_of(task.pod):
         claim = world.volumes.claims.get(used.key)
@@ -111,7 +111,7 @@ def filter_zones(world: World, task: Task, rows: Rows) -> Verdicts | None:
 
 
 class _Choice(NamedTuple):
-    """What suits a task on some rows: per open claim the volume picked (index, or -1 for one to be made)."""
+    """Verdicts on rows, and for each unbound claim the chosen volume (index, or -1 for one to be provisioned)."""
 
     codes: npt.NDArray[np.uint16]
     open: Sequence[PersistentVolumeClaim]
@@ -120,13 +120,13 @@ class _Choice(NamedTuple):
 
 
 def filter_binding(world: World, task: Task, rows: Rows) -> Verdicts | None:
-    """Turn down rows that the pod's volumes cannot be reached from, found for, or made for."""
+    """Reject rows from which bound volumes cannot be reached, or for which no volume is found or can be provisioned."""
     choice = _choose(world, task, rows)
     return Verdicts(choice.codes, _REASONS) if choice.codes.any() else None
 
 
 def reserve(world: World, task: Task, row: int) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the volume by claim for claims bound on placing the task on a row, and the claims to provision."""
+    """Return the volumes to bind, by claim, when the task is placed on a row, and the claims to provision."""
     choice = _choose(world, task, np.array([row], np.int64))
     bound: dict[str, str] = {}
     made: list[str] = []
@@ -141,7 +141,7 @@ def reserve(world: World, task: Task, row: int) -> tuple[dict[str, str], tuple[s
 
 
 def _choose(world: World, task: Task, rows: Rows) -> _Choice:
-    """Judge rows and pick volumes: bound claims first, then the open ones from the smallest on."""
+    """Judge rows and choose volumes: by bound claims first, then for unbound ones from the smallest on."""
     volumes = world.volumes
     codes = np.zeros(len(rows), np.uint16)
     waiting: list[PersistentVolumeClaim] = []
@@ -186,7 +186,7 @@ def _affinity(volume: PersistentVolume) -> NodeSelector | None:
 
 
 def _reach(world: World, name: str, rows: Rows, codes: npt.NDArray[np.uint16]) -> None:
-    """Note rows from which a claim's volume cannot be reached."""
+    """Reject rows from which a claim's volume cannot be reached."""
     volume = world.volumes.volumes.get(name)
     if volume is None:
         codes[codes == 0] = 1 + _REASONS.index(NO_VOLUME)
@@ -197,7 +197,7 @@ def _reach(world: World, name: str, rows: Rows, codes: npt.NDArray[np.uint16]) -
 
 
 def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim, taken: dict[str, str], mine: str | None) -> bool:
-    """Whether a volume may become a claim's, nodes aside, and no reservation says otherwise."""
+    """Whether a volume may be bound to a claim, apart from its nodes and unless reserved for another."""
     key = f"{claim.metadata.namespace}/{claim.metadata.name}"
     if mine is not None and mine != volume.metadata.name:
         return False
@@ -205,7 +205,7 @@ def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim, taken: dict[s
 
 
 def _provisionable(world: World, claim: PersistentVolumeClaim, rows: Rows, held: int) -> npt.NDArray[np.uint16]:
-    """Return per row 0 where a volume could be made for a claim, else the code of why not."""
+    """Return per row 0 where a volume can be provisioned for a claim, else the code of the reason."""
     volumes, nodes = world.volumes, world.nodes
     found = volumes.classes.get(class_name_of(claim))
     refused = np.full(len(rows), 1 + _REASONS.index(NO_MATCH), np.uint16)
@@ -226,7 +226,7 @@ def _provisionable(world: World, claim: PersistentVolumeClaim, rows: Rows, held:
 
 
 def _with_room(world: World, class_name: str, size: int) -> Mask:
-    """Return the rows where a driver says that it can make a volume of so many bytes."""
+    """Return the rows where a driver reports capacity for a volume of this size in bytes."""
     mask = np.zeros(world.nodes.size, np.bool_)
     for capacity in world.volumes.capacities.values():
         if capacity.storage_class_name != class_name or capacity.node_topology is None:

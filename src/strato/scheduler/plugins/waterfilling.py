@@ -1,4 +1,4 @@
-"""What queues deserve by weight: water-filling of the cluster, or of each group of nodes by itself.
+"""Computes what queues deserve by weight: water-filling of the cluster, or of each group of nodes by itself.
 
 Source: spec volcano-plugins 5, spec utilisation 7.
 """
@@ -15,7 +15,7 @@ from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import CPU, MEMORY, PODS, FloatArray, Vector, share
 
 _ROUNDS: Final = 8
-"""Of sharing out what pools have left; each serves demand that the one before could not, and most need two."""
+"""Most rounds of dividing what pools have left; each serves demand that the last could not, and two mostly suffice."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Attributes:
     @property
     def share(self) -> float:
         """Return the largest used fraction of what it deserves."""
-        if self._wanted is None:  # asked for at every turn of a queue; what it deserves stays for the session
+        if self._wanted is None:  # cached, as every visit of a queue needs it and `deserved` is fixed for the session
             self._wanted = [(column, amount) for column, amount in enumerate(self.deserved.tolist()) if amount >= 0.1]
         used = self.queue.used
         return max([share(int(used[column]), amount) for column, amount in self._wanted], default=0.0)
@@ -53,7 +53,7 @@ def attributes_of(queue: Queue, left: FloatArray, nothing: FloatArray) -> Attrib
 
     Args:
         queue: The queue.
-        left: What is there beside all guarantees; queues without limits share it.
+        left: What the cluster has beyond all guarantees; queues without limits share it.
         nothing: Zeros, for all queues without a guarantee.
     """
     guarantee, real = nothing, left
@@ -85,7 +85,7 @@ def water_fill(queues: Sequence[Attributes], total: FloatArray) -> None:
 
 
 def _fill(queues: Sequence[Attributes], remaining: FloatArray, deserved: FloatArray) -> None:
-    """Fill the rows of ``deserved``, float64[queues, width]: all queues at once, for a step costs little more than one.
+    """Fill the rows of ``deserved``, float64[queues, width], for all queues at once, which costs little more than one.
 
     Sums run over the queues in their order.
     """
@@ -123,7 +123,7 @@ class Pool:
     """A group of nodes that some queues share."""
 
     total: FloatArray
-    """What it has."""
+    """The sum of its nodes' amounts."""
     members: Sequence[str]
     """Names of the queues that may use it."""
 
@@ -131,8 +131,8 @@ class Pool:
 def fill_pools(queues: Mapping[str, Attributes], pools: Sequence[Pool]) -> None:
     """Set ``deserved`` of every queue: the sum of its weighted parts of the pools that it may use.
 
-    What a queue asks for is split over its pools in proportion to what is left there; what one pool cannot give is
-    asked of the others in the next round.
+    A queue's demand is split over its pools in proportion to what is left there. What one pool cannot give is demanded
+    of the others in the next round.
     """
     left = [pool.total.copy() for pool in pools]
     for mine in queues.values():
@@ -155,7 +155,7 @@ def fill_pools(queues: Mapping[str, Attributes], pools: Sequence[Pool]) -> None:
 
 
 def _part(mine: Attributes, left: FloatArray, room: FloatArray) -> Attributes:
-    """Return a queue as one pool sees it: what it still lacks, as far as the pool has its part of the queue's room."""
+    """Return a queue's attributes in one pool: what it still lacks, in proportion to the pool's part of its room."""
     ratio = np.divide(left, room, out=np.zeros_like(left), where=room > 0)
     return replace(
         mine,

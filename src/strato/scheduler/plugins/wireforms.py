@@ -1,4 +1,4 @@
-"""Tasks, jobs, nodes and queues as JSON with Volcano's internal field names, for extenders (plugins 24)."""
+"""Converts tasks, jobs, nodes and queues to JSON with Volcano's internal field names, for extenders (plugins 24)."""
 
 from __future__ import annotations
 

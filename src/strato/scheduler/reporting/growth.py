@@ -1,5 +1,4 @@
-"""`GrowthTracker`: tells whether the pods of an incomplete gang are still being created; verdicts on it wait until
-then.
+"""`GrowthTracker`: tells whether an incomplete gang's pods are still being created, so that reports on it wait.
 
 The controller needs a while for a gang of a thousand pods, and meanwhile each cycle finds "not enough pods" with other
 numbers. A gang has stalled when no pod has arrived for two seconds, or for twice the longest gap between its pods
