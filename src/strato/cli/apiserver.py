@@ -192,6 +192,7 @@ async def open_api(
         server.state, Advertised(network=network, service_port=service_port(http.port), address=own, port=http.port)
     )
     server.add_pages(IssuerPages(accounts))
+    server.use_nodes(authority.client)
     address = f"https://{_reachable(host)}:{http.port}"
     for path, user in identities.items():
         kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)

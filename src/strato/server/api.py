@@ -20,6 +20,7 @@ from strato.clock import Clock
 from strato.errors import ApiError, BadRequest, InternalError, MethodNotAllowed, NotFound
 from strato.metrics import Registry as Metrics
 from strato.metrics import Sample
+from strato.pki import KeyPair
 from strato.server import podsubresources
 from strato.server.conversion import Conversions
 from strato.server.crd import CustomKinds
@@ -34,6 +35,7 @@ from strato.server.rest.evict import Evictor
 from strato.server.rest.logs import PodLogs
 from strato.server.rest.proxy import Proxy
 from strato.server.rest.read import Reader
+from strato.server.rest.remotenodes import RemoteNodes
 from strato.server.rest.representations import wanted
 from strato.server.rest.reviews import Reviews
 from strato.server.rest.rights import ANONYMOUS, Authorizer, WriteRights, attributes_of, authorize
@@ -163,6 +165,10 @@ class ApiServer(Handler):
     def use_streams(self, source: StreamSource) -> None:
         """Serve the streams of pods from ``source`` from now on."""
         self._streams.source = source
+
+    def use_nodes(self, issue: Callable[[User], KeyPair]) -> None:
+        """Ask nodes on other machines for logs and streams from now on, with certificates that ``issue`` makes."""
+        self._logs.remote = self._streams.remote = RemoteNodes(self.state, issue)
 
     def use_metrics(self, source: UsageSource) -> None:
         """Serve the resource usage of this machine's pods, as measured by ``source``, from now on."""

@@ -26,7 +26,7 @@ from strato.errors import ApiError, UsageError
 from strato.metrics import Registry
 
 if TYPE_CHECKING:
-    from strato.cli.run.nodelogs import LogEndpoint
+    from strato.cli.run.kubeletport import KubeletPort
 
 
 @click.command(cls=GoCommand)
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     default=0,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="Serve this machine's container logs to the API server at this port; 0 does not. Kubelets have 10250.",
+    help="Serve this machine's container logs and streams to the API server at this port; 0 does not. "
+    "Kubelets have 10250.",
 )
 @click.option(
     "--client-ca-file",
@@ -74,7 +75,8 @@ def node(
     """Run nodes: hollow ones, which pretend to run what is bound to them, or this machine.
 
     Containers of this machine outlive the process, and the next one on the same directory takes them over;
-    'strato down' with the same --home ends them. With --kubelet-port another process's API server reads their logs.
+    'strato down' with the same --home ends them. With --kubelet-port an API server on another machine reads their logs;
+    one of Strato's reaches their processes and ports too.
     """
     is_chosen = ctx.get_parameter_source("hollow_nodes") is not ParameterSource.DEFAULT
     shapes = (hollow if is_chosen or sandbox else msgspec.structs.replace(hollow, nodes="1")).shapes()
@@ -119,6 +121,7 @@ def node(
                     cpu_overcommit_factor=cpu_overcommit_factor,
                     gpus=Offer(gpus),
                     kubelet_port=kubelet_port,
+                    annotations=endpoint.annotations(clock) if endpoint is not None else {},
                 ),
                 isolation=PodIsolation(
                     network=PodNetwork(pod_network),
@@ -138,11 +141,14 @@ def node(
             members.append(Member(name="sandbox node", work=be_a_node))
             if endpoint is not None:
                 from strato.api.core import Pod
-                from strato.cli.run.nodelogs import NodeLogs, serve_logs
+                from strato.cli.run.kubeletport import NodeEndpoint, serve_node
+                from strato.node.sandbox.paths import NodePaths
+                from strato.node.sandbox.streams import NodeStreams
 
                 pods = informers.informer(Pod).get if informers is not None else machine.pod
-                logs = NodeLogs(cluster, node_name, pods, machine.logs)
-                members.append(Member(name="logs of this node", work=partial(serve_logs, endpoint, logs, clock)))
+                streams = NodeStreams(NodePaths(str(directory)), clock)
+                handler = NodeEndpoint(cluster, node_name, pods, machine.logs, streams)
+                members.append(Member(name="endpoint of this node", work=partial(serve_node, endpoint, handler, clock)))
         await serve(cluster, random, common, members, Registry())
 
     run_loop(main)
@@ -158,17 +164,17 @@ async def _sees_all_pods(cluster: Cluster) -> bool:
     return bool(review["status"].get("allowed"))
 
 
-def _endpoint(sandbox: bool, node: str, directory: Path, port: int, client_ca: Path | None) -> LogEndpoint | None:
-    """Return what to serve of the logs, None when it is not asked for."""
+def _endpoint(sandbox: bool, node: str, directory: Path, port: int, client_ca: Path | None) -> KubeletPort | None:
+    """Return where logs and streams are served, None when it is not asked for."""
     if not port and client_ca is None:
         return None
     if not sandbox or not port or client_ca is None:
         raise UsageError(
             "--kubelet-port and --client-ca-file go together, and with --sandbox: "
-            "logs are served to those whom that authority vouches for"
+            "logs and streams are served to those whom that authority vouches for"
         )
-    from strato.cli.run.nodelogs import LogEndpoint
+    from strato.cli.run.kubeletport import KubeletPort
 
-    endpoint = LogEndpoint(node=node, port=port, client_ca=client_ca, directory=directory)
+    endpoint = KubeletPort(node=node, port=port, client_ca=client_ca, directory=directory)
     endpoint.check()
     return endpoint

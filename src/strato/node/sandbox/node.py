@@ -284,7 +284,7 @@ class SandboxNode:
             address=self._machine.host_ip,
             capacity=self._machine.capacity,
             cpu_overcommit_factor=self._offer.cpu_overcommit_factor,
-            annotations=cpu_info(),
+            annotations={**cpu_info(), **self._offer.annotations},
             labels={"node.kubernetes.io/instance-type": "sandbox", **self._setup.gpu_labels, **self._offer.labels},
             info=system_info(),
             runtime=f"strato://{self._runtime.isolation}",

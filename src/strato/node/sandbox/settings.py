@@ -41,7 +41,8 @@ class NodeOffer:
     share: int = 1
     """One over this of the machine's cpus, memory and disk is what it has; of several nodes of one machine."""
     kubelet_port: int = 0
-    """Where the composition root serves the logs to an API server; 0 is nowhere."""
+    """Where the composition root serves logs and streams to an API server; 0 is nowhere."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

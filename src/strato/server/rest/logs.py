@@ -12,6 +12,7 @@ from strato.server.logs import LogOptions, LogSource
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json
 from strato.server.registry import Served
+from strato.server.rest.remotenodes import RemoteNodes
 from strato.server.rest.state import State
 
 _PLAIN = "text/plain"
@@ -23,6 +24,8 @@ class PodLogs:
     def __init__(self, state: State, source: LogSource | None) -> None:
         self._state = state
         self.source = source
+        self.remote: RemoteNodes | None = None
+        """Nodes on other machines."""
 
     async def read(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Answer the log of one container as plain text."""
@@ -31,10 +34,11 @@ class PodLogs:
         container = container_of(pod, target.name, request.param("container"))
         if not pod["spec"].get("nodeName"):
             return Response(204, content_type=_PLAIN)  # no node yet, so no log
-        if self.source is None:
+        source = (self.remote.of(pod) if self.remote is not None else None) or self.source
+        if source is None:
             why = "this cluster has hollow nodes only, where nothing is written"
             raise BadRequest(f'container "{container}" in pod "{target.name}" has no log: {why}')
-        return await answer_log(self.source, pod, container, options)
+        return await answer_log(source, pod, container, options)
 
 
 async def answer_log(source: LogSource, pod: Json, container: str, options: LogOptions) -> Response:

@@ -17,6 +17,7 @@ from strato.server.rest.largewrites import admitted
 from strato.server.rest.logs import container_of
 from strato.server.rest.portforward import LEGACY, TUNNEL, PodPort, forward, tunnel
 from strato.server.rest.remotecommand import PROTOCOLS, carry
+from strato.server.rest.remotenodes import RemoteNodes
 from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
 from strato.server.rest.state import State
 from strato.server.streams import StreamOptions, StreamSource
@@ -45,6 +46,8 @@ class PodStreams:
     def __init__(self, state: State, source: StreamSource | None = None) -> None:
         self._state = state
         self.source = source
+        self.remote: RemoteNodes | None = None
+        """Nodes on other machines."""
         self._sessions: dict[User, int] = {}
 
     async def connect(self, request: Request, target: ResourcePath, served: Served) -> Response:
@@ -158,6 +161,9 @@ class PodStreams:
             raise BadRequest(f"pod {name} does not have a host assigned")
         if phase in _ENDED:
             raise BadRequest(f"pod {name} has ended; current phase is {phase}")
+        remote = self.remote.of(pod) if self.remote is not None else None
+        if remote is not None:
+            return remote
         if self.source is None:
             raise BadRequest(f"pod {name} has no process: this cluster has hollow nodes only, where nothing runs")
         return self.source

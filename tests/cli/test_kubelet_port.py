@@ -1,13 +1,16 @@
-"""A node's logs over its door: only for those whom the authority vouches for and the API server allows."""
+"""A node's logs and streams over its door: only for those whom the authority vouches for and the API server allows."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import http.client
+import json
+import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import msgspec
@@ -16,12 +19,18 @@ import pytest
 from strato.api.core import Pod
 from strato.api.meta import Key
 from strato.api.wire import Request, User
-from strato.cli.run.nodelogs import LogEndpoint, NodeLogs, serve_logs
+from strato.cli.run.kubeletport import KubeletPort, NodeEndpoint, serve_node
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
-from strato.errors import NotFound, UsageError
+from strato.errors import ApiError, BadRequest, NotFound, UsageError
+from strato.http.client import Origin
+from strato.http.tls import client_context
 from strato.pki import Authority, KeyPair
+from strato.server.auth.ca import CertificateAuthority
+from strato.server.embedded import in_memory_server
 from strato.server.logs import LogOptions
+from strato.server.rest.remotenodes import RemoteNodes, RemotePod
+from strato.server.streams import CLOSE, STATUS, STDIN, STDOUT, StreamOptions
 from tests.cli.test_run import free_port
 
 SERVER = User("kube-apiserver-kubelet-client", ("system:masters", "system:authenticated"))
@@ -33,7 +42,7 @@ POD = {
         "initContainerStatuses": [{"name": "first", "state": {"waiting": {"reason": "ImagePullBackOff"}}}],
     },
 }
-PATH = "/containerLogs/ns/p/main"
+PATH, JOIN = "/containerLogs/ns/p/main", "/streams/exec/ns/p/main"
 
 
 class Reviews:
@@ -59,9 +68,48 @@ class Source:
         yield f"tail={options.tail_lines} follow={options.follow}\n".encode()
 
 
-def logs(reviews: Reviews, node: str = "here") -> NodeLogs:
+class Echo:
+    """A process that says its command and then what it is told; its input's end is its own."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._said: asyncio.Queue[bytes] = asyncio.Queue()
+        self._said.put_nowait(bytes((STDOUT,)) + " ".join(words).encode())
+
+    async def receive(self) -> bytes:
+        return await self._said.get()
+
+    async def send(self, message: bytes) -> None:
+        ending = bytes((STATUS,)) + b'{"exitCode": 3}'
+        self._said.put_nowait(ending if message[0] == CLOSE else bytes((STDOUT,)) + message[1:])
+
+    def close(self) -> None:
+        self._said.put_nowait(b"")
+
+
+class Streams:
+    """Processes that echo; port 80 echoes too."""
+
+    async def exec(self, uid: str, container: str, command: Sequence[str], options: StreamOptions) -> Echo:
+        return Echo([uid, container, *command, *(["in"] if options.stdin else [])])
+
+    async def attach(self, uid: str, container: str, options: StreamOptions) -> Echo:
+        raise BadRequest(f'container "{container}" is not running')
+
+    async def connect(self, uid: str, port: int) -> socket.socket:
+        ours, theirs = socket.socketpair()
+
+        async def echo() -> None:
+            reader, writer = await asyncio.open_connection(sock=theirs)
+            writer.write((await reader.read()).upper())
+            writer.close()
+
+        self.echoing = asyncio.ensure_future(echo())
+        return ours
+
+
+def logs(reviews: Reviews, node: str = "here") -> NodeEndpoint:
     pods = {Key("ns", "p"): msgspec.convert(POD, Pod)}
-    return NodeLogs(cast(Cluster, reviews), node, pods.get, Source())
+    return NodeEndpoint(cast(Cluster, reviews), node, pods.get, Source(), Streams())
 
 
 CASES = [
@@ -101,9 +149,13 @@ CASES = [
     ),
     pytest.param(Request("GET", PATH), None, (401, "Unauthorized"), id="nobody"),
     pytest.param(
-        Request("GET", "/pods"), SERVER, (404, "container logs and nothing else"), id="another path of kubelets"
+        Request("GET", "/pods"), SERVER, (404, "logs and streams and nothing else"), id="another path of kubelets"
     ),
-    pytest.param(Request("POST", "/exec/ns/p/main"), SERVER, (404, "nothing else"), id="a way into a container"),
+    pytest.param(Request("POST", "/exec/ns/p/main"), SERVER, (404, "nothing else"), id="a kubelet's way in"),
+    pytest.param(Request("GET", JOIN), User("somebody"), (403, "verb=create"), id="somebody who may not go in"),
+    pytest.param(Request("GET", JOIN), SERVER, (400, "Upgrade request required"), id="a stream without a WebSocket"),
+    pytest.param(Request("GET", JOIN, {"uid": ["u-0"]}), SERVER, (404, "does not run"), id="a former pod of that name"),
+    pytest.param(Request("GET", "/streams/port/ns/p/0"), SERVER, (400, "is no port"), id="no port"),
 ]
 
 
@@ -143,10 +195,10 @@ async def test_only_certificates_of_the_authority_open_the_door(tmp_path: Path) 
     clock = SystemClock()
     ours, others = (Authority.make(name, now_seconds=clock.now(), days=1) for name in ("ours", "others"))
     (tmp_path / "ca.crt").write_bytes(ours.pair.certificate)
-    endpoint = LogEndpoint(node="here", port=free_port(), client_ca=tmp_path / "ca.crt", directory=tmp_path / "node")
+    endpoint = KubeletPort(node="here", port=free_port(), client_ca=tmp_path / "ca.crt", directory=tmp_path / "node")
     endpoint.check()
     reviews = Reviews()
-    serving = asyncio.ensure_future(serve_logs(endpoint, logs(reviews), clock))
+    serving = asyncio.ensure_future(serve_node(endpoint, logs(reviews), clock))
 
     def client(authority: Authority) -> KeyPair:
         return authority.client(SERVER.name, SERVER.groups[:1], now_seconds=clock.now(), days=1)
@@ -185,6 +237,74 @@ async def test_only_certificates_of_the_authority_open_the_door(tmp_path: Path) 
 def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("none")
     for path in (tmp_path / "ca.crt", tmp_path / "absent"):
-        endpoint = LogEndpoint(node="here", port=1, client_ca=path, directory=tmp_path)
+        endpoint = KubeletPort(node="here", port=1, client_ca=path, directory=tmp_path)
         with pytest.raises(UsageError, match=f"--client-ca-file '{path}': cannot be used"):
             endpoint.check()
+
+
+@contextlib.asynccontextmanager
+async def asked(folder: Path) -> AsyncIterator[RemotePod]:
+    """Serve a node, and yield what an API server of the authority reaches its pod with."""
+    clock = SystemClock()
+    authority = CertificateAuthority(folder / "cluster", clock)
+    door = KubeletPort(node="here", port=free_port(), client_ca=authority.certificate_path, directory=folder / "node")
+    server = in_memory_server(clock, Random(1))
+    node = {
+        "metadata": {"name": "here", "annotations": door.annotations(clock)},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": door.port}},
+        },
+    }
+    body = json.dumps({"apiVersion": "v1", "kind": "Node", **node}).encode()
+    await server.handle(Request("POST", "/api/v1/nodes", {}, {"content-type": "application/json"}, body, SERVER))
+    pod = RemoteNodes(server.state, authority.client).of(POD)
+    assert pod is not None
+    serving = asyncio.ensure_future(serve_node(door, logs(Reviews()), clock))
+    try:
+        async with asyncio.timeout(60):
+            while True:  # until it listens
+                assert not serving.done(), serving.exception()
+                with contextlib.suppress(OSError):
+                    _, writer = await asyncio.open_connection("127.0.0.1", door.port)
+                    writer.close()
+                    break
+                await asyncio.sleep(0.01)
+            yield pod
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_an_api_server_reaches_what_runs_on_another_machine(tmp_path: Path) -> None:
+    async with asked(tmp_path) as pod:
+        log = [chunk async for chunk in pod.read_log("ns", "p", "u-1", "main", LogOptions(tail_lines=3))]
+        assert b"".join(log) == b"ns/p/u-1/main\ntail=3 follow=False\n"
+        channels = await pod.exec("u-1", "main", ["say", "a b"], StreamOptions(stdin=True))
+        assert await channels.receive() == bytes((STDOUT,)) + b"u-1 main say a b in"
+        await channels.send(bytes((STDIN,)) + b"x" * 40_000)
+        assert await channels.receive() == bytes((STDOUT,)) + b"x" * 40_000
+        await channels.send(bytes((CLOSE, STDIN)))
+        assert await channels.receive() == bytes((STATUS,)) + b'{"exitCode": 3}'
+        channels.close()
+        with pytest.raises(BadRequest, match="is not running"):
+            await pod.attach("u-1", "main", StreamOptions(stdout=True))
+        reader, writer = await asyncio.open_connection(sock=await pod.connect("u-1", 80))
+        writer.write(b"y" * 100_000)
+        writer.write_eof()
+        assert await reader.read() == b"Y" * 100_000
+        writer.close()
+
+
+async def test_a_node_with_another_certificate_is_not_believed(tmp_path: Path) -> None:
+    async with asked(tmp_path / "true") as _, asked(tmp_path / "false") as pod:
+        other = CertificateAuthority(tmp_path / "true" / "node" / "pki", SystemClock()).certificate
+        origin = pod._origin
+
+        async def mistaken() -> Origin:
+            found = await origin()
+            return found._replace(tls=client_context("node", ca=other))
+
+        pod._origin = mistaken
+        with pytest.raises(ApiError, match=r"node here of pod ns/p cannot be reached: .*certificate verify failed"):
+            await pod.exec("u-1", "main", ["x"], StreamOptions(stdout=True))
