@@ -1,4 +1,4 @@
-"""What it looks like when bytes or a text of others cannot be decoded."""
+"""The errors that msgspec raises for input that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""All that msgspec raises for JSON and MessagePack that is broken, of other types, no UTF-8, or nested too deeply.
+"""All errors of msgspec for JSON and MessagePack that is broken, of other types, no UTF-8, or nested too deeply.
 
-``msgspec.DecodeError`` alone is not all of it: text that is no UTF-8 inside a well-formed document is a
-``UnicodeDecodeError``, and a few thousand brackets are a ``RecursionError``.
+``msgspec.DecodeError`` alone does not suffice: text that is no UTF-8 inside a well-formed document raises a
+``UnicodeDecodeError``, and a few thousand nested brackets raise a ``RecursionError``.
 """

@@ -38,7 +38,8 @@ from strato.node.images.rootwriter import BadImage
 
 _IDLE_SECONDS, _TOKEN_SECONDS = 60.0, 60.0
 _SLOWEST_BYTES = 64 << 10
-"""Of a body that has to come in `_IDLE_SECONDS`: one that comes a byte at a time would be waited for without end."""
+"""Bytes of a body that have to arrive within `_IDLE_SECONDS`: else a registry that sends a byte at a time would keep a
+pull waiting for ever."""
 _TOKEN_BYTES, _ERROR_BYTES = 1 << 20, 64 << 10
 _UPLOAD_BYTES = 8 << 20
 """Size of one piece of an upload."""

@@ -326,7 +326,7 @@ class ImageStore:
 
     @property
     def directory(self) -> str:
-        """Of the node."""
+        """The node's data directory."""
         return str(self._data)
 
     def in_use(self) -> frozenset[str]:
@@ -374,7 +374,7 @@ def _groups(sizes: Sequence[int], first: int) -> Iterator[tuple[int, int]]:
 
 
 def _remove_unless_locked(path: Path) -> None:
-    """Remove a directory that nobody holds any more."""
+    """Remove a directory unless a process has locked it."""
     with suppress(OSError), beneath.opened(str(path), os.O_RDONLY | os.O_DIRECTORY) as held:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         remove_tree(str(path))

@@ -1,4 +1,4 @@
-"""Paths below the node's data directory, and how they are removed."""
+"""Paths below the node's data directory, and the removal of the files there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strato.node import beneath
 from strato.node.removal import remove_tree
 
 _ANEW = "anew"
-"""Empty file of a pod that ran and is to run from its beginning."""
+"""Name of an empty file in the directory of a pod that has run and must run again from its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class PodPaths:
 
     @property
     def namespaces(self) -> str:
-        """Directory of the files that keep its namespaces."""
+        """Directory of the files at which its namespaces are mounted."""
         return os.path.join(self.home, "ns")
 
     @property
     def uts_namespace(self) -> str:
-        """File of a namespace that every pod with namespaces has, and that its user namespace owns."""
+        """File of its UTS namespace, which every pod with namespaces has and which its user namespace owns."""
         return f"{self.namespaces}/uts"
 
     @property
@@ -56,7 +56,7 @@ class PodPaths:
         return os.path.join(self.home, "logs", container, f"{number}.log")
 
     def last_attempt(self, container: str) -> int:
-        """The number of the newest run there is a directory of, -1 before the first."""
+        """The number of the newest run that has a directory, -1 before the first."""
         try:
             names = os.listdir(os.path.join(self.home, "containers", container))
         except FileNotFoundError:
@@ -64,7 +64,7 @@ class PodPaths:
         return max((int(n) for n in names if n.isdigit()), default=-1)
 
     def drop_attempt(self, container: str, number: int) -> None:
-        """Forget an old run and its log."""
+        """Remove the directory and the log of an old run."""
         self.remove(self.attempt(container, number))
         directory, name = os.path.split(self.log(container, number))
         if os.path.isdir(directory):
@@ -73,27 +73,27 @@ class PodPaths:
                     os.unlink(os.path.join(directory, entry))
 
     def write_identity(self, namespace: str, name: str, ip: str, *, shares_network: bool) -> None:
-        """Note whose directory this is, and whether the pod has the machine's network."""
+        """Write which pod the directory belongs to, and whether the pod shares the machine's network."""
         os.makedirs(os.path.join(self.home, "etc"), exist_ok=True)
         network = "machine" if shares_network else "own"
         self._note("pod.json", {"namespace": namespace, "name": name, "ip": ip, "network": network})
 
     @property
     def shares_network(self) -> bool:
-        """Whether the pod is known to have the machine's network."""
+        """Whether `write_identity` has recorded that the pod shares the machine's network."""
         return self.identity().get("network") == "machine"
 
     def identity(self) -> dict[str, str]:
-        """Return what `write_identity` noted, empty when it did not come to that."""
+        """Return what `write_identity` has written; empty if it was not called."""
         found: dict[str, str] | None = self._noted("pod.json")
         return {} if found is None else found
 
     def write_gpus(self, names: Sequence[str]) -> None:
-        """Note which whole GPUs the pod has."""
+        """Write which whole GPUs the pod has."""
         self._note("gpus.json", list(names))
 
     def gpus(self) -> list[str]:
-        """Return what `write_gpus` noted, empty when it did not come to that."""
+        """Return what `write_gpus` has written; empty if it was not called."""
         found: list[str] | None = self._noted("gpus.json")
         return [] if found is None else found
 
@@ -104,7 +104,7 @@ class PodPaths:
         os.replace(path + ".new", path)
 
     def _noted(self, name: str) -> Any:
-        """Return what a file says, None when it is not there or was not finished."""
+        """Return the content of a JSON file, None when it does not exist or was not completely written."""
         try:
             with open(beneath.open_regular(os.path.join(self.home, name)), "rb") as file:
                 return json.load(file)
@@ -112,18 +112,18 @@ class PodPaths:
             return None
 
     def drop_gpus(self) -> None:
-        """Forget them: the pod's containers have ended."""
+        """Remove the record of the pod's GPUs; call it when its containers have ended."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self.home, "gpus.json"))
 
     def forget_logs(self) -> None:
-        """Remove the logs from before a restart: the pod begins anew."""
+        """Remove the logs from before a restart of a pod that runs again from its beginning."""
         remove_tree(os.path.join(self.home, "logs"))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self.home, _ANEW))
 
     def forget_runs(self, *, anew: bool) -> None:
-        """Remove everything but the logs and which containers have run; with ``anew`` forget the latter too."""
+        """Remove all files but the logs and the records of runs; with ``anew`` remove these records too."""
         kept = {"logs", _ANEW} if anew else {"logs", _ANEW, "containers", "pod.json"}
         found = os.listdir(self.home)
         if anew and "containers" in found:
@@ -142,11 +142,11 @@ class PodPaths:
 
     @property
     def begins_anew(self) -> bool:
-        """Whether it was here, and somebody wants it to run from its beginning."""
+        """Whether the pod ran here before, and must run again from its beginning (`forget_runs`)."""
         return os.path.exists(os.path.join(self.home, _ANEW))
 
     def runs(self, attempt: str) -> bool:
-        """Whether a run has begun, and has not ended as far as is known."""
+        """Whether a run has begun, and its end is not recorded."""
         begun, ended = (os.path.exists(os.path.join(attempt, name)) for name in ("state.json", "exit.json"))
         return begun and not ended
 
@@ -181,11 +181,11 @@ class NodePaths:
 
     @property
     def cgroups(self) -> str:
-        """File that keeps where the pods' control groups are."""
+        """File with the paths of the pods' control groups."""
         return os.path.join(self.data_dir, "cgroups.json")
 
     def uids(self) -> list[str]:
-        """The pods there are directories of."""
+        """Uids of the pods that have directories."""
         try:
             return sorted(os.listdir(os.path.join(self.data_dir, "pods")))
         except FileNotFoundError:
@@ -196,12 +196,12 @@ class NodePaths:
         return f"/dev/shm/strato-{uid}"
 
     def remove_pod(self, uid: str) -> None:
-        """Remove everything of a pod whose processes are gone."""
+        """Remove all files of a pod whose processes are gone."""
         self.remove(self.memory_dir(uid))
         self.remove(self.pod(uid).home)
 
     def clear_pod(self, uid: str, *, anew: bool) -> None:
-        """Remove what a pod whose processes are gone does not need any more (see `PodPaths.forget_runs`)."""
+        """Remove the files that a pod whose processes are gone does not need any more (see `PodPaths.forget_runs`)."""
         self.remove(self.memory_dir(uid))
         if os.path.isdir(self.pod(uid).home):
             self.pod(uid).forget_runs(anew=anew)

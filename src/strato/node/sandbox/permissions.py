@@ -1,4 +1,4 @@
-"""Why this machine allows no namespaces, and what to do about it."""
+"""Find out why this machine allows no namespaces, and which setting would allow them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PLAIN = (
 
 
 def plain_warning(settings: str = "/proc/sys") -> str:
-    """Return what plain processes lack and, where a setting is the cause, which and how to change it.
+    """Return a warning about the lacking isolation of plain processes and, if a setting is the cause, how to change it.
 
     Args:
-        settings: Where the kernel shows its settings.
+        settings: Directory of the kernel's settings.
     """
     allowing = forbidding_setting(settings)
     if not allowing:
@@ -31,7 +31,7 @@ def plain_warning(settings: str = "/proc/sys") -> str:
 
 
 def forbidding_setting(settings: str = "/proc/sys") -> str:
-    """Return the setting that forbids namespaces as sysctl takes it to allow them; empty when none does."""
+    """Return the argument of sysctl that changes a setting which forbids namespaces; empty when none forbids them."""
     for path, forbids, allows in _SWITCHES:
         if _read(os.path.join(settings, path)) == forbids:
             return f"{path.replace('/', '.')}={allows}"
@@ -42,5 +42,5 @@ def _read(path: str) -> str:
     try:
         with open(path) as file:
             return file.read().strip()
-    except OSError:  # another kernel or distribution
+    except OSError:  # this kernel or distribution does not have the setting
         return ""

@@ -90,7 +90,7 @@ class PodWorker:
         return (self._terminating.is_set() or self._evicted.is_set()) and not self._is_released
 
     def next_write(self, now: float) -> dict[str, Any] | None:
-        """Return what to write of its status; None of a stopped pod whose end nobody awaits."""
+        """Return the status members to write; None for a stopped pod that no finalizer keeps."""
         if self.is_stopped and not self.pod.is_awaited:
             return None
         record = self.record
