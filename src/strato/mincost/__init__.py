@@ -5,8 +5,8 @@ them. Does not: anything of Kubernetes; tasks and machines are plain data (`worl
 
 - `network`, `certificate`, `dimacs`, `merge`: problems, proofs, files, smaller equal problems
 - `kernels`, `solver`: three compiled algorithms over one array layout, and the race between them
-- `world`, `models`, `stats`: what is known, and the prices policies put on it
-- `graph`, `decide`, `gangs`: events in, decisions out
+- `world`, `models`, `stats`: tasks and machines, the policies that price their placements, and measurements
+- `graph`, `decide`, `gangs`: turn events into network edits, and flows into decisions
 - `service`, `simulate`, `synthetic`: Firmament's gRPC protocol, trace replay, seeded instances
 """
 

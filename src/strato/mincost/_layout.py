@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _AHEAD = 128
-"""Nodes whose surroundings are read before they are edited."""
+"""Number of nodes whose neighbours are read ahead before they are edited."""
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -135,7 +135,7 @@ def _drop_arc(g: Arrays, arc: Int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def withdraw(g: Arrays, arc: Int, amount: Int) -> None:
-    """Take units off an arc and off some path that carries them on to where they are absorbed."""
+    """Remove units from an arc and from a path that carries them on to where they are absorbed."""
     while amount > 0:
         change_flow(g, arc, -amount)
         node = g.head[arc]
@@ -150,7 +150,7 @@ def withdraw(g: Arrays, arc: Int, amount: Int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def withdraw_surplus(g: Arrays, nodes: Int64s) -> None:
-    """Withdraw what sources send beyond their supply, from their cheapest arcs first. O(their arcs × surplus)."""
+    """Withdraw the units that sources send beyond their supply, cheapest arcs first. O(their arcs × surplus)."""
     for i in range(len(nodes)):
         node = nodes[i]
         begin, end = g.row_start[node], g.row_start[node] + g.row_length[node]
@@ -166,10 +166,10 @@ def withdraw_surplus(g: Arrays, nodes: Int64s) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _fetch_neighbours(g: Arrays, nodes: Int64s, begin: Int, end: Int) -> Int:
-    """Read what unlinking these nodes' arcs will write; return a sum nobody needs, so that the reads take place.
+    """Read the records that unlinking these nodes' arcs will write, so that they are in the cache by then.
 
-    Neighbours in an in-list lie anywhere in memory. Read ahead, one after another and independent of each other, many
-    are under way at once; the edits then find them in the cache.
+    Neighbours in an in-list lie anywhere in memory. These reads do not depend on each other, so the CPU overlaps many
+    of them. The returned sum is meaningless; it keeps the compiler from removing the reads.
     """
     total = np.int64(0)
     for i in range(begin, end):
@@ -181,7 +181,7 @@ def _fetch_neighbours(g: Arrays, nodes: Int64s, begin: Int, end: Int) -> Int:
 
 @numba.njit(cache=True, nogil=True)
 def _fetch_ends(g: Arrays, nodes: Int64s, offsets: Int64s, heads: Int64s, begin: Int, end: Int) -> Int:
-    """Read what linking the arcs of new rows will write, as `_fetch_neighbours`."""
+    """Read the records that linking the arcs of new rows will write, as `_fetch_neighbours` does."""
     total = np.int64(0)
     for i in range(begin, end):
         if g.row_length[nodes[i]] == 0:
@@ -192,8 +192,8 @@ def _fetch_ends(g: Arrays, nodes: Int64s, offsets: Int64s, heads: Int64s, begin:
 
 @numba.njit(cache=True, nogil=True)
 def remove_nodes(g: Arrays, nodes: Int64s) -> Int:
-    """Remove the arcs of nodes, withdrawing what they send. O(their arcs). What it returns means nothing."""
-    # Columns are taken out of the tuple once: in the loop each access would count references.
+    """Remove the arcs of nodes, withdrawing the flow they send. O(their arcs). The returned number is meaningless."""
+    # Local names for the columns: an access through the tuple in the loop would count references each time.
     next_in, prev_in, first_in, last_in = g.next_in, g.prev_in, g.first_in, g.last_in
     heads, costs, capacities, flows = g.head, g.cost, g.capacity, g.flow
     starts, lengths, supply = g.row_start, g.row_length, g.supply
@@ -246,7 +246,7 @@ def move_rows(g: Arrays, nodes: Int64s, starts: Int64s, sizes: Int64s) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _kept_flow(g: Arrays, node: Int, head: Int, capacity: Int) -> int:
-    """Take over the flow of the node's first arc to that head that still has any."""
+    """Remove and return the flow, up to the capacity, of the node's first arc to this head that still has any."""
     for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
         if g.head[arc] == head and g.flow[arc] > 0:
             kept = min(g.flow[arc], capacity)
@@ -269,7 +269,7 @@ def _same_heads(g: Arrays, node: Int, heads: Int64s, begin: Int, wanted: Int) ->
 def set_rows(
     g: Arrays, nodes: Int64s, offsets: Int64s, heads: Int64s, costs: Int64s, capacities: Int64s
 ) -> tuple[int, Int]:
-    """Rewrite rows whose runs are large enough; return the number of arcs changed, and one that means nothing."""
+    """Rewrite rows whose runs are large enough; return the number of arcs changed, and a meaningless number."""
     next_in, prev_in, first_in, last_in = g.next_in, g.prev_in, g.first_in, g.last_in
     head_of, cost_of, capacity_of, lengths = g.head, g.cost, g.capacity, g.row_length
     changed, fetched = 0, np.int64(0)

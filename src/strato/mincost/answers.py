@@ -1,7 +1,7 @@
-"""What a cost model answers, checked before anything is built on it: a policy of somebody else's may be wrong.
+"""Checks the answers of a cost model before the network is changed by them, because a third-party model may be wrong.
 
-Whatever does not hold, an exception in the model's own code included, becomes an error that names model and method; the
-graph manager has changed nothing by then, so the next round asks again. O(what was answered).
+An invalid answer, or an exception in the model's code, becomes an error that names model and method. The graph manager
+has changed nothing by then, so the next round calls the model again. O(size of the answer).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strato.mincost.network import LARGEST_QUANTITY, NetworkError
 
 
 class Answers:
-    """A cost model's answers."""
+    """Calls a cost model's methods and checks their answers."""
 
     def __init__(self, model: CostModel) -> None:
         self._model = model
@@ -27,7 +27,7 @@ class Answers:
         """Return the prices a method gives for ``count`` things.
 
         Raises:
-            NetworkError: They are not that many, or no numbers.
+            NetworkError: Their number is wrong, or they are no numbers.
         """
         found = self._column(method, "prices", self._ask(method, *asked))
         if len(found) != count:
@@ -38,7 +38,7 @@ class Answers:
         """Return the arcs a method gives for ``count`` things.
 
         Raises:
-            NetworkError: They lead from or to what is not there, or have a capacity below 0.
+            NetworkError: A row or target does not exist, or a capacity is below 0.
         """
         answer = self._ask(method, *asked)
         if not isinstance(answer, Arcs):

@@ -1,4 +1,4 @@
-"""The arrays of a network, and the types of what is in them."""
+"""The arrays of a network, and their element types."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ from strato.mincost.network import Network
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What was found; `ok` is the proof."""
+    """Result of the check; `ok` is the proof."""
 
     primal: int
     """Cost of the flow."""
     dual: int
-    """Value of the potentials: supply × potential less what full arcs are overpaid; equals `primal` if optimal."""
+    """Dual objective: −Σ supply × potential + Σ capacity × negative reduced cost; equals `primal` if optimal."""
     faults: tuple[str, ...]
 
     @property

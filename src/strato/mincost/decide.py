@@ -25,7 +25,7 @@ _LONGEST = 64
 
 @numba.njit(cache=True, nogil=True)
 def _entry(g: Arrays, task: Int, left: Int64s) -> int:
-    """Return the task's cheapest arc that has flow left, so that of equal tasks the last ones wait."""
+    """Return the task's cheapest arc that has flow left: earlier ones of equal tasks get places, the last ones wait."""
     best = -1
     for arc in range(g.row_start[task], g.row_start[task] + g.row_length[task]):
         if left[arc] > 0 and (best < 0 or g.cost[arc] < g.cost[best]):
@@ -112,7 +112,7 @@ def assign(network: Network, tasks: Int64s, current: Int64s, is_machine: npt.NDA
 
     Args:
         network: A solved network.
-        tasks: The node of each task: one with a supply of n stands here n times, those who should wait first last.
+        tasks: The node of each task, n times for a node with a supply of n; tasks at the end wait first.
         current: The machine node each task runs on, or −1.
         is_machine: Per node.
     """

@@ -1,7 +1,7 @@
-"""Gangs in a flow: which placements to take back because their job falls short of its minimum.
+"""Gangs in a flow: which placements to undo because their job stays below its minimum.
 
-Flow cannot say "all or none". A round is therefore solved, the gang that is furthest below its minimum is
-held back, and the rest re-optimised warm, until every placed gang is whole.
+A flow cannot express "all or none". A round therefore solves the network, holds back the gang that is furthest below
+its minimum, and solves again from the last solution, until every placed gang is whole.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def short_of_minimum(world: FlowWorld, targets: dict[int, str]) -> set[int]:
             minimum[task.job] = (task.gang_minimum, task.priority)
     if not minimum:
         return set()
-    if not world.preemption:  # placed tasks are out of the network, but count
+    if not world.preemption:  # placed tasks are not in the network, but count towards the minimum
         for task in world.tasks.values():
             if task.machine is not None and task.job in minimum and task.id not in targets:
                 placed[task.job] += 1

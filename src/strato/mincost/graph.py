@@ -1,8 +1,8 @@
-"""The graph manager: turns events into network edits, rounds into decisions.
+"""The graph manager: turns events into network edits, and solved flows into decisions.
 
-Events (tasks and machines coming, going, failing) change the `FlowWorld` and mark what has to be re-priced.
-A round reconciles the rows of what is marked with what the cost model lists now (arcs that are equal
-stay, flow included), solves warm, and reads the decisions off the flow.
+Events (tasks and machines that arrive, leave or fail) change the `FlowWorld` and mark tasks and machines dirty. A round
+updates the rows of the dirty ones to the arcs that the cost model returns now (equal arcs keep their flow), solves from
+the last solution, and reads the decisions off the flow.
 
 Preemption off: a placed task leaves the network and its machine's arc to the sink loses a slot; this is
 the pinned arc with lower bound 1 of the original with the constant taken out. Preemption on: it stays, with
@@ -33,11 +33,11 @@ from strato.mincost.stats import FinalReport
 from strato.mincost.world import FlowWorld, Machine, Task, Vector
 
 PURGE_ROUNDS = 10
-"""Rounds after which classes no task leads to any more are dropped."""
+"""Number of rounds after which classes that no task has arcs to are dropped."""
 
 
 class DeltaType(IntEnum):
-    """What happens to a task (numbers of the wire protocol)."""
+    """Kind of a decision on a task (numbers of the wire protocol)."""
 
     NOOP = 0
     PLACE = 1
@@ -60,7 +60,7 @@ class Round:
 
     Attributes:
         deltas: Decisions, evictions first.
-        unscheduled: Tasks that wait on.
+        unscheduled: Tasks that still wait.
         solution: The solver's answer (of the last re-solve).
         changed_arcs: Arcs the reconcile added, removed or re-priced.
     """
@@ -97,12 +97,12 @@ class FlowScheduler(PlacementGraph):
         self._refreshed = float("-inf")
         self._rounds = 0
         self._dirty: dict[int, None] = {}
-        """Tasks to ask the model about, those that came first first."""
+        """Tasks to price again, in order of arrival."""
 
     # -- events ------------------------------------------------------------------------------------
 
     def add_machine(self, machine: Machine) -> None:
-        """A machine joins, empty.
+        """Add an empty machine.
 
         Raises:
             NetworkError: It is there already.
@@ -113,9 +113,9 @@ class FlowScheduler(PlacementGraph):
         self._dirty.update(dict.fromkeys(self._tasks))
 
     def update_machine(self, name: str) -> None:
-        """Say that a machine's labels, rack, taints or size were changed in the `FlowWorld`.
+        """Note that a machine's labels, rack, taints or size were changed in the `FlowWorld`.
 
-        Models that keep what they learned of a machine by where it stands see it leave and join.
+        The model is notified as if the machine had left and joined, for models that keep data by labels or rack.
 
         Raises:
             NetworkError: It is unknown.
@@ -126,7 +126,7 @@ class FlowScheduler(PlacementGraph):
         self._dirty.update(dict.fromkeys(self._tasks))
 
     def remove_machine(self, name: str, *, fail_tasks: bool = False) -> tuple[int, ...]:
-        """A machine leaves; its tasks wait again, or are removed with `fail_tasks`. Return them.
+        """Remove a machine; its tasks wait again, or are removed with `fail_tasks`. Return them.
 
         Raises:
             NetworkError: It is unknown.
@@ -147,7 +147,7 @@ class FlowScheduler(PlacementGraph):
         return tasks
 
     def submit(self, task: Task, now: float) -> None:
-        """A task arrives and waits.
+        """Add a task, which waits.
 
         Raises:
             NetworkError: Its number is in use.
@@ -160,7 +160,7 @@ class FlowScheduler(PlacementGraph):
         self._enter(task)
 
     def complete(self, task_id: int, now: float) -> Task:
-        """A task ends, well or not; its slot is free from now on. Return it.
+        """Remove a task that has ended, successfully or not, and free its slot. Return it.
 
         Raises:
             NetworkError: It is unknown.
@@ -229,13 +229,13 @@ class FlowScheduler(PlacementGraph):
         self.reprice([task_id])
 
     def reprice(self, task_ids: Iterable[int]) -> None:
-        """Ask the model anew for these tasks in the next round."""
+        """Have the model price these tasks again in the next round."""
         self._dirty.update((task, None) for task in task_ids if task in self._tasks)
 
     # -- a round -----------------------------------------------------------------------------------
 
     def round(self, now: float, *, apply: bool = True) -> Round:
-        """Find the best placement for what is known now.
+        """Find the best placement for the current tasks and machines.
 
         Args:
             now: Seconds; waiting and running times are counted up to it.
@@ -267,7 +267,7 @@ class FlowScheduler(PlacementGraph):
         return Round(found, unscheduled, solution, changed)
 
     def apply(self, deltas: Sequence[Delta], now: float) -> tuple[Delta, ...]:
-        """Carry decisions out; those that events made void are passed over. Return what was done."""
+        """Apply decisions, except those that events have made void; return the applied ones."""
         done = []
         for delta in deltas:
             if delta.task not in self.world.tasks or delta.machine not in self.world.machine_index:
@@ -280,14 +280,14 @@ class FlowScheduler(PlacementGraph):
         return tuple(done)
 
     def refresh(self, now: float) -> int:
-        """Reconcile the network with what the model lists now; return the number of arcs changed."""
+        """Update the network to the arcs that the model returns now; return the number of arcs changed."""
         dirty = list(self._dirty)
         changed = self._refresh_tasks([self.world.tasks[task] for task in dirty if task in self._tasks], now)
         changed += self._refresh_classes()
         changed += self._refresh_machines()
         changed += self._refresh_jobs()
         self.network.set_supply([self._sink], -len(self._tasks))
-        self._dirty.clear()  # only now: after a refused price everything is asked again
+        self._dirty.clear()  # only now, so that after an invalid price all are priced again
         return changed
 
     # -- parts -------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ class FlowScheduler(PlacementGraph):
         fresh = [self.world.tasks[t] for t, name in targets.items() if self.world.tasks[t].machine != name]
         if self._check_vectors and self.world.preemption:
             for task in map(self.world.tasks.__getitem__, self._tasks):
-                if task.machine is not None and targets.get(task.id) != task.machine:  # its room is free then
+                if task.machine is not None and targets.get(task.id) != task.machine:  # it leaves, which frees its room
                     left = room.get(task.machine)
                     room[task.machine] = (
                         self.world.machine(task.machine).available if left is None else left
@@ -345,7 +345,7 @@ class FlowScheduler(PlacementGraph):
         return late
 
     def _hold_back(self, tasks: set[int], now: float) -> None:
-        """Leave tasks only their waiting arc, so that the next solve gives their place to others; who runs may stay."""
+        """Leave tasks only the arcs to wait and, if running, to stay, so that the next solve places others instead."""
         held = [self.world.tasks[t] for t in sorted(tasks)]
         none = np.zeros(0, np.int64)
         self._settle(held, self._homes_of(held), (none, none, none), np.zeros(len(held), np.int64), now)
@@ -377,7 +377,7 @@ class FlowScheduler(PlacementGraph):
 
 
 def warm_up() -> None:
-    """Compile the kernels, or load them: most of a minute on a new machine, so nobody's first request should wait."""
+    """Compile or load the kernels before the first request: on a new machine that takes most of a minute."""
     for solver in (Solver(), *(Solver((kernel,)) for kernel in Kernel)):
         world = FlowWorld()
         engine = FlowScheduler(world, Trivial(world, Random(0)), solver)

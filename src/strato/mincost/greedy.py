@@ -1,4 +1,4 @@
-"""The schedulers flow is compared with in replays: one task at a time, no look at the others."""
+"""Baselines for replays: schedulers that place one task at a time, without regard to the others."""
 
 from __future__ import annotations
 

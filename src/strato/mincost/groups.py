@@ -4,9 +4,9 @@ Tasks whose arcs are the same (heads and prices, the one to wait included) and t
 are interchangeable: any integral flow of their common source splits into one path a task. A source of supply n with the
 same arcs then has the same optimum (in units of one task), and a round's solution costs by such groups, not by tasks.
 
-Arcs of a source have room for any supply, so that a group that grows or shrinks keeps its row. When prices change for
-all of a group in the same way, as those of waiting do with time, it keeps its node and its flow; a task that changes
-alone moves.
+Arcs of a source have room for any supply, so that a group that grows or shrinks keeps its row. If prices change equally
+for all tasks of a group, as waiting prices do with time, the group keeps its node and its flow; a task whose arcs
+change alone moves to another group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strato.mincost.arrays import Int64s
 from strato.mincost.network import Network
 
 NOWHERE = -1
-"""In place of the node of a machine: the task does not run."""
+"""In place of a machine's node, for a task that does not run."""
 ROOM = 1 << 31
 """Capacity of a task's arcs: more than there are tasks."""
 _NONE = -1
@@ -28,14 +28,14 @@ _Key = tuple[int, bytes]
 
 
 class Groups:
-    """The tasks that take part in rounds, by the node that stands for them."""
+    """The tasks that take part in rounds, grouped by the node that represents them."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self._node: dict[int, int] = {}
         """Node of each task, `_NONE` until its arcs are known."""
         self._members: dict[int, dict[int, None]] = {}
-        """Tasks of each node, those that came first first. Together they are the tasks in `_node` that have a node."""
+        """Tasks of each node, in order of arrival; together the tasks in `_node` that have a node."""
         self._key: dict[int, _Key] = {}
         self._at: dict[_Key, int] = {}
         """Nodes by key: the inverse of `_key`."""
@@ -52,11 +52,11 @@ class Groups:
         return iter(self._node)
 
     def enter(self, task: int) -> None:
-        """Let a task take part; it has no arcs before `settle`."""
+        """Add a task; it has no arcs before `settle`."""
         self._node.setdefault(task, _NONE)
 
     def leave(self, task: int) -> bool:
-        """Let a task take part no more; its unit is withdrawn by `settle`. Return whether it did."""
+        """Remove a task, whose unit `settle` withdraws; return whether it took part."""
         node = self._node.pop(task, None)
         if node is None:
             return False
@@ -64,7 +64,7 @@ class Groups:
         return True
 
     def member(self, node: int) -> int | None:
-        """Return a task the node stands for."""
+        """Return one of the tasks that a node represents."""
         return next(iter(self._members.get(node, ())), None)
 
     def units(self) -> tuple[list[int], Int64s, Int64s]:
@@ -116,7 +116,7 @@ class Groups:
         return self._network.set_rows(list(sample), ends, arcs[picked, 0], arcs[picked, 1], capacity)
 
     def _rename(self, tasks: Sequence[int], keys: Sequence[_Key]) -> None:
-        """Let groups all of whose members are asked about keep their node under a new key, if that is free."""
+        """Give groups whose members are all in ``tasks`` their new key, if it is free, so that they keep their node."""
         asked: dict[int, list[int]] = {}
         for i, task in enumerate(tasks):
             asked.setdefault(self._node[task], []).append(i)

@@ -26,7 +26,7 @@ class Reduced:
     """A smaller problem.
 
     Attributes:
-        instance: What to solve.
+        instance: The problem to solve.
         offset: Its optimum plus this is the given problem's.
         expand: Turns a flow of it into one of the given problem, of the same cost.
     """
@@ -88,7 +88,7 @@ def merge_tasks(given: Instance) -> Reduced:
             begins = ends - given.supply[group]
             upto = np.cumsum(out[rows[0]])
             since = upto - out[rows[0]]
-            # Units of the group in a line: an arc carries a stretch of it, a task owns one.
+            # Number the units of the group: each arc carries a range of them, and each task owns a range.
             share = np.minimum(ends[:, None], upto) - np.maximum(begins[:, None], since)
             out[rows] = np.maximum(share, 0)
         return out

@@ -108,10 +108,10 @@ class Network:
 
     @property
     def arrays(self) -> Arrays:
-        """Views of all arrays, cut to the numbers in use, or to two.
+        """Views of all arrays, cut to the numbers in use, but not below two.
 
-        A view of a single record counts as contiguous, and for the kernels that is another type: they would be compiled
-        again for it. What is there too much belongs to no row and has no supply.
+        A view of a single record counts as contiguous, which is another type for the kernels, so that they would be
+        compiled again. An additional record belongs to no row and has no supply.
         """
         nodes, slots = max(self.node_count, _FEWEST), max(self.slot_count, _FEWEST)
         a = self._arrays
@@ -199,7 +199,7 @@ class Network:
         self._arrays.supply[np.asarray(nodes, np.int64)] = supply
 
     def withdraw_surplus(self, nodes: npt.ArrayLike) -> None:
-        """Withdraw what sources send beyond their supply, after it fell, along the units' paths."""
+        """Withdraw the units that sources send beyond their reduced supply, along the units' paths."""
         _layout.withdraw_surplus(self.arrays, np.asarray(nodes, np.int64))
 
     def demand_on(self, nodes: Int64s, most: int) -> Int64s:
@@ -271,7 +271,7 @@ class Network:
 
 
 def check_network(supply: Int64s, tail: Int64s, head: Int64s, cost: Int64s, capacity: Int64s, lower: Int64s) -> None:
-    """Refuse what no solver could take, naming the node or arc.
+    """Refuse input that no solver can take, naming the node or arc.
 
     Raises:
         NetworkError: Up to ten problems.
@@ -330,7 +330,7 @@ _NODE = np.dtype(
 
 
 _FEWEST = 2
-"""Records there always are (see `Network.arrays`)."""
+"""Least number of records (see `Network.arrays`)."""
 
 
 def _empty_arrays(nodes: int, slots: int) -> Arrays:

@@ -1,4 +1,4 @@
-"""`PlacementGraph`: a world as a network, by the prices of a cost model; arcs are written anew where prices change."""
+"""`PlacementGraph`: a world as a network with a cost model's prices; only arcs whose prices change are rewritten."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PlacementGraph:
     def _settle(
         self, tasks: Sequence[Task], homes: Int64s, arcs: tuple[Int64s, Int64s, Int64s], price: Int64s, now: float
     ) -> int:
-        """Give tasks arcs (row, head, cost), and those to wait and to stay; `price` is that of waiting."""
+        """Set the tasks' arcs (row, head, cost) and add those for waiting and staying; `price` is that of waiting."""
         hosts = np.flatnonzero(homes >= 0)
         stay: Int64s = np.zeros(0, np.int64)
         if len(hosts):
@@ -67,7 +67,7 @@ class PlacementGraph:
         """Re-price classes that tasks reach, and the classes those reach.
 
         Raises:
-            NetworkError: Classes lead in a circle; flow in it would belong to no task.
+            NetworkError: Arcs of classes form a cycle; flow in it would belong to no task.
         """
         changed = 0
         leads: dict[int, set[int]] = {}
@@ -97,7 +97,7 @@ class PlacementGraph:
             raise NetworkError([Problem(where, f"leads classes in a circle: {circle}")]) from None
 
     def purge_classes(self) -> int:
-        """Drop classes no arc leads to any more; return how many."""
+        """Drop classes that no arc leads to; return how many."""
         first = self.network.arrays.first_in
         idle = [c for c, node in self._class_node.items() if first[node] < 0]
         self.network.remove_nodes([self._class_node.pop(c) for c in idle])
@@ -129,14 +129,14 @@ class PlacementGraph:
         return self.network.set_rows(nodes, offsets, head[order], cost[order], capacity[order])
 
     def _check_costs(self, cost: Int64s, whose: Callable[[int], str]) -> None:
-        """Refuse prices that sums along a path could not hold; `whose` names the tail of an arc."""
+        """Refuse prices whose sums along a path could overflow; `whose` names the tail of an arc."""
         if len(cost) and (int(cost.max()) >= 1 << 40 or int(cost.min()) <= -(1 << 40)):
             worst = int(np.argmax(np.abs(cost.astype(np.float64))))
             where = f"cost model {self.model.name}: {whose(worst)}"
             raise NetworkError([Problem(where, f"has an arc of cost {int(cost[worst])}, beyond ±2^40")])
 
     def _called(self, node: int) -> str:
-        """Name what a node stands for, for messages."""
+        """Return the name of the task, job, class or machine of a node, for messages."""
         job = next((name for name, number in self._job_node.items() if number == node), None)
         if job is not None:
             return f"job {job}"

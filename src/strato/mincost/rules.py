@@ -1,8 +1,8 @@
 """Hard rules about machines and neighbours, and the check that a round's own placements keep them.
 
-A round's network knows who runs where when it begins. What its placements mean for one another (two tasks that must be
-apart, the first of a group that must be together) shows only afterwards: `Arrivals` looks at them one by one, and who
-breaks a rule waits for the next round.
+A round's network only has the tasks that ran when it began. Whether its placements break rules about one another (two
+tasks that must be apart, the first of a group that must be together) is checked afterwards: `Arrivals` admits them one
+by one, and a task that breaks a rule waits for the next round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def are_apart(one: Task, other: Task) -> bool:
 
 
 def binding(task: Task, world: FlowWorld) -> tuple[Beside, ...]:
-    """Return the conditions on neighbours that bind; the first of a group that wants its own kind may go anywhere."""
+    """Return the conditions on neighbours that apply; for the first of a group, not those it meets itself."""
     return tuple(
         beside
         for beside in task.near
@@ -49,7 +49,7 @@ class Arrivals:
         self._at: dict[str, list[Task]] = {}
 
     def admit(self, task: Task, machine: Machine) -> bool:
-        """Take a placement over, or return that an earlier one excludes it."""
+        """Admit a placement; return False if an earlier one excludes it."""
         if not self._matter:
             return True
         here = self._at.setdefault(machine.id, [])

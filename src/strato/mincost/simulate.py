@@ -32,7 +32,7 @@ _MOST_PROBLEMS = 10
 
 @dataclass(frozen=True, slots=True, order=True)
 class Event:
-    """Something that happens; ordered by time, then by its place in the trace."""
+    """An event of a trace; ordered by time, then by position in the trace."""
 
     seconds: float
     order: int
@@ -45,7 +45,7 @@ class Event:
 
 @dataclass(slots=True)
 class Measures:
-    """What a replay measured."""
+    """Measurements of a replay."""
 
     rounds: int = 0
     placed: int = 0
@@ -60,9 +60,9 @@ class Measures:
     input_bytes: int = 0
     """Input read by the tasks that were placed or moved."""
     remote_bytes: int = 0
-    """… of it, what did not lie on the machine."""
+    """Part of it that was not on the machine."""
     far_bytes: int = 0
-    """… of that, what did not lie in its rack either."""
+    """Part of it that was not in the machine's rack either."""
 
     def report(self) -> dict[str, float]:
         """Summarise: counts and percentiles."""
@@ -88,7 +88,7 @@ class Measures:
         return found
 
     def read_input(self, task: Task, machine: str, flow: FlowScheduler) -> None:
-        """Count what a task that starts on a machine has to fetch."""
+        """Count the input that a task has to fetch when it starts on a machine."""
         world = flow.world
         rack = world.machine(machine).rack
         for size, holders in task.inputs:
@@ -200,7 +200,7 @@ def _apply_event(flow: FlowScheduler, event: Event, now: float, runtimes: dict[i
         flow.submit(event.task, now)
     elif event.task is not None:
         task = flow.world.tasks.get(event.task.id)
-        # An end that was announced for a place or a run the task has left since is void.
+        # Ignore an end that was scheduled for an earlier run or machine of the task.
         if task is not None and task.machine == event.name and task.run_seconds(now) + 1e-6 >= runtimes[task.id]:
             flow.complete(task.id, now)
             found.completed += 1
@@ -209,7 +209,7 @@ def _apply_event(flow: FlowScheduler, event: Event, now: float, runtimes: dict[i
 
 @contextlib.contextmanager
 def _reading(where: str, problems: list[Problem]) -> Iterator[None]:
-    """Turn what a line's numbers raise into a problem with its place."""
+    """Turn errors of reading a line's numbers into a problem with its place."""
     try:
         yield
     except (ValueError, OverflowError) as err:
@@ -217,7 +217,7 @@ def _reading(where: str, problems: list[Problem]) -> Iterator[None]:
 
 
 def _rows(path: Path, columns: int, problems: list[Problem]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the lines of a file with their places; what cannot be read becomes a problem."""
+    """Yield the lines of a file with their places; unreadable ones become problems."""
     try:
         with path.open(newline="", encoding="utf-8", errors="replace") as lines:
             for number, row in enumerate(csv.reader(lines), 1):

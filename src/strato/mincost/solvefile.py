@@ -1,4 +1,4 @@
-"""Solve a DIMACS file (`strato flow solve`), merged first: clusters consist of equal tasks and equal machines."""
+"""Solves a DIMACS file (`strato flow solve`), after merging equal tasks and machines, of which clusters consist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def solve_file(path: Path, solver: Solver | None = None) -> Iterator[str]:
     """Read a problem, solve it and write its solution as lines: the winner, the objective, the arcs with flow.
 
     Raises:
-        InvalidInput: The file cannot be read as a problem, or nothing can satisfy it.
+        InvalidInput: The file cannot be read as a problem, or the problem is infeasible.
     """
     try:
         with path.open(encoding="ascii", errors="replace") as lines:
@@ -50,8 +50,8 @@ def solve_file(path: Path, solver: Solver | None = None) -> Iterator[str]:
 def solve_merged(instance: Instance, solver: Solver) -> tuple[Solution, int, Int64s] | None:
     """Return the merged problem's solution, the optimum and the flow of the given problem.
 
-    None when nothing can satisfy it, or when sums of merged arcs leave the range of numbers: then the problem itself
-    has to be looked at.
+    None when it is infeasible, or when sums of merged arcs exceed the range of numbers, so that the original problem
+    has to be solved.
     """
     if not len(instance.tail):
         return None
@@ -67,7 +67,7 @@ def solve_merged(instance: Instance, solver: Solver) -> tuple[Solution, int, Int
 
 
 def _counted_from_one(problem: Problem) -> Problem:
-    """Arcs and nodes of a file are counted from 1, arrays from 0."""
+    """Return a problem with numbers counted from 1, as in files, instead of from 0, as in arrays."""
     words = problem.where.split()
     shifted = " ".join(_shift(word) for word in words)
     return Problem(shifted, problem.message)

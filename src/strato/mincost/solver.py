@@ -1,9 +1,9 @@
 """The solver a caller uses: chooses kernels, races two of them on two threads, and proves the answer.
 
-Which kernel starts follows measurements: few changes since the last optimum, or room for everyone, is
-where local searches win (`paths`); demand above capacity and dense class × machine networks is where
-cost scaling wins; network simplex is the steady one in between. Unless the choice is clear two start,
-each on its own copy of flow and potentials, and the first optimum stops the other.
+The choice of kernels follows measurements: local searches (`paths`) win if there are few changes since the last
+optimum, or room for all tasks; cost scaling wins on demand above capacity and on dense class × machine networks;
+network simplex is reliable in between. Unless the choice is clear, two start, each on its own copy of flow and
+potentials, and the first optimum stops the other.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ DENSE_ARCS_PER_NODE = 20
 SMALL = 2000
 """Nodes and arcs up to which a second thread costs more than it saves."""
 MAX_SEARCH_ARCS = 10_000
-"""Arcs a search from one end may look at: nine in ten of an oversubscribed round need fewer, the others 100,000s."""
+"""Most arcs of a search from one end: nine in ten of an oversubscribed round need fewer, the others 100,000s."""
 FEW_UNITS = 2000
 """Supply up to which local searches run alone: 1,000 waiting tasks take them 2 ms, a second thread as much again."""
 FEW_CHANGES_RATIO = 0.02
@@ -68,7 +68,7 @@ FEW_CHANGES_RATIO = 0.02
 
 
 class Solver:
-    """Solves networks, warm from whatever flow and potentials they hold.
+    """Solves networks, starting from the flow and potentials they have.
 
     Args:
         check: Prove every answer with the certificate (one more pass over the arcs).

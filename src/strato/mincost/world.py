@@ -1,4 +1,4 @@
-"""What cost models and the graph manager know of tasks and machines: plain data and a few columns."""
+"""Tasks and machines for cost models and the graph manager: plain data and a few columns."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """What a task puts up with; an empty effect means every effect, an empty key every key."""
+    """Taints that a task tolerates; an empty effect means every effect, an empty key every key."""
 
     key: str = ""
     operator: str = "Equal"
@@ -102,7 +102,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Preferred:
-    """A weighted wish about labels, all of whose conditions must hold."""
+    """A weighted preference for machines whose labels meet all conditions."""
 
     weight: int
     selectors: tuple[Selector, ...]
@@ -116,7 +116,7 @@ class Beside:
     namespaces: tuple[str, ...] = ()
 
     def matches(self, task: Task) -> bool:
-        """Tell whether a task is meant."""
+        """Tell whether a task meets the condition."""
         if self.namespaces and task.namespace not in self.namespaces:
             return False
         return all(s.matches(task.labels) for s in self.selectors)
@@ -124,7 +124,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Liking:
-    """A weighted wish about neighbours; a negative weight keeps away from them."""
+    """A weighted preference for neighbours; a negative weight avoids them."""
 
     weight: int
     beside: Beside
@@ -132,7 +132,7 @@ class Liking:
 
 @dataclass(slots=True)
 class Task:
-    """A unit of work. `machine` and the times are kept by the graph manager."""
+    """A unit of work. The graph manager sets `machine` and the times."""
 
     id: int
     job: str
@@ -189,7 +189,7 @@ class Machine:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     avoids: frozenset[str] = frozenset()
-    """Owners whose tasks should rather go elsewhere."""
+    """Owners whose tasks should preferably go elsewhere."""
     kind: str = ""
     """Hardware class, for models that learn per class."""
     used: Vector = Vector()

@@ -1,7 +1,7 @@
-"""Labels of a shortest-path search: distances, the order to settle nodes in, and the way back.
+"""Labels of a shortest-path search: distances, the order in which to settle nodes, and arrivals for the way back.
 
-Nodes at the distance the search has reached go on a stack, the others into a binary heap: with integer costs most
-steps of a scheduling network cost nothing, and the stack finds the next node without comparing.
+Nodes at the distance the search has reached go on a stack, the others into a binary heap. With integer costs most steps
+of a scheduling network have reduced cost zero, and the stack finds the next node without comparisons.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _pop(s: Scratch) -> Int:
 
 @numba.njit(cache=True, nogil=True)
 def label(s: Scratch, number: Int, node: Int, distance: Int, here: Int, arrival: Int) -> None:
-    """Note a shorter way to a node: at the present distance it goes on the stack, else into the heap."""
+    """Record a shorter path to a node: push it on the stack if at the current distance, else into the heap."""
     known = s.stamp[node] == number
     s.stamp[node] = number
     s.distance[node] = distance
@@ -105,7 +105,7 @@ def label(s: Scratch, number: Int, node: Int, distance: Int, here: Int, arrival:
         s.stack[s.size[1]] = node
         s.size[1] += 1
         if known:
-            _sift_up(s, s.place[node])  # it stays in the heap and is skipped when it comes out
+            _sift_up(s, s.place[node])  # the node stays in the heap and is skipped when it is popped
     elif known:
         _sift_up(s, s.place[node])
     else:

@@ -1,14 +1,14 @@
-"""Ways that cost nothing: for many units that have to find their way through one price level.
+"""Augmenting paths of reduced cost zero, for many units within one price level.
 
-In a full cluster nearly all machines hang together at one price. What is out of balance there has a way at reduced
-cost zero, through many tasks that are indifferent, and each search for one would look at the same tens of thousands
-of arcs. Two trees grow towards each other instead: the *far* one from the root and from all that balances, which is
-kept from unit to unit, and a *near* one from the unit at hand. Neither knows distances, and no potential moves, so that
-any way found may be used at once.
+In a full cluster nearly all machines are connected by arcs of reduced cost zero. Excess there has a path of cost zero
+to a deficit, through many tasks that lose nothing by moving, and a search for each unit would scan the same tens of
+thousands of arcs. Instead two trees grow towards each other over arcs of reduced cost zero: a *far* tree from the root
+and from all nodes that can balance the unit, which is kept from unit to unit, and a *near* tree from the unit's node.
+Neither has distances, and no potential changes, so any path found may be used at once.
 
-Sending uses arcs up, and what hung by them in the far tree hangs in the air until somebody comes by: then the node at
-the break looks for another neighbour in the tree. What finds none is forgotten. So a way may be missed; who is not
-served here is served by `meeting`, which is exact.
+Sending flow saturates arcs, which disconnects parts of the far tree. They are repaired lazily: when a path reaches a
+node whose tree arc is saturated, the node looks for another neighbour in the tree; a node without one is removed from
+the tree. So a path may be missed; `meeting`, which is exact, then serves the node.
 
 Source: Boykov and Kolmogorov (2004) for the trees that are kept and mended.
 """
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from strato.mincost.arrays import Arrays, Int32s, Int64s
 
 _CHUNK = 32
-"""Arcs one tree looks at before the other may have its turn."""
+"""Number of arcs that one tree scans before the other one does."""
 _MOST = 300_000
-"""Arcs both may look at for one unit; about a tenth of a second."""
+"""Most arcs that both may scan for one unit; about a tenth of a second."""
 _LONGEST = 4096
-"""Arcs of a way in the far tree."""
+"""Most arcs of a path in the far tree."""
 _ORIGIN = FAR
 _READ, _PHASE, _CURSOR, _NUMBER, _WORK, _NODE, _SERVED = 5, 6, 7, 8, 9, 10, 11
-"""Places in `Scratch.size`: nodes taken from the queue, what of the present one comes next, the tree's number, arcs it
-looked at, and those that near trees did."""
+"""Indices in `Scratch.size`: nodes taken from the queue, position in the current node's arcs, the tree's number, arcs
+it has scanned, the current node, and arcs that near trees have scanned."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -48,7 +48,7 @@ def _begin(s: Scratch, number: Int) -> None:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _join(s: Scratch, node: Int, arrival: Int) -> bool:
-    """Take a node into a tree; False if it is there already."""
+    """Add a node to a tree; return False if it is in it already, or the tree is full."""
     if s.stamp[node] == s.size[_NUMBER] or s.size[2] == len(s.done):
         return False
     s.stamp[node], s.arrival[node] = s.size[_NUMBER], arrival
@@ -59,7 +59,7 @@ def _join(s: Scratch, node: Int, arrival: Int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def plant(g: Arrays, gates: Gates, far: Scratch, excess: Int64s, root: Int, number: Int, outward: bool) -> None:
-    """Begin a far tree at the root and at all that balances: deficits for units that go `outward`, else excess."""
+    """Begin a far tree at the root and at all nodes with a deficit, for `outward` units, else with excess."""
     _begin(far, number)
     _join(far, root, _ORIGIN)
     for node in range(len(excess)):
@@ -67,7 +67,7 @@ def plant(g: Arrays, gates: Gates, far: Scratch, excess: Int64s, root: Int, numb
             _join(far, node, _ORIGIN)
     if not outward:
         return
-    far.size[_READ] = 1  # what leads to the root is read off the gates, in order of memory
+    far.size[_READ] = 1  # the root's own arcs are read from the lists in `gates`, which are in order of memory
     potential = g.potential
     for i in range(len(gates.last)):
         arc = gates.last[i]
@@ -86,7 +86,10 @@ def plant(g: Arrays, gates: Gates, far: Scratch, excess: Int64s, root: Int, numb
 
 @numba.njit(cache=True, nogil=True)
 def _grow(g: Arrays, s: Scratch, other: Scratch, forward: bool, meets: Int64s) -> Int:
-    """Look at a few arcs for nodes at the same price; note those in the other tree. Return how many, −1 at the end."""
+    """Scan a few arcs and add heads at reduced cost zero; write those in the other tree to `meets`.
+
+    Returns how many these are, −1 when the tree cannot grow any more.
+    """
     found, looked = 0, np.int64(0)
     heads, tails, costs, capacities, flows = g.head, g.tail, g.cost, g.capacity, g.flow
     potential, next_in, joined, number = g.potential, g.next_in, other.stamp, other.size[_NUMBER]
@@ -133,7 +136,7 @@ def _grow(g: Arrays, s: Scratch, other: Scratch, forward: bool, meets: Int64s) -
 
 @numba.njit(cache=True, nogil=True)
 def _is_rooted(g: Arrays, far: Scratch, excess: Int64s, root: Int, node: Int, without: Int, outward: bool) -> bool:
-    """Whether a node's way in the far tree holds, and does not lead through another."""
+    """Whether all arcs of a node's path in the far tree have room, and the path avoids the node `without`."""
     for _ in range(_LONGEST):
         if node == without or far.stamp[node] != far.size[_NUMBER]:
             return False
@@ -148,7 +151,7 @@ def _is_rooted(g: Arrays, far: Scratch, excess: Int64s, root: Int, node: Int, wi
 
 @numba.njit(cache=True, nogil=True)
 def _adopt(g: Arrays, far: Scratch, excess: Int64s, root: Int, node: Int, outward: bool) -> bool:
-    """Hang a node of the far tree to another neighbour; False when there is none."""
+    """Connect a node of the far tree to another neighbour in it; return False if there is none."""
     potential, number = g.potential, far.size[_NUMBER]
     for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
         head, arrival = np.int64(g.head[arc]), arc if outward else -1 - arc
@@ -169,7 +172,7 @@ def _adopt(g: Arrays, far: Scratch, excess: Int64s, root: Int, node: Int, outwar
 
 @numba.njit(cache=True, nogil=True)
 def _mend(g: Arrays, far: Scratch, excess: Int64s, root: Int, meet: Int, way: Int32s, outward: bool) -> Int:
-    """Make a node's way in the far tree hold; write its nodes to `way` and return how many, 0 when it has none."""
+    """Repair a node's path in the far tree; write its nodes to `way` and return how many, 0 if there is no path."""
     length, node = 0, np.int64(meet)
     while length < len(way):
         arrival = far.arrival[node]
@@ -196,7 +199,7 @@ def _mend(g: Arrays, far: Scratch, excess: Int64s, root: Int, meet: Int, way: In
 def _send(
     g: Arrays, near: Scratch, far: Scratch, excess: Int64s, root: Int, origin: Int, way: Int32s, count: Int
 ) -> None:
-    """Send what fits from the origin to the last node on the way that is on both, and on along the way."""
+    """Send what fits from the origin along the near tree to the last node shared with `way`, and on along `way`."""
     outward = excess[origin] > 0
     number = near.size[_NUMBER]
     node = np.int64(way[0])
@@ -229,7 +232,7 @@ def _send(
 
 @numba.njit(cache=True, nogil=True)
 def settle_price(g: Arrays, source: Int) -> None:
-    """Lower the price of a node nothing enters until its cheapest way out costs nothing."""
+    """Lower the potential of a node without entering flow until its cheapest arc has reduced cost zero."""
     entering = g.first_in[source]
     if entering >= 0 and g.flow[entering] > 0:
         return
@@ -243,16 +246,16 @@ def settle_price(g: Arrays, source: Int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def serve(g: Arrays, near: Scratch, far: Scratch, excess: Int64s, root: Int, origin: Int, number: Int) -> bool:
-    """Send units from or to a node out of balance by a way that costs nothing; False when none is found.
+    """Send units from or to a node out of balance on a path of reduced cost zero; return False if none is found.
 
     Args:
         g: The network; `flow` is mutated.
         near: Scratch of the tree from this node.
-        far: Scratch that holds what `plant` began, for this direction and for the potentials as they are.
+        far: Scratch of the tree that `plant` began, for this direction and the current potentials.
         excess: int64 per node, mutated.
-        root: Gives and takes any amount.
-        origin: The node.
-        number: Of the near tree; no node bears it yet.
+        root: The node that gives and takes any amount.
+        origin: The node out of balance.
+        number: Number of the near tree; no node may have this stamp yet.
     """
     outward = excess[origin] > 0
     meets, way = np.empty(2 * _CHUNK, np.int64), np.empty(_LONGEST, np.int32)

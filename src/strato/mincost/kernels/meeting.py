@@ -1,15 +1,15 @@
-"""Two searches that meet: for what a search from one end finds only after settling most of the network.
+"""Bidirectional shortest paths, for paths that a search from one end finds only after settling most of the network.
 
-In an oversubscribed cluster nearly all machines hang together at one price. A unit too many has to push out the one
-task that loses least by waiting, and a search from the unit settles everything at distance zero before it knows which
-task that is. From the other end it is near: the tasks that would wait for little more than they gain. So a second
-search starts at the root and at the nodes short of units, against arc direction, and both take turns, a few arcs at a
-time, until their radii add up to the best way found. Potentials move by what is left of each radius; most often only
-those around the root do.
+In an oversubscribed cluster nearly all machines are connected at reduced cost zero. A unit of excess has to displace
+the one task that loses least by waiting, and a forward search settles everything at distance zero before it finds that
+task. From the other end the task is near, as waiting costs it little more than its place does. So a second search
+starts at the root and at the nodes with a deficit, against arc direction. Both alternate, a few arcs at a time, until
+their radii add up to the length of the best path found. Potentials change by each node's distance to the radius; most
+often only those around the root do.
 
-*Gates* are nodes whose only arc leads to the root and never binds (the aggregators tasks wait in). Their in-lists are
-long and visited by every backward search, so `find_gates` lists the arcs into them once, in order of their tails, and a
-search begins with one pass over that list for the ways out that cost least (up to a horizon that moves on demand).
+*Gates* are nodes whose only arc leads to the root and never binds (the aggregators in which tasks wait). Their in-lists
+are long and every backward search visits them, so `find_gates` lists the arcs into them once, in order of their tails.
+A search begins with one pass over that list for the cheapest arcs (up to a horizon that is extended on demand).
 
 Source: Pohl (1971) for the meeting rule; potentials as in `paths`.
 """
@@ -30,20 +30,21 @@ if TYPE_CHECKING:
     from strato.mincost.arrays import Arrays, Int32s, Int64s
 
 _CHUNK = 32
-"""Arcs one side looks at before the other may have its turn."""
+"""Number of arcs that one side scans before the other one does."""
 _HORIZON = 16
-"""Cost units by which the first ways out may differ; eight times as much with every further look."""
+"""Range of costs of the arcs into gates that the first pass takes; eight times as much in every further pass."""
 _ORIGIN = FAR
 """Arrival of a node a backward search starts from."""
 _NODE, _PHASE, _CURSOR, _RADIUS, _WORK, _HORIZON_AT = 5, 6, 7, 8, 9, 10
-"""Places in `Scratch.size`: the node being expanded, what of it comes next, how far the search has come."""
+"""Indices in `Scratch.size`: the node being expanded, the position in its arcs, radius, work and horizon of the
+search."""
 _ROW, _LIST = 0, 1
 DISTANCE = 12
-"""Place in the forward `Scratch.size`: how long the way was that a search found."""
+"""Index in the forward `Scratch.size`: length of the path that a search has found."""
 
 
 class Gates(NamedTuple):
-    """Which nodes lead nowhere but to the root, and the arcs that end at them or at the root."""
+    """The gates, and the arcs that end at them or at the root."""
 
     is_gate: npt.NDArray[np.bool_]
     nodes: Int32s
@@ -55,7 +56,7 @@ class Gates(NamedTuple):
 
 @numba.njit(cache=True, nogil=True)
 def no_gates() -> Gates:
-    """Stand for gates nobody has looked for yet."""
+    """Return a placeholder before `find_gates` has run."""
     none = np.empty(0, np.int32)
     return Gates(np.empty(0, np.bool_), none, none, none)
 
@@ -88,14 +89,14 @@ def find_gates(g: Arrays, root: Int, excess: Int64s) -> Gates:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _is_open(g: Arrays, gates: Gates, node: Int) -> bool:
-    """Whether a node is a gate with room, which backward searches pass through without settling it."""
+    """Whether a node is a gate whose arc has room; backward searches pass through these without settling them."""
     only = g.row_start[node]
     return bool(gates.is_gate[node] and g.flow[only] < g.capacity[only])
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _reach(s: Scratch, other: Scratch, number: Int, node: Int, distance: Int, arrival: Int, found: Int64s) -> None:
-    """Label a node if that is nearer than before, and note a way that is complete by it."""
+    """Label a node if the distance is smaller than before, and record the path if the other search has reached it."""
     if distance < found[0] and (s.stamp[node] != number or distance < s.distance[node]):
         label(s, number, node, distance, s.size[_RADIUS], arrival)
         if other.stamp[node] == number and distance + other.distance[node] < found[0]:
@@ -131,7 +132,7 @@ def _look_out(g: Arrays, gates: Gates, s: Scratch, other: Scratch, number: Int, 
 def _grow(
     g: Arrays, gates: Gates, s: Scratch, other: Scratch, number: Int, forward: bool, by_gates: bool, found: Int64s
 ) -> None:
-    """Look at a few arcs of the nearest nodes of one side."""
+    """Scan a few arcs of the nearest nodes of one side."""
     heads, tails, costs, capacities, flows = g.head, g.tail, g.cost, g.capacity, g.flow
     potential, next_in = g.potential, g.next_in
     looked = np.int64(0)
@@ -143,7 +144,7 @@ def _grow(
             if node < 0 and s.size[_HORIZON_AT] + 1 < bound:
                 s.size[_RADIUS] = max(s.size[_RADIUS], s.size[_HORIZON_AT])
                 _look_out(g, gates, s, other, number, found)
-                looked += len(gates.exits) // 8  # in order of memory: an eighth of what it costs along lists
+                looked += len(gates.exits) // 8  # in order of memory, which costs an eighth of a scan along lists
                 continue
             if node < 0:
                 s.size[_RADIUS] = bound
@@ -190,7 +191,7 @@ def _grow(
 def _open(
     g: Arrays, gates: Gates, b: Scratch, f: Scratch, excess: Int64s, root: Int, number: Int, found: Int64s
 ) -> None:
-    """Start a backward search at the root and at every node that lacks units."""
+    """Start a backward search at the root and at every node with a deficit."""
     b.size[0] = b.size[1] = 0
     b.stamp[root] = b.settled[root] = number
     b.distance[root], b.arrival[root] = 0, _ORIGIN
@@ -213,17 +214,17 @@ def _open(
 def search_both(
     g: Arrays, gates: Gates, f: Scratch, b: Scratch, excess: Int64s, root: Int, origin: Int, number: Int
 ) -> bool:
-    """Send units from or to a node out of balance along a shortest way; False if there is none.
+    """Send units from or to a node out of balance along a shortest path; return False if there is none.
 
     Args:
         g: The network; `flow` and `potential` are mutated.
-        gates: What `find_gates` says of it.
+        gates: The result of `find_gates`.
         f: Scratch of the search along arcs.
         b: Scratch of the search against them.
         excess: int64 per node, mutated: units that have to leave (positive) or are missing.
-        root: Gives and takes any amount.
-        origin: The node with excess, or the one that lacks units when no node has any.
-        number: Of this search; no node bears it yet.
+        root: The node that gives and takes any amount.
+        origin: A node with excess; one with a deficit when no node has excess.
+        number: Number of this search; no node may have this stamp yet.
     """
     found = np.array([FAR, -1])
     outward = excess[origin] > 0
@@ -274,7 +275,7 @@ def _move_potentials(g: Arrays, gates: Gates, f: Scratch, b: Scratch, root: Int,
 
 @numba.njit(cache=True, nogil=True)
 def _send(g: Arrays, f: Scratch, b: Scratch, excess: Int64s, root: Int, number: Int, meet: Int) -> None:
-    """Send what fits along the two halves of a way; at a gate the second one goes on by its only arc."""
+    """Send what fits along the two halves of a path; at a gate the second half continues by its only arc."""
     amount = FAR
     for turn in range(2):
         first = np.int64(meet)

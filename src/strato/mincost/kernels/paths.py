@@ -4,14 +4,13 @@ Problem: minimum-cost flow on a network whose flow may break supplies and whose 
 optimality. Three steps:
 
 1. *Repair* (one pass over the arcs): every arc with a negative reduced cost is filled, every arc with a
-   positive one emptied. Now the flow obeys the optimality conditions, and what the changes broke shows
-   as excess or deficit at a few nodes.
+   positive one emptied. Now the flow obeys the optimality conditions, and the changes have become excess
+   or deficit at a few nodes.
 2. For every node with excess: Dijkstra on reduced costs of residual arcs until the nearest deficit *or
-   the root* is settled; send flow; lower the potentials of the settled nodes by what they were nearer.
+   the root* is settled; send flow; lower the potential of each settled node by how much nearer it is.
 3. For every node with a deficit left: the same search against arc direction, until the root.
 
-A search that looks at too many arcs is given up; its node waits until the others are done and is then served by two
-searches that meet (`meeting`).
+A search that scans too many arcs is given up; its node is served after all others, by `level` and `meeting`.
 
 The root is the node with the largest demand (the sink of a scheduling network): it takes and gives any
 amount in between, and is in balance at the end because all others are. Searches end at the first
@@ -45,14 +44,14 @@ if TYPE_CHECKING:
     from strato.mincost.arrays import Arrays, Int64s
 
 _CHECK_EVERY = 64
-"""Searches between two looks at the stop flag."""
+"""Number of searches between two checks of the stop flag."""
 _HOPE = 2
-"""Hard nodes in a row that may find no way at their price before the search for one is left out."""
+"""Number of failures of `level.serve` in a row after which it is not tried any more."""
 
 
 @numba.njit(cache=True, nogil=True)
 def repair(g: Arrays, excess: Int64s) -> Int:
-    """Make the flow obey the signs of the reduced costs; write what is then out of balance to `excess`.
+    """Make the flow obey the signs of the reduced costs; write the resulting imbalances to `excess`.
 
     Returns the cost of the flow.
     """
@@ -244,12 +243,12 @@ def _distances(g: Arrays, root: Int, near: Int64s, far: Int64s) -> Int:
 
 
 def price_scarcity(g: Arrays, root: int) -> None:
-    """Start from prices that count what is scarce: for a network without flow whose supply exceeds its bounded ways.
+    """Set potentials that include a price of scarcity, for a network without flow whose supply exceeds its slots.
 
-    Arcs into the root whose capacity can bind (slots) are told from those that take all that can reach them (waiting).
-    One price on all slots is found at which as many units want one as there are, as if slots were all alike; potentials
-    become the distances under that price. Searches then deal with local conflicts only, instead of finding the one
-    price anew for every unit that has to wait. A guess: whatever it gives, `repair` makes a valid start of it.
+    Distinguishes arcs into the root whose capacity can bind (slots) from those that can take all units that can reach
+    them (waiting). Finds one price on all slots at which as many units want a slot as there are, as if slots were all
+    alike; potentials become the distances under that price. Searches then resolve local conflicts only, instead of
+    finding this price again for every unit that has to wait. The price is a guess: `repair` makes any potentials valid.
 
     Mutates `potential`. O(arcs × length of paths).
     """
@@ -259,7 +258,7 @@ def price_scarcity(g: Arrays, root: int) -> None:
     if units <= scarce:
         return
     torn = np.flatnonzero((g.supply > 0) & (near < FAR) & (far < FAR))
-    torn = torn[np.argsort(near[torn] - far[torn], kind="stable")]  # who gains most from a slot comes first
+    torn = torn[np.argsort(near[torn] - far[torn], kind="stable")]  # sources that gain most from a slot first
     at = int(np.searchsorted(np.cumsum(g.supply[torn]), scarce, "right"))
     price = int(far[torn[at]] - near[torn[at]]) if at < len(torn) else 0
     if price <= 0:
@@ -272,12 +271,12 @@ def price_scarcity(g: Arrays, root: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _send_directly(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: Int) -> bool:
-    """Send a source's excess over its cheapest arc when the arc's head passes it straight on; False if it does not.
+    """Send a source's excess over its cheapest arc if the arc's head can pass it straight on; else return False.
 
-    What a search would find first, without its bookkeeping: most tasks of a cluster with spare room.
+    A search would find the same path first; this saves its bookkeeping for most tasks of a cluster with spare room.
     """
     potential, entering = g.potential, g.first_in[source]
-    if entering >= 0 and g.flow[entering] > 0:  # what enters the source might have to turn back
+    if entering >= 0 and g.flow[entering] > 0:  # the best path may push back flow that enters the source
         return False
     begin = g.row_start[source]
     end = begin + g.row_length[source]
@@ -322,9 +321,9 @@ def solve(
         root: The node with the largest demand.
         stop: One byte; when it becomes non-zero the solve ends with `STOPPED`.
         s: Scratch of at least as many nodes.
-        back: Another one, for searches from both ends.
-        excess: int64 per node; on return what is still out of balance (zero when optimal).
-        max_search_arcs: Arcs a search from one end may look at before one from both ends takes its place.
+        back: Another scratch, for searches from both ends.
+        excess: int64 per node; on return the remaining imbalances (zero when optimal).
+        max_search_arcs: Most arcs that a search from one end scans before one from both ends replaces it.
 
     Returns:
         `OPTIMAL`, `INFEASIBLE` or `STOPPED`.
@@ -335,7 +334,7 @@ def solve(
         scratch.settled[:] = 0
     number, known, gates = 0, False, no_gates()
     planted, hope = False, _HOPE
-    for turn in range(4):  # hard ones are left until the easy ones have taken what lies near
+    for turn in range(4):  # nodes with long searches are served after those that find a target nearby
         forward, easy, planted = turn < 2, turn % 2 == 0, False
         for node in range(len(excess)):
             while node != root and (excess[node] > 0 if forward else excess[node] < 0):

@@ -5,7 +5,7 @@ are at zero or at capacity. A pivot takes an arc whose reduced cost has the wron
 sends flow around the cycle it closes until some arc blocks, and takes that one out.
 
 Start: a feasible flow when there is one, else artificial arcs to the root carry what is out of balance
-at a price above every path. The tree is grown in this order: artificial arcs in use, arcs strictly
+at a price above every path. Arcs enter the tree in this order: artificial arcs in use, arcs strictly
 between their bounds, arcs into the root at a bound, other arcs. An arc between its bounds that closes
 a cycle stays out and is the first to enter. From no flow at all, `crash` first sends every unit along
 the widest way to the root (for a task: its waiting arc), which saves the artificial arcs.
@@ -334,7 +334,7 @@ def _pivot(g: Arrays, t: Tree, entering: Int, big: Int) -> None:
     t.state[entering] = 0
     node, above, arc = (first, second, entering) if on_first else (second, first, entering)
     top = node
-    while True:  # turn the path from the entering arc down to the leaving arc around
+    while True:  # reverse the path from the entering arc down to the leaving arc
         old_parent, old_arc = t.parent[node], t.arc[node]
         _detach(t, node)
         t.arc[node] = arc
@@ -366,7 +366,7 @@ def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], t: Tree, excess: In
     for node in range(nodes):
         for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
             g.flow[arc] = min(g.flow[arc], g.capacity[arc])
-            if g.head[arc] == node:  # a loop is used to the full when that pays, and never again
+            if g.head[arc] == node:  # a loop is filled if its cost is negative, and takes no further part
                 g.flow[arc] = g.capacity[arc] if g.cost[arc] < 0 else 0
             excess[node] -= g.flow[arc]
             excess[g.head[arc]] += g.flow[arc]

@@ -1,7 +1,7 @@
-"""Walking and using the ways a search found: arrivals, and what flows over them.
+"""Follows the paths that a search has found, by arrivals, and sends flow over them.
 
-An *arrival* says by which arc a search came to a node: the arc's number, or −1 − number against its direction.
-A search along arcs comes from the arc's other end; one against them is on its way there.
+An *arrival* is the arc by which a search reached a node: the arc's number, or −1 − number against its direction. In a
+search along arcs, the arc's other end is the node before; in one against them, the next node of the path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def room(g: Arrays, arrival: Int) -> np.int64:
-    """How many more units an arrival carries."""
+    """Return how many more units an arrival's arc can carry."""
     return np.int64(g.capacity[arrival] - g.flow[arrival] if arrival >= 0 else g.flow[-1 - arrival])
 
 
@@ -34,7 +34,7 @@ def step(g: Arrays, arrival: Int, forward: bool) -> np.int64:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def carry(g: Arrays, s: Scratch, arrival: Int, amount: Int) -> None:
-    """Send units over an arrival and add up what that costs."""
+    """Send units over an arrival and add their cost to the scratch's sum."""
     arc = arrival if arrival >= 0 else -1 - arrival
     signed = amount if arrival >= 0 else -amount
     change_flow(g, arc, signed)
@@ -43,7 +43,7 @@ def carry(g: Arrays, s: Scratch, arrival: Int, amount: Int) -> None:
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def go_over(g: Arrays, s: Scratch, arrival: Int, amount: Int, turn: Int) -> np.int64:
-    """Go over an arrival of a way that is walked twice; return the amount: turn 0 finds what fits, turn 1 sends it."""
+    """Visit an arrival in one of two passes over a path, and return the amount: pass 0 finds what fits, 1 sends it."""
     if turn == 0:
         return np.int64(min(amount, room(g, arrival)))
     carry(g, s, arrival, amount)

@@ -1,6 +1,6 @@
-"""What a cost model is: prices of arcs, asked for in bulk.
+"""`CostModel`: base of cost models, which price the arcs of the network in bulk.
 
-A model sees many tasks, jobs, classes or machines at once and answers with arrays. An arc's target is a
+Each method gets many tasks, jobs, classes or machines at once and returns arrays. An arc's target is a
 number: 0 and up is a machine's index in the `FlowWorld`, below 0 an equivalence class (`FlowWorld.class_target`).
 Costs are integers; cheaper is better; the price of waiting must not fall while a task waits.
 """
@@ -20,7 +20,7 @@ from strato.mincost.world import FlowWorld, Machine, Task
 
 
 class Arcs(NamedTuple):
-    """Arcs of a batch: `row` is the position in the batch that was asked about."""
+    """Arcs of a batch: `row` is the position of the arc's tail in the batch passed to the method."""
 
     row: Int64s
     target: Int64s
@@ -30,7 +30,7 @@ class Arcs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What models share.
+    """Settings that models share.
 
     Attributes:
         max_arc_cost: Upper bound of random prices.
@@ -96,7 +96,7 @@ class CostModel:
         self.rng = rng
         self.settings = settings or Settings()
         self.statistics = Statistics()
-        """What was measured; filled by the graph manager and the service."""
+        """Measurements; filled by the graph manager and the service."""
 
     # Life cycle: called after the world changed.
 

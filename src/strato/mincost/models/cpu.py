@@ -2,8 +2,8 @@
 
 Tasks of equal requests and constraints form a class. A class has one arc per machine and level: level i is
 what the (i + 1)-th task of the class would cost there, so prices are convex and a burst spreads. Levels
-belong to the class, not to the machine; what two classes together overdraw is caught by checking the real
-request vectors (`FlowScheduler(check_vectors=True)`).
+belong to the class, not to the machine; `FlowScheduler(check_vectors=True)` checks the real request vectors, in case
+two classes together exceed a machine.
 
 Not repeated from the original: integer division that made pod affinity 0 or 1000, required
 anti-affinity that failed on any pod of the namespace.
@@ -83,7 +83,7 @@ class CpuMemory(CostModel):
             task = self._example.get(self.world.class_key(target))
             if task is not None and demand[row] > 0 and len(hosts.index):
                 offer = self._priced(task, hosts, int(demand[row]))
-                # Equal places are taken from a different one on by each class, or all would crowd the first machines.
+                # Each class begins at a different one of equal places; otherwise all would fill the first machines.
                 turn = -(target * GOLDEN) % len(hosts.index)
                 order = np.argsort((offer.host - turn) % len(hosts.index), kind="stable")
                 offers.append((row, Levels(offer.host[order], offer.cost[order])))
@@ -96,10 +96,10 @@ class CpuMemory(CostModel):
         return join(parts)
 
     def machine_to_sink(self, indices: Sequence[int]) -> Arcs:
-        """With preemption, a machine has as many places as tasks run there and more fit; one beyond takes another's.
+        """With preemption, a machine has places for its running tasks and for as many as fit besides; more evict one.
 
-        Which of the waiting requests fits most often decides; a larger one that is let in too early finds no room by
-        its real vector and waits for the next round.
+        The waiting request that fits most often decides how many fit. A larger one that gets such a place fails the
+        check of the real vectors and waits for the next round.
         """
         if not self.world.preemption:
             return super().machine_to_sink(indices)
@@ -127,7 +127,7 @@ class CpuMemory(CostModel):
             cost = price(used[0], used[1]) + extra
             if levels == most or not fits[-1].any():
                 break
-            # Levels left out cost at least what the last ones do; enough cheaper ones make them useless.
+            # Further levels cost at least as much as the last; with enough cheaper places they are never used.
             if int((fits & (cost < cost[-1][fits[-1]].min() - ROUNDING)).sum()) > demand:
                 break
             levels = min(most, levels * 2)
@@ -180,8 +180,8 @@ class Hosts:
         free: Slots a class may use: those without a task; with preemption all that are not others'.
         available, capacity: int64[3, hosts]: cpu, memory, ephemeral storage.
         within_reach: What is available, and with preemption also what running tasks hold.
-        places: How many tasks can come without one of those there having to go.
-        soft, avoiding: Positions of machines with soft taints, and of those that somebody's tasks should avoid.
+        places: How many tasks can be added without evicting one.
+        soft, avoiding: Positions of machines with soft taints, and of those that tasks of some owners should avoid.
     """
 
     def __init__(self, world: FlowWorld) -> None:
@@ -221,7 +221,7 @@ class Hosts:
         return most
 
     def allow(self, task: Task) -> npt.NDArray[np.bool_]:
-        """Tell which machines meet the task's hard rules; looks one by one only where there are any."""
+        """Tell which machines meet the task's hard rules; checks them one by one only if it has any."""
         allowed = np.ones(len(self.machines), np.bool_)
         everywhere = bool(task.selectors or task.one_of or task.near or task.apart)
         near = rules.binding(task, self._world) if task.near else ()
@@ -231,7 +231,7 @@ class Hosts:
 
 
 def _held(machine: Machine) -> tuple[int, int, int]:
-    """Return what the tasks that run on a machine hold."""
+    """Return the sum of the requests of the tasks that run on a machine."""
     held = [task.request for task in machine.tasks.values()]
     return sum(r.cpu for r in held), sum(r.ram for r in held), sum(r.ephemeral for r in held)
 
@@ -240,8 +240,8 @@ def cheapest(offers: Sequence[Levels], wanted: Sequence[int], free: Int64s) -> l
     """Choose the places of each class that an optimum can need.
 
     A class of k tasks needs its k cheapest places on machines that cannot run out of slots, and every cheaper one on
-    machines that can: whoever uses a dearer place could move to one of these. Which machines can run out follows from
-    the choice, so it is repeated until it stands.
+    machines that can: a task at a more expensive place could move to one of these. Which machines can run out depends
+    on the choice, so it is repeated until it no longer changes.
 
     Args:
         offers: Places by class.
@@ -283,7 +283,7 @@ def price(
 
 
 def likings(task: Task, machines: Sequence[Machine]) -> Int64s:
-    """Preferred neighbours: 0 on the machine that has most of them (and fewest to keep from), 1000 on the worst."""
+    """Preferred neighbours: 0 on the machine with most of these (and fewest to avoid), 1000 on the worst."""
     score = np.array(
         [
             sum(like.weight for like in task.likes if any(like.beside.matches(r) for r in machine.tasks.values()))

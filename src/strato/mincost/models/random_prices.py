@@ -1,4 +1,4 @@
-"""Random (1): prices drawn anew each time; what a solver has to survive."""
+"""Random (1): prices drawn anew each time, to stress solvers."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class _Average:
 
 @dataclass(slots=True)
 class _Scores:
-    """What is known of one task class."""
+    """Average scores of one task class."""
 
     kinds: dict[str, _Average] = field(default_factory=dict)
     beside: dict[tuple[Neighbours, str], _Average] = field(default_factory=dict)
@@ -147,6 +147,6 @@ class WhareMap(CostModel):
 
 
 def neighbours(machine: Machine) -> Neighbours:
-    """Counts of idle slots, devils, rabbits, sheep and turtles: what a newcomer runs beside."""
+    """Counts of idle slots, devils, rabbits, sheep and turtles on a machine: the neighbours of a new task."""
     counts = Counter(int(task.type) for task in machine.tasks.values())
     return (machine.free, counts[2], counts[1], counts[0], counts[3])

@@ -1,4 +1,4 @@
-"""Affinity as Poseidon sends it, turned into rules and wishes of a task. Every topology is the machine."""
+"""Converts affinity as Poseidon sends it to rules and preferences of a task. Every topology is the machine."""
 
 from __future__ import annotations
 

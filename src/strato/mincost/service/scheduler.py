@@ -21,21 +21,21 @@ CREATED, SERVING = 0, 1
 PU, MACHINE = 0, 6
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 UPDATED = ("priority", "labels", "selectors", "tolerations", "one_of", "preferred", "near", "apart", "likes")
-"""What an update of a task replaces besides its request."""
+"""Fields of a task that an update replaces besides its request."""
 AMOUNTS = ("cpu_cores", "ram_cap", "ephemeral_storage", "net_rx_bw", "net_tx_bw", "disk_bw")
 LARGEST_AMOUNT = 1 << 57
-"""Fifty tasks of this size still fit 63 bits."""
+"""Largest amount; the sum of fifty such requests still fits 63 bits."""
 MOST_SLOTS = 1 << 20
 RACK_LABELS = ("topology.kubernetes.io/rack", "rack")
 Values = dict[str, Any]
 
 
 class Service:
-    """Keeps names of the wire and of the engine together.
+    """Handles the requests, and maps the names of the wire protocol to those of the engine.
 
-    A decision names a PU, tasks and statistics name PUs or machines; the engine knows machines. A task that has ended
-    stays known by its number until it is removed: Poseidon reports an end and, later, the pod's deletion, and dies of
-    an answer that says the task is unknown.
+    Decisions name PUs, tasks and statistics name PUs or machines, but the engine only has machines. The number of a
+    task that has ended is kept until the task is removed: Poseidon reports the end and, later, the pod's deletion, and
+    crashes if the answer is that the task is unknown.
     """
 
     def __init__(self, flow: FlowScheduler, clock: Clock) -> None:
@@ -48,7 +48,7 @@ class Service:
         self._reserved: dict[str, Vector] = {}
 
     def schedule(self, _: Values) -> Values:
-        """Run a round; the answer carries its decisions and who waits."""
+        """Run a round; the answer contains its decisions and the waiting tasks."""
         found = self._flow.round(self._clock.now())
         return {
             "deltas": [
@@ -146,8 +146,7 @@ class Service:
     def node_updated(self, request: Values) -> Values:
         """Labels, taints or the size of a node changed.
 
-        A client that says nothing of capacity, reserved resources or slots (all optional on the wire) leaves them as
-        they are.
+        Capacity, reserved resources and slots are optional on the wire; absent ones stay as they are.
         """
         resource = request["resource_desc"]
         name = self._machine_of.get(resource["uuid"]) if resource else None
@@ -188,7 +187,7 @@ class Service:
         return {"type": done}
 
     def add_task_info(self, request: Values) -> Values:
-        """A pod of another scheduler takes or gives back room."""
+        """A pod of another scheduler takes or releases resources."""
         name = self._machine_of.get(request["resource_id"])
         for amount in ("cpu_utilization", "mem_utilization", "ephemeral_storage_utilization"):
             _check(request[amount], f"pod {request['task_name']!r}: {amount}")
@@ -293,7 +292,7 @@ def to_vector(values: Values | None, whose: str) -> Vector:
     """Turn a ResourceVector into ours (Poseidon sends millicores as cores, bytes × 1000 as bytes).
 
     Raises:
-        WireError: An amount no machine has; it would overflow prices later.
+        WireError: An amount larger than any machine has, which would overflow prices later.
     """
     if values is None:
         return Vector()
