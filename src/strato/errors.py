@@ -73,14 +73,17 @@ class InvalidInput(UsageError):
         self.what = what
         self.problems = tuple(problems)
         count = len(self.problems)
-        lines = "".join(f"\n  {_of_a_problem(p)}" for p in self.problems)
+        lines = "".join(f"\n  {_of_a_problem(p)}" for p in self.problems[:_MOST_LISTED])
+        lines += f"\n  and {count - _MOST_LISTED} more" if count > _MOST_LISTED else ""
         super().__init__(f"{what} is invalid ({count} problem{'s' if count != 1 else ''}){lines}")
 
 
 _LONGEST_LINE = 800
 _MOST_NAMES = 200
-"""That a hint lists: a file may have thousands of names, and as many that are wrong."""
-_LONGEST_PLACE = 4 * _LONGEST_LINE
+"""Most names that a hint lists: a file may have thousands of names, and thousands of wrong ones."""
+_LONGEST_PLACE = _LONGEST_LINE
+_MOST_LISTED = 1000
+"""Problems in a message; `InvalidInput.problems` has all of them."""
 
 
 def _of_a_problem(problem: Problem) -> str:

@@ -14,6 +14,9 @@ _LEAST_CPUS = 2
 _GROWTH = 0.10
 """Of the node's CPUs: the most a set grows in one step."""
 
+_LAST_CPU = 65_535
+"""Beyond what any kernel counts."""
+
 
 class Processor(NamedTuple):
     """A logical CPU and where it is."""
@@ -33,6 +36,8 @@ def parse_cpus(text: str) -> list[int]:
     found: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
+        if int(last or first) > _LAST_CPU:
+            raise ValueError(f"{part[:40]!r} is no range of CPUs")
         found.update(range(int(first), int(last or first) + 1))
     return sorted(found)
 
