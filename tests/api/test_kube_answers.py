@@ -52,6 +52,13 @@ def test_defaulting_twice_changes_nothing() -> None:
         assert obj == once
 
 
+def test_a_controller_revision_always_has_a_number() -> None:
+    """Found by `python -m tests.differential --seed 20261129`."""
+    obj = {"metadata": {"name": "x"}, "data": {}}
+    defaults.apply_defaults(catalog.CONTROLLERREVISION, obj)
+    assert obj["revision"] == 0
+
+
 @pytest.mark.parametrize("spec", [[], "x", {"containers": "x"}, {"containers": [1]}, {"containers": {"a": 1}}])
 def test_wrong_types_are_bad_requests(spec: object) -> None:
     obj = {"metadata": {"name": "x", "namespace": "d"}, "spec": spec}

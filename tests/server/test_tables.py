@@ -122,6 +122,15 @@ def test_pod_row_counts_containers_and_restarts() -> None:
     assert row == ["x", "1/2", "Running", "2 (70s ago)", "100s", "10.0.0.1", "n", "<none>", "<none>"]
 
 
+@pytest.mark.parametrize(
+    ("ports", "shown"),
+    [([{"port": 80}, {"name": "any"}], "80,any"), ([{"name": "", "protocol": "TCP"}], "<unset>"), ([], "<unset>")],
+)
+def test_endpoint_slices_show_their_ports_by_number_or_name(ports: list[dict[str, Any]], shown: str) -> None:
+    slice_ = {"addressType": "IPv4", "ports": ports, "endpoints": [{"addresses": ["10.1.2.3"]}]}
+    assert cells(catalog.ENDPOINTSLICE, slice_)[1:4] == ["IPv4", shown, "10.1.2.3"]
+
+
 def test_node_row() -> None:
     node = {
         "metadata": {"name": "n", "creationTimestamp": CREATED, "labels": {"node-role.kubernetes.io/worker": ""}},

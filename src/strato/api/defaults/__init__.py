@@ -15,6 +15,7 @@ from strato.api.defaults.flowcontrol import default_flow_schema, default_priorit
 from strato.api.defaults.others import (
     default_claim,
     default_config_secret,
+    default_controller_revision,
     default_csi_driver,
     default_event,
     default_lease,
@@ -69,6 +70,7 @@ _DEFAULTS: dict[Kind, Default] = {
     catalog.DEPLOYMENT: default_deployment,
     catalog.STATEFULSET: default_stateful_set,
     catalog.DAEMONSET: default_daemon_set,
+    catalog.CONTROLLERREVISION: default_controller_revision,
     catalog.JOB: default_job,
     catalog.CRONJOB: default_cron_job,
     catalog.PRIORITYCLASS: default_priority_class,

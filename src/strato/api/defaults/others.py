@@ -47,6 +47,11 @@ def default_lease(lease: Json) -> None:
     fill(lease, {"spec": {}})
 
 
+def default_controller_revision(revision: Json) -> None:
+    """Write the number of a ControllerRevision also where it is 0, as a server with Go's types does."""
+    revision.setdefault("revision", 0)
+
+
 def default_runtime_class(obj: Json) -> None:
     """Write the overhead of a RuntimeClass in canonical form."""
     overhead = obj.get("overhead") or {}

@@ -95,7 +95,7 @@ def _endpoints(obj: Obj, now: float) -> list[Any]:
 
 
 def _endpoint_slice(obj: Obj, now: float) -> list[Any]:
-    ports = [str(one.get("port")) for one in obj.get("ports") or ()]
+    ports = [str(one.get("port") or one.get("name") or "") for one in obj.get("ports") or ()]
     addresses = [address for one in obj.get("endpoints") or () for address in one.get("addresses") or ()]
     shown = [_shortened(ports, "<unset>"), _shortened(addresses, "<unset>")]
     return [name(obj), obj.get("addressType") or "", *shown, age(obj, now)]
@@ -103,7 +103,7 @@ def _endpoint_slice(obj: Obj, now: float) -> list[Any]:
 
 def _shortened(values: list[str], empty: str) -> str:
     more = f" + {len(values) - 3} more..." if len(values) > 3 else ""
-    return ",".join(values[:3]) + more if values else empty
+    return ",".join(values[:3]) + more or empty
 
 
 def _volume(obj: Obj, now: float) -> list[Any]:
