@@ -72,6 +72,13 @@ class Echo(Service):
         return Response(error.code, error.reason.encode())
 
 
+class Encryption:
+    """TLS without a certificate of the client."""
+
+    def getpeercert(self, *, binary_form: bool) -> None:
+        assert binary_form
+
+
 class Wire(asyncio.Transport):
     """A transport that keeps what is written."""
 
@@ -79,8 +86,12 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.protocol = protocol
         self.written = bytearray()
+        self.is_encrypted = False
         self.reads = True
         self.closed = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return Encryption() if name == "ssl_object" and self.is_encrypted else default
 
     def deliver(self, data: bytes) -> None:
         while data:
@@ -93,6 +104,9 @@ class Wire(asyncio.Transport):
     def write(self, data: Any) -> None:
         assert not self.closed
         self.written += data
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def is_closing(self) -> bool:
         return self.closed
@@ -591,9 +605,10 @@ class Known(Echo):
         return User(head.headers["x-user"])
 
 
-def more(connections: Connections) -> Wire:
+def more(connections: Connections, *, is_encrypted: bool = False) -> Wire:
     protocol = connections.make()
     wire = Wire(protocol)
+    wire.is_encrypted = is_encrypted
     protocol.connection_made(wire)
     return wire
 
@@ -799,6 +814,45 @@ def test_a_body_that_is_refused_while_it_comes_is_read_to_its_end_and_the_next_r
             await settle()
             assert b" 200 " in ask(wire, "a")
         assert (wire.written.count(b" 429 "), wire.closed) == (3, False)
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize("is_encrypted", [True, False])
+def test_buffers_of_tls_that_large_requests_leave_are_counted_and_freed(
+    monkeypatch: pytest.MonkeyPatch, is_encrypted: bool
+) -> None:
+    monkeypatch.setattr(limits, "HELD_BYTES", 10_000_000)
+
+    async def main() -> None:
+        connections = Connections(Known(), VirtualClock())
+        wires = [more(connections, is_encrypted=is_encrypted) for _ in range(40)]
+        for wire in wires:
+            for _ in range(2):
+                if not wire.closed:
+                    wire.deliver(POST_OF % (b"a", 100_000) + b"y" * 100_000)
+        await settle()
+        assert all(wire.written.startswith(b"HTTP/1.1 200 ") for wire in wires)
+        is_kept = [not wire.closed for wire in wires]
+        assert is_kept == [number < (9 if is_encrypted else 40) for number in range(40)]
+        assert (connections.held_bytes > 0) is is_encrypted
+        half = more(connections, is_encrypted=is_encrypted)
+        half.deliver(POST_OF % (b"a", 300_000) + b"y" * 200_000)  # idle connections make room
+        assert not half.closed
+        assert (sum(wire.closed for wire in wires) > 31) is is_encrypted
+        halves = [more(connections, is_encrypted=is_encrypted) for _ in range(6)]
+        for wire in halves:
+            wire.deliver(POST_OF % (b"a", 300_000) + b"y" * 200_000)
+        assert any(wire.closed for wire in halves) is is_encrypted
+        assert [b" 429 " in wire.written for wire in halves] == [wire.closed for wire in halves]
+        other = more(connections, is_encrypted=is_encrypted)
+        other.deliver(POST_OF % (b"b", 100_000) + b"y" * 100_000)
+        assert b" 200 " in other.written
+        assert not other.closed
+        for wire in (*wires, half, *halves, other):
+            wire.close()
+        await settle()
+        assert (connections.held_bytes, dict(connections.held_by)) == (0, {})
 
     in_virtual_time(main)
 

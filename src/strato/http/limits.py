@@ -20,6 +20,9 @@ HELD_BYTES = 256 << 20
 """Most bytes of unanswered requests in memory, of all users. One user may hold at most as much as is still free, so
 that the next user always finds room (the dynamic threshold of Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998)."""
 
+LARGE_BYTES = 64 << 10
+TLS_BUFFERS_BYTES = 512 << 10
+"""Memory that a connection over TLS keeps in buffers until it is closed, once a larger body has come; measured."""
 PIECE_BYTES = 64
 """Memory that a piece of a body takes in addition to its bytes, about."""
 
@@ -30,11 +33,15 @@ class Limited(Protocol):
     owner: str
     """Name of the user who has authenticated on it; empty before."""
     held: tuple[str, int]
-    """The user to whom its unanswered requests are charged, and their bytes."""
+    """The user to whom its unanswered requests and its buffers are charged, and their bytes."""
 
     @property
     def is_idle(self) -> bool:
         """Whether no request waits for its answer."""
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of answers that wait in memory until the client reads."""
 
     def close_gracefully(self) -> None:
         """Close it after the answer to the request under way."""
@@ -58,6 +65,8 @@ class ConnectionLimits(Generic[C]):
         self.of_users: dict[str, dict[C, None]] = {}
         self.held_bytes = 0
         self.held_by: Counter[str] = Counter()
+        self._holders: dict[str, dict[C, None]] = {}
+        """By user the connections that hold something, the longest holder first."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_closed = asyncio.Event()
 
@@ -100,12 +109,27 @@ class ConnectionLimits(Generic[C]):
         owner, before = connection.held
         self.held_bytes += size - before
         self.held_by[owner] -= before
+        holders = self._holders.get(owner)
+        if holders is not None and not (size and owner == connection.owner):
+            holders.pop(connection, None)
+            if not holders:
+                del self._holders[owner]
         if not self.held_by[owner]:
             del self.held_by[owner]
         connection.held = connection.owner, size
         if size:
             self.held_by[connection.owner] += size
+            self._holders.setdefault(connection.owner, {})[connection] = None
         return not size or self.held_by[connection.owner] + self.held_bytes <= HELD_BYTES
+
+    def close_idle_holder(self, owner: str) -> bool:
+        """Close an idle connection of the user that holds something, its buffers; return False if there is none."""
+        for connection in self._holders.get(owner, ()):
+            if connection.is_idle and not connection.unread_bytes:
+                self.hold(connection, 0)
+                connection.abort()
+                return True
+        return False
 
     def closed(self, connection: C) -> None:
         """Remove a connection that has ended from all counts."""

@@ -17,7 +17,7 @@ import httptools
 from strato.api.wire import Response, User
 from strato.errors import ApiError, TooLarge, TooManyRequests
 from strato.http.headers import NAMES, Head, read_target
-from strato.http.limits import PIECE_BYTES
+from strato.http.limits import LARGE_BYTES, PIECE_BYTES, TLS_BUFFERS_BYTES
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Largest request body, as in kube-apiserver."""
@@ -76,6 +76,11 @@ class Exchange:
         self.is_over = False
         """Whether the request has been answered; the rest of its body is then dropped."""
 
+    @property
+    def takes_gzip(self) -> bool:
+        """Whether the client accepts compressed answers."""
+        return "gzip" in self.head.headers.get("accept-encoding", "")
+
     def answered(self, response: Response) -> None:
         """Give the answer to the connection."""
         self._answerer.answered(self, response)
@@ -95,6 +100,10 @@ class RequestReader:
         """The client's certificate, DER."""
         self.address = ""
         """The client's address."""
+        self.is_encrypted = False
+        """Whether the requests come over TLS."""
+        self.buffers_bytes = 0
+        """Memory that a large body has left in the buffers of TLS."""
         self.is_discarding = False
         """Whether further bytes are dropped, because the connection ends after the answers that are due."""
         self._answerer, self._waiting, self._refusal = answerer, waiting, refusal
@@ -118,16 +127,17 @@ class RequestReader:
     def held_bytes(self) -> int:
         """Memory that the bodies and the unfinished head of unanswered requests take."""
         bodies = sum(one.size + PIECE_BYTES * len(one.body) for one in self._waiting)
-        return bodies + (self._head_bytes if self._is_in_head else 0)
+        return self.buffers_bytes + bodies + (self._head_bytes if self._is_in_head else 0)
 
-    def refuse_rest(self) -> None:
-        """Answer the request that is still arriving with 429, and free its body."""
+    def refuse_rest(self, *, ends: bool) -> None:
+        """Answer the request that is still arriving with 429, and free its body; ``ends`` closes the connection."""
         exchange = self._incoming
         if exchange is None:
             self._refuse(429, b"Too much of too many requests is being received; try again later.")
         elif not exchange.is_over:
             exchange.body.clear()
             exchange.size = 0
+            exchange.keeps_alive = exchange.keeps_alive and not ends
             exchange.refusal = self._refusal(TooManyRequests(_TOO_MUCH, retry_after_seconds=1))
 
     def feed(self, data: bytes) -> None:
@@ -277,6 +287,8 @@ class RequestReader:
             return
         exchange.size += len(body)
         exchange.body.append(body)
+        if exchange.size > LARGE_BYTES and self.is_encrypted:
+            self.buffers_bytes = TLS_BUFFERS_BYTES
         if len(exchange.body) > MAX_PIECES:
             exchange.size = MAX_BODY_BYTES + 1
         if exchange.size > MAX_BODY_BYTES:
@@ -291,6 +303,11 @@ class RequestReader:
             exchange.complete = True
             if not exchange.keeps_alive:
                 self.is_discarding = True
+
+
+def cut_off() -> ApiError:
+    """Return the error of a request whose body ends early, with Go's text."""
+    return ApiError("unexpected EOF", reason="", code=500)
 
 
 def too_large() -> TooLarge:

@@ -20,7 +20,7 @@ from strato.clock import Clock
 from strato.errors import ApiError, TooManyRequests
 from strato.http.headers import ResponseHeaders, header_lines
 from strato.http.limits import MOST_CONNECTIONS, ConnectionLimits
-from strato.http.parser import MAX_BODY_BYTES, Exchange, RequestReader, too_large
+from strato.http.parser import MAX_BODY_BYTES, Exchange, RequestReader, cut_off, too_large
 from strato.http.service import Service
 from strato.http.streaming import GZIP_LEVEL, Pulling, Pushing, chunks_of, close_stream, gzipped
 from strato.http.websocket import TransportWire
@@ -115,6 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         """Note who the client is, and count the connection."""
         self._transport = cast(asyncio.Transport, transport)
         tls = transport.get_extra_info("ssl_object")
+        self._reader.is_encrypted = tls is not None
         self._reader.peer = tls.getpeercert(binary_form=True) if tls is not None else None
         name = transport.get_extra_info("peername")
         self._reader.address = name[0].removeprefix("::ffff:") if isinstance(name, tuple) else ""
@@ -126,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         """Whether no request waits for its answer."""
-        return not self._waiting
+        return not (self._waiting or self._reader.under_way)
 
     @property
     def unread_bytes(self) -> int:
@@ -147,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
             if under_way != self._under_way:
                 self._under_way, self._begun_at = under_way, self._last_data_at
             self._advance()
-            if under_way or self.held[1]:
+            if under_way or self.held[1] or self._reader.buffers_bytes:
                 self._hold()
         elif self._session is not None:
             self._session.received(bytes(self._buffer[:nbytes]))
@@ -178,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         first = self._waiting[0] if self._waiting and not self._is_busy else None
         if first is not None and first.user is not None:  # its body was cut off: for the audit log only
-            self._service.refused(first.head, first.user, self._service.refusal(_cut_off()))
+            self._service.refused(first.head, first.user, self._service.refusal(cut_off()))
         self._server.closed(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -207,11 +208,18 @@ class Connection(asyncio.BufferedProtocol):
             self._read_or_not()
 
     def _hold(self) -> None:
-        """Charge the user for the bytes of unanswered requests; if that is too much, refuse the one still arriving."""
-        if not self._server.hold(self, self._reader.held_bytes) and self._reader.under_way:
-            self._reader.refuse_rest()
-            self._advance()
-            self._server.hold(self, self._reader.held_bytes)
+        """Charge the user for requests and buffers; where that is too much, close idle connections, refuse requests."""
+        server, reader = self._server, self._reader
+        while not server.hold(self, reader.held_bytes):
+            if not reader.under_way:
+                if reader.buffers_bytes and not self._waiting:
+                    self.close_gracefully()
+                return
+            if not server.close_idle_holder(self.owner):
+                reader.refuse_rest(ends=reader.buffers_bytes > 0)
+                self._advance()
+                server.hold(self, reader.held_bytes)
+                return
 
     def _read_or_not(self) -> None:
         waiting, transport = self._waiting, self._transport
@@ -283,11 +291,11 @@ class Connection(asyncio.BufferedProtocol):
         elif response.session is not None:
             self._hand_over(response, response.session, transport)
         elif response.stream is not None:
-            if response.is_text and _takes_gzip(exchange):
+            if response.is_text and exchange.takes_gzip:
                 self._send_stream(exchange, response, gzipped(response.stream), _GZIP_LINES)
             else:
                 self._send_stream(exchange, response, response.stream, "")
-        elif len(body) >= GZIP_FROM_BYTES and _takes_gzip(exchange):
+        elif len(body) >= GZIP_FROM_BYTES and exchange.takes_gzip:
             self._server.spawn(self._gzip(exchange, response))
         else:
             self._send(exchange, response, body, "")
@@ -439,12 +447,3 @@ class Connection(asyncio.BufferedProtocol):
             transport.close()
             return
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
-
-
-def _takes_gzip(exchange: Exchange) -> bool:
-    return "gzip" in exchange.head.headers.get("accept-encoding", "")
-
-
-def _cut_off() -> ApiError:
-    """Return the error of a request whose body ends early, with Go's text."""
-    return ApiError("unexpected EOF", reason="", code=500)
