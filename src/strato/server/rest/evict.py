@@ -102,7 +102,7 @@ class Evictor:
         return storing.with_warnings(Response(201, encode(done)), asked.warnings)
 
     def _mark(self, request: Request, kind: Kind, target: ResourcePath, pod: Json) -> bytes:
-        """Say on the pod why it will be gone: its owner may treat disruptions unlike failures; return it as stored."""
+        """Set the pod's condition DisruptionTarget, by which its owner sees that it did not fail; return its bytes."""
         status = pod.setdefault("status", {})
         conditions = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
         conditions.append(

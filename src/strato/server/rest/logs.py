@@ -33,7 +33,7 @@ class PodLogs:
         pod = self._state.require(served.kind, target.namespace, target.name)
         container = container_of(pod, target.name, request.param("container"))
         if not pod["spec"].get("nodeName"):
-            return Response(204, content_type=_PLAIN)  # no node yet, so no log
+            return Response(204, content_type=_PLAIN)  # the pod has no node yet, so no log
         source = (self.remote.of(pod) if self.remote is not None else None) or self.source
         if source is None:
             why = "this cluster has hollow nodes only, where nothing is written"
@@ -42,10 +42,10 @@ class PodLogs:
 
 
 async def answer_log(source: LogSource, pod: Json, container: str, options: LogOptions) -> Response:
-    """Answer a log as plain text.
+    """Answer with a log as plain text.
 
     Raises:
-        BadRequest: There is none; a container that has not run yet is reported as by a kubelet.
+        BadRequest: There is no log; if the container has not run yet, with the kubelet's message.
     """
     meta = pod["metadata"]
     namespace, name = meta["namespace"], meta["name"]
@@ -57,14 +57,14 @@ async def answer_log(source: LogSource, pod: Json, container: str, options: LogO
     if options.follow:
         return Response(200, stream=_with_errors(chunks), content_type=_PLAIN)
     try:
-        body = b"".join([chunk async for chunk in chunks])  # a log that is there counts for more than a late status
+        body = b"".join([chunk async for chunk in chunks])  # reads the log first, as the pod's status may be late
     except NotFound as error:
         raise BadRequest(why or str(error)) from error
     return Response(200, body, content_type=_PLAIN)
 
 
 def why_waiting(pod: Json, container: str) -> str:
-    """Return why a container has not run yet, in the kubelet's wording; empty when it has, or never will."""
+    """Return the kubelet's text for why a container has not run yet; empty if it has run or never will."""
     status = pod.get("status") or {}
     members = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
     known = {one["name"]: one for member in members for one in status.get(member) or ()}
@@ -85,7 +85,7 @@ _PULLING = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying
 
 
 async def _with_errors(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield a followed log; an error becomes a line of it, since the response's headers are sent."""
+    """Yield a followed log; an error becomes its last line, because the response's head has been sent."""
     try:
         async for chunk in chunks:
             yield chunk
@@ -94,10 +94,10 @@ async def _with_errors(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def container_of(pod: Json, name: str, asked: str) -> str:
-    """Return which container of a pod a request is about.
+    """Return the container of a pod that a request is for.
 
     Raises:
-        BadRequest: The pod has no such container, or it has to be said which.
+        BadRequest: The pod has no such container, or several and the request names none.
     """
     spec = pod["spec"]
     main = [container["name"] for container in spec["containers"]]
@@ -119,11 +119,11 @@ def container_of(pod: Json, name: str, asked: str) -> str:
 
 
 def log_options(request: Request, pod: str) -> LogOptions:
-    """Read what part of a pod's log a request wants.
+    """Parse the options for which part of a log to read.
 
     Raises:
-        Invalid: Options that contradict each other or are out of range.
-        BadRequest: A number or a time that is none.
+        Invalid: Options contradict each other or are out of range.
+        BadRequest: A number or a time cannot be parsed.
     """
     tail, since, limit = (_integer(request, name) for name in ("tailLines", "sinceSeconds", "limitBytes"))
     instant = _instant(request)

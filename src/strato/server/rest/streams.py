@@ -23,25 +23,25 @@ from strato.server.rest.state import State
 from strato.server.streams import StreamOptions, StreamSource
 
 MOST_STREAMS = 1024
-"""Sessions of all users at a time: each holds a process or connections."""
+"""Most concurrent sessions of all users; each holds a process or connections."""
 MOST_OF_ONE = 256
-"""Sessions of one user."""
+"""Most concurrent sessions of one user."""
 MOST_PORTS = 32
-"""Ports of one session."""
+"""Most ports of one session."""
 _ENDED = ("Succeeded", "Failed")
 _NO_SPDY = "SPDY is not spoken here, WebSocket is: use kubectl 1.31 or newer, or {}"
 _COMMAND = "kubectl 1.29 or 1.30 with KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true, or 'strato exec'"
 _FORWARD = "kubectl 1.30 with KUBECTL_PORT_FORWARD_WEBSOCKETS=true, or 'strato port-forward'"
 
 _OPTIONS = {"attach": "PodAttachOptions", "exec": "PodExecOptions", "portforward": "PodPortForwardOptions"}
-"""What admission sees of a connection."""
+"""The kind of the options that admission gets for a connection, by subresource."""
 
 Opened = tuple[Callable[[WebSocket], Coroutine[Any, Any, None]], Callable[[], None]]
-"""What serves a session, and what frees what is behind it."""
+"""The coroutine function that serves a session, and a function that frees the session's resources."""
 
 
 class PodStreams:
-    """Answers with sessions from a `StreamSource`."""
+    """Connects WebSockets to the streams of a `StreamSource`."""
 
     def __init__(self, state: State, source: StreamSource | None = None) -> None:
         self._state = state
@@ -51,13 +51,13 @@ class PodStreams:
         self._sessions: dict[User, int] = {}
 
     async def connect(self, request: Request, target: ResourcePath, served: Served) -> Response:
-        """Open a session; what is wrong with the request is told before how it is to be spoken.
+        """Open a session; errors of the request come before errors of the protocol.
 
         Raises:
-            ApiError: There is no such pod or container, it does not run, or SPDY is asked for.
+            ApiError: There is no such pod or container, it does not run, or the client asks for SPDY.
         """
         user = request.user or ANONYMOUS
-        if self._state.authorizer is not None:  # a WebSocket is asked for by GET, which reading allows
+        if self._state.authorizer is not None:  # WebSockets use GET, which a right to read would allow
             authorize(self._state.authorizer, user, attributes_of(request, "create", target))
         pod = self._state.require(served.kind, target.namespace, target.name)
         await self._admit(request, target, served)
@@ -80,11 +80,11 @@ class PodStreams:
             raise
         session = WebSocket(serve)
         session.when_ended(partial(self._count, user, -1))
-        session.when_ended(close)  # also where the client has gone before it began
+        session.when_ended(close)  # also if the client leaves before the session begins
         return Response(101, headers=headers, session=session)
 
     async def _admit(self, request: Request, target: ResourcePath, served: Served) -> None:
-        """Let webhooks and policies refuse a connection."""
+        """Have webhooks and policies admit a connection."""
         state = self._state
         if not state.dynamic.concerns(served.kind, "CONNECT", target.subresource):
             return
@@ -109,7 +109,7 @@ class PodStreams:
     def _running(
         self, request: Request, target: ResourcePath, pod: Json
     ) -> tuple[Sequence[str], Callable[[str], Coroutine[Any, Any, Opened]]]:
-        """Return how a command, or the container's own process, is joined."""
+        """Return the session for a command (exec) or the container's main process (attach)."""
         flags = {name: request.flag(name) for name in ("stdin", "stdout", "stderr", "tty")}
         if not (flags["stdin"] or flags["stdout"] or flags["stderr"]):
             raise BadRequest("you must specify at least 1 of stdin, stdout, stderr")
@@ -139,7 +139,7 @@ class PodStreams:
     def _forwarding(
         self, request: Request, target: ResourcePath, pod: Json
     ) -> tuple[Sequence[str], Callable[[str], Coroutine[Any, Any, Opened]]]:
-        """Return how ports are forwarded."""
+        """Return the session that forwards ports."""
         source = self.source_of(pod)
         ports = PodPort(source, pod["metadata"]["uid"], target.name)
 
@@ -151,10 +151,10 @@ class PodStreams:
         return (TUNNEL, *LEGACY), begin
 
     def source_of(self, pod: Json) -> StreamSource:
-        """Return what reaches a pod.
+        """Return the source of a pod's streams.
 
         Raises:
-            BadRequest: Nothing of it runs.
+            BadRequest: The pod has no running processes (it is on a hollow node, say).
         """
         name, spec, phase = pod["metadata"]["name"], pod["spec"], (pod.get("status") or {}).get("phase")
         if not spec.get("nodeName"):
@@ -175,10 +175,10 @@ def _containers(pod: Json) -> list[Json]:
 
 
 def _ports(request: Request) -> list[int]:
-    """Return the ports that a client of the older protocol names in its request.
+    """Return the ports in the request of a client of the older protocol.
 
     Raises:
-        BadRequest: They are none.
+        BadRequest: They are missing or invalid.
     """
     texts = [one for text in request.query.get("ports") or () for one in text.split(",") if one]
     ports = [int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0 for text in texts]
