@@ -44,7 +44,7 @@ CACHE = ROOT / ".cache" / "mutate"
 ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, patterns of its tests)
     "actions": (
         ["scheduler/actions", "scheduler/binding", "scheduler/framework", "scheduler/statement.py"],
-        ["tests/scheduler", "tests/cases", "tests/docs/test_plugin_types.py"],
+        ["tests/scheduler", "tests/cases"],
     ),
     "plugins": (["scheduler/plugins"], ["tests/scheduler", "tests/cases"]),
     "placement": (
