@@ -19,6 +19,8 @@ ListStrategy = Callable[[tuple[str, ...]], tuple[str | None, str]]
 
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 _SET_ORDER = "$setElementOrder/"
+_MANY = 1024
+"""Members that are merged in one go; more are merged by a call for each, between which a `Computation` can pause."""
 _SCALARS = frozenset((str, int, bool, float))
 
 
@@ -38,7 +40,7 @@ def apply_strategic_patch(
 def _merge_object(
     target: dict[str, Any], patch: dict[str, Any], strategy: ListStrategy, path: tuple[str, ...]
 ) -> dict[str, Any]:
-    if "$" in "".join(patch):
+    if len(patch) > _MANY or "$" in "".join(patch):
         return _follow_directives(target, patch, strategy, path)
     result = dict(target)
     for name, value in patch.items():
