@@ -12,5 +12,5 @@ def test_lists_are_read_as_the_kernel_writes_them() -> None:
 
 @pytest.mark.parametrize("text", ["0-99999999999", "65536", "a", "-1-2"])
 def test_what_is_no_list_of_cpus_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="CPUs|invalid"):
+    with pytest.raises(ValueError, match=r"CPUs|invalid"):
         parse_cpus(text)

@@ -87,3 +87,9 @@ def test_all_problems_of_a_configuration_are_reported_at_once() -> None:
     assert [problem.where for problem in caught.value.problems] == ["line 1", "line 2"]
     with pytest.raises(InvalidInput, match="expected <configuration>"):
         hadoopxml.settings_of(hadoopxml.parse("<allocations/>"))
+
+
+def test_names_that_are_too_long_to_be_taken_apart_are_refused() -> None:
+    name = "yarn.scheduler.capacity.root" + ".a" * 75_000
+    with pytest.raises(InvalidInput, match="a <name> of more than 1024 characters"):
+        _settings(f"<property><name>{name}</name><value>1</value></property>")

@@ -74,3 +74,9 @@ def test_circles_are_found() -> None:
 
     assert in_circles([job("a"), job("b", "a"), job("c", "b", "d"), job("d", "c"), job("e", "d")]) == {"c", "d", "e"}
     assert in_circles([job("a"), job("b", "a")]) == set()
+
+
+def test_a_text_without_end_is_refused_once() -> None:
+    with pytest.raises(InvalidInput, match="has more than 8192 characters") as refused:
+        read_trace("lublin:" + "jobs=x," * 20_000)
+    assert len(refused.value.problems) == 1

@@ -21,6 +21,8 @@ MOST_BYTES = 16 << 20
 """Allocation files of the largest clusters have some 100 KB; one of 16 MiB is none."""
 MOST_DEPTH = 64
 MOST_ELEMENTS = 200_000
+MOST_NAME = 1024
+"""Characters of a property's name: readers look at its parts one by one."""
 MOST_SUBSTITUTIONS = 20
 """How often `${name}` is looked up again in what came out, as Hadoop bounds it."""
 MOST_SUBSTITUTED = 1 << 16
@@ -211,6 +213,8 @@ def settings_of(root: Element, file: str = "") -> Settings:
         name, value, is_final = _property(element)
         if name is None or not name.strip():
             problems.append(Problem(f"line {element.line}", "a <property> without <name>"))
+        elif len(name) > MOST_NAME:
+            problems.append(Problem(f"line {element.line}", f"a <name> of more than {MOST_NAME} characters"))
         elif value is not None and name.strip() not in final:
             found[name.strip()] = Setting(name.strip(), value, element.line)
             final |= {name.strip()} if is_final else set()

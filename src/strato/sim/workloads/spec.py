@@ -35,6 +35,9 @@ _OPTIONS: Final[Mapping[str, type]] = {
     "scale": scale.ScaleOptions,
 }
 
+_LONGEST = 8192
+"""Characters of a workload, its file's path among them."""
+
 
 def is_model(text: str) -> bool:
     """Return whether a text names a model instead of a file."""
@@ -52,6 +55,8 @@ def make(text: str, read: Callable[[str], Trace]) -> Trace:
         InvalidInput: What is wrong with which parameter.
         UsageError: The file cannot be read.
     """
+    if len(text) > _LONGEST:
+        raise InvalidInput("the workload", [Problem(f"{text[:40]}…", f"has more than {_LONGEST} characters")])
     model, _, rest = text.partition(":")
     file, given = _split(model, rest)
     problems = [Problem(text, "names no file; write for example fit:trace.swf.gz,jobs=1000")] if file == "" else []
