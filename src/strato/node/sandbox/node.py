@@ -1,4 +1,4 @@
-"""This machine as a node: register it, keep its Lease, and give every pod bound to it a worker."""
+"""`SandboxNode`: registers this machine as a node, renews its Lease, and runs a worker for every pod bound to it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from strato.node.timers import Timers
 
 _RETRY_SECONDS = 1.0
 _WRITE_SECONDS = 5.0
-"""How long the statuses of pods that ended with the node may take."""
+"""Longest time for writing the statuses of pods that end with the node."""
 
 _log = logging.getLogger(__name__)
 
@@ -58,8 +58,8 @@ class SandboxNode:
 
     Args:
         clock: The machine's clock; processes do not run in virtual time.
-        informers: Shared informers; None makes an own one for this node's pods.
-        data_dir: Its directory: pods, logs, images. One running node per directory.
+        informers: Shared informers; None makes one for this node's pods only.
+        data_dir: The node's directory: pods, logs, images. Only one node may run per directory.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class SandboxNode:
         self._host = SharedHost(self._runtime, self._machine, self._setup, self._image_manager, self._service_access)
         self._static_pods = StaticPods(self._machine, clock, self._node_informer, self._informer, self._recorder)
         self._is_first = True
-        """Whether this node prepares the machine, of which there may be others."""
+        """Whether this node prepares the machine; further nodes of the machine do not."""
         self._is_shutting_down = False
         self.registered = asyncio.Event()
         """Set when the node is in the API."""
@@ -140,11 +140,11 @@ class SandboxNode:
         return self._machine.images
 
     def pod(self, key: tuple[str, str]) -> Pod | None:
-        """Return a pod by namespace and name, as far as this node knows it."""
+        """Return a pod of this node by namespace and name, None if the node does not have it."""
         return self._informer.get(key)
 
     def summary(self) -> NodeSummary:
-        """Return what a person wants to know of the node."""
+        """Return the properties of the node for ``strato status``."""
         return NodeSummary(
             name=self.name,
             pods=self._host.pods,
@@ -159,9 +159,9 @@ class SandboxNode:
         )
 
     def neighbour(self, cluster: Cluster, offer: NodeOffer) -> SandboxNode:
-        """Return a further node of this machine, to be run beside this one and ended before it.
+        """Return a further node of this machine; it must run beside this one and end before it.
 
-        This one has the informers of all pods: it removes what no pod of either node owns.
+        This node must have informers of all pods, because it removes what belongs to no pod of either node.
         """
         assert self._informers is not None, "pods of the other node would be taken for orphans"
         other = SandboxNode(
@@ -178,13 +178,13 @@ class SandboxNode:
         return other
 
     def share(self, host: SharedHost) -> None:
-        """Be a further node of a machine, not its first one; before `run`."""
+        """Make this a further node of the machine instead of its first one; call it before `run`."""
         self._is_first, self._host = False, host
         self._runtime, self._image_manager = host.runtime, host.images
         host.add(self._machine)
 
     async def run(self) -> None:
-        """Be a node until cancelled. Containers live on; the next `run` on the same directory takes them over.
+        """Run the node until cancelled. Containers keep running; the next `run` on the same directory adopts them.
 
         Raises:
             RuntimeProblem: The sandbox helper does not start.
@@ -235,12 +235,12 @@ class SandboxNode:
             self._recorder.event(self._reference(), "Warning", "LimitsNotEnforced", warning)
 
     async def shut_down(self, grace_seconds: float) -> int:
-        """End the pods as a kubelet does when its machine is shut down, before `run` is cancelled.
+        """End the pods as a kubelet does when its machine is shut down; call it before `run` is cancelled.
 
-        They end Failed, with reason Terminated. Those whose containers never began stay as they are.
+        The pods become Failed, with reason Terminated. Pods whose containers have not begun are left unchanged.
 
         Args:
-            grace_seconds: What a container has at most between SIGTERM and SIGKILL.
+            grace_seconds: Longest time of a container between SIGTERM and SIGKILL.
 
         Returns:
             How many pods have ended.
@@ -276,7 +276,7 @@ class SandboxNode:
         if self._is_first:
             self._runtime.close()
 
-    # Being a node
+    # The Node object
 
     def _facts(self) -> NodeFacts:
         return NodeFacts(
@@ -303,7 +303,7 @@ class SandboxNode:
                 await self._clock.sleep(_RETRY_SECONDS)
 
     def _on_node(self, facts: NodeFacts, change: Change[Node]) -> None:
-        """Admit pods by what the node offers, once its object says how far its cpu is amplified."""
+        """Take the ratio by which the node's cpu is amplified from its object; pods are admitted by the result."""
         if change.new is not None and change.key.name == self.name:
             offered = published_of(facts, change.new).allocatable
             if offered != self._machine.allocatable:
@@ -324,7 +324,7 @@ class SandboxNode:
             self._recorder.event(self._reference(), "Normal", reason, f"Node {self.name} status is now: {reason}")
 
     def _reference(self) -> dict[str, Any]:
-        """Return the node as events name it."""
+        """Return the reference to the node in events."""
         return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "uid": self.name}}
 
     # Workers of pods
@@ -349,7 +349,7 @@ class SandboxNode:
             worker.terminate(float(grace if grace is not None else pod.spec.termination_grace_period_seconds))
         elif worker is None and not pod.is_finished:
             self._start_worker(pod)
-        elif worker is None:  # it ended before a restart that came before its clean-up
+        elif worker is None:  # the pod has ended, but the node was restarted before it cleaned up
             self._machine.gpus.release(uid)
         else:
             worker.update(pod)
@@ -388,20 +388,19 @@ class SandboxNode:
                 await worker.wait_deleted()
         except asyncio.CancelledError:
             raise
-        except Exception:  # one pod's trouble must not stop the node
+        except Exception:  # a failure of one pod must not stop the node
             _log.exception("a pod worker failed: pod=%s/%s", worker.namespace, worker.name)
 
     async def _confirm(self, pod: Pod) -> None:
-        """Return when what the watch has shown of a pod is on the server's disk: a read waits for that.
+        """Wait until the state of a pod that the watch has shown is committed, by reading the pod.
 
-        The embedded server shows its own components writes that are not committed yet (read-uncommitted). A crash of
-        the server rolls those back, but not what a started process has done. A real API server shows only what is
-        committed.
+        The embedded server shows its own components uncommitted writes (read-uncommitted). If the server crashes, these
+        are rolled back, but what a started process has done is not. A real API server shows committed writes only.
         """
         while not self._cluster.remote:
             try:
                 await self._cluster.get(Pod, pod.metadata.name, pod.metadata.namespace)
-            except (NotFound, Forbidden):  # a node may not read pods that are not its own, such as those that are gone
+            except (NotFound, Forbidden):  # a node may read its own pods only, and a deleted pod is nobody's
                 return
             except ApiError as err:
                 _log.debug("a pod waits until it is committed: pod=%s error=%s", pod.key, err)
@@ -423,7 +422,7 @@ class SandboxNode:
         self._machine.forget(uid)
 
     async def _remove_orphans(self) -> None:
-        """End pods from before a restart that the API does not know any more."""
+        """End pods from before a restart that do not exist in the API any more."""
         await self._informer.wait_synced()
         known = {pod.metadata.uid for pod in self._informer.list()}
         for uid in self._machine.node_paths.uids():

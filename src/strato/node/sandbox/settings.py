@@ -1,4 +1,4 @@
-"""How this machine is a node: what it offers, how its pods are kept apart, and when it looks again."""
+"""Settings of this machine as a node: capacity, isolation of its pods, and the periods of its checks."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from strato.node.sandbox.pressure import TRANSITION_SECONDS
 
 
 class PodNetwork(Enum):
-    """The network of pods, where privileges allow; without them all have the machine's and a loopback address each."""
+    """The network of pods. Without privileges all share the machine's, with a loopback address each."""
 
     NAT = "nat"
-    """Own addresses, and what the machine reaches by address translation."""
+    """Pods have their own addresses, and reach what the machine reaches by egress NAT."""
     ISOLATED = "isolated"
-    """Own addresses; pods reach one another and this machine."""
+    """Pods have their own addresses, and reach each other and this machine."""
     HOST = "host"
-    """The machine's."""
+    """Pods share the machine's network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOffer:
-    """What the node shows of itself in the API."""
+    """Capacity and labels that the node shows in the API."""
 
     name: str
     cpus: str = ""
     memory: str = ""
-    """Quantities; empty is what the machine has."""
+    """Quantities of cpu and memory; empty for what the machine has."""
     cpu_overcommit_factor: float = 1.0
-    """By which its cpu is amplified. Range [1, 10]."""
+    """Factor by which its cpu is amplified. Range [1, 10]."""
     gpus: Offer = Offer.ALL
     gpu_root: str = "/"
-    """Where GPUs are looked for; anything but ``/`` is for tests."""
+    """Directory below which GPUs are looked for; anything but ``/`` is for tests."""
     labels: Mapping[str, str] = field(default_factory=dict)
     share: int = 1
-    """One over this of the machine's cpus, memory and disk is what it has; of several nodes of one machine."""
+    """Number of nodes that share the machine: each has this fraction of its cpus, memory and disk."""
     kubelet_port: int = 0
-    """Where the composition root serves logs and streams to an API server; 0 is nowhere."""
+    """Port at which the composition root serves logs and streams to an API server; 0 for none."""
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -56,40 +56,40 @@ class ImagePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterServices:
-    """How the cluster's services are to be had on this machine."""
+    """How the node connects pods to the cluster's services."""
 
     api: Callable[[], tuple[str, int]]
-    """Returns where the API server listens, as this machine reaches it; asked once the node is registered."""
+    """Returns address and port at which this machine reaches the API server; called once the node is registered."""
     is_open: bool = False
-    """Whether node ports take clients from other machines."""
+    """Whether node ports accept clients from other machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodIsolation:
-    """How far pods are kept from the machine and from one another."""
+    """How pods are isolated from the machine and from each other."""
 
     level: str = ""
-    """Force ``root``, ``user`` or ``plain``; empty takes the strongest there is."""
+    """Level to force: ``root``, ``user`` or ``plain``; empty takes the strongest possible."""
     network: PodNetwork = PodNetwork.NAT
     own_users: bool = True
-    """Give pods user namespaces by default, where the machine and they allow it."""
+    """Give pods their own user namespaces by default, if the machine supports it and the pods do not prevent it."""
     images: ImagePolicy = field(default_factory=ImagePolicy)
     """Where the images of containers come from."""
     services: ClusterServices | None = None
-    """What connects pods to services; None: nothing does."""
+    """How pods are connected to services; None for not at all."""
     hidden: Sequence[str | os.PathLike[str]] = ()
-    """Directories of the machine that no container on its root may see, beside the node's own: the cluster's."""
+    """Directories of the machine to hide from containers on its root besides the node's own, such as the cluster's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePeriods:
-    """How long the node waits between two looks at the same thing."""
+    """The periods of the node's checks."""
 
     refresh_seconds: float = 30.0
-    """At what the files of ConfigMaps, Secrets and tokens should be."""
+    """Seconds between two updates of mounted ConfigMaps, Secrets and tokens."""
     storage_seconds: float = 10.0
-    """At how much of the disk the pods use; as a kubelet does."""
+    """Seconds between two measurements of the pods' disk usage; a kubelet's default."""
     pressure_seconds: float = TRANSITION_SECONDS
-    """The node counts as short of disk, memory or processes for so long after it was last seen so."""
+    """How long a pressure condition stays True after it was last observed."""
     backoff: Backoff = field(default_factory=Backoff)
-    """Between restarts of a container."""
+    """Back-off between restarts of a container."""
