@@ -199,7 +199,7 @@ async def test_a_list_that_begins_late_is_the_servers() -> None:
 
 
 async def test_reading_goes_on_when_the_client_takes_no_more_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(opening, "_PAGE_TIMEOUT_SECONDS", 0.0)
     early, server = Opening(catalog.POD, bootstrap.ADMIN), Recorded()
     first = asyncio.create_task(early.handle(listing()))
     await asyncio.sleep(0)
@@ -219,7 +219,7 @@ async def test_a_start_that_fails_frees_the_reading_thread() -> None:
     while early._room._value:
         await asyncio.sleep(0.001)
     early.close()
-    async with asyncio.timeout(opening._PATIENCE_SECONDS / 2):
+    async with asyncio.timeout(opening._PAGE_TIMEOUT_SECONDS / 2):
         await reading
 
 

@@ -29,7 +29,7 @@ PAGE_OBJECTS: Final = 5000
 """Objects of a page; a client that asks for smaller pages has to wait for the server."""
 _PAGES_AHEAD: Final = 8
 """Most pages that wait for the client, some 130 MB of pods; the reading thread waits before it adds another."""
-_PATIENCE_SECONDS: Final = 10.0
+_PAGE_TIMEOUT_SECONDS: Final = 10.0
 """How long the reading thread waits for the client to take a page before it goes on without the early list."""
 _TOKEN: Final = "opening-"
 
@@ -77,13 +77,16 @@ class Opening(Handler):
     # On the reading thread
 
     def take(self, resource: str, body: bytes) -> None:
-        """Add an object that was read to the list; waits up to `_PATIENCE_SECONDS` for a slow client to take a page."""
+        """Add an object that was read to the list.
+
+        When the client does not keep up this waits up to `_PAGE_TIMEOUT_SECONDS` for it to take a page.
+        """
         if resource != self._resource or self._given_up.is_set():
             return
         self._reading.append(body)
         if len(self._reading) < PAGE_OBJECTS:
             return
-        if self._room.acquire(timeout=_PATIENCE_SECONDS):
+        if self._room.acquire(timeout=_PAGE_TIMEOUT_SECONDS):
             page, self._reading = _Page(self._reading, 0), []
             self._loop.call_soon_threadsafe(self._put, page)
         else:

@@ -166,11 +166,12 @@ def _failure(home: Home, code: int, data_dir: Path) -> StratoError:
         clear_machine(home, home.read_stop())
     home.clear_run_files()
     log = home.log.read_text(errors="replace")
-    said = re.search(r"^error: (.*)", log, re.MULTILINE | re.DOTALL) if "Traceback" not in log else None
-    if code == UsageError.exit_code and said:  # what it was given is at fault, not what it met
-        return UsageError(said[1].strip())
+    reported = re.search(r"^error: (.*)", log, re.MULTILINE | re.DOTALL) if "Traceback" not in log else None
+    if code == UsageError.exit_code and reported:  # what it was given is at fault, not what it met
+        return UsageError(reported[1].strip())
     how = f" (ended by {signal.Signals(-code).name})" if code < 0 else ""
-    why = textwrap.indent(said[0].strip(), "  ") if said else _log_tail(home)  # what stands before are only its steps
+    # what stands before the error are only the steps of the start
+    why = textwrap.indent(reported[0].strip(), "  ") if reported else _log_tail(home)
     return StartFailed(f"the cluster did not start{how}:\n{why}{full_disks(home.path, data_dir)}")
 
 
