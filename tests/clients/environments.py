@@ -23,7 +23,7 @@ CLIENTS = {
     "kr8s": ("kr8s==0.20.15",),
     "lightkube": ("lightkube==1.0.1",),
     "pyspark": ("pyspark==4.0.1",),
-    "spark-experiment": ("pyspark==4.0.1", "pyarrow==26.0.1", "pyyaml==6.0.3", "numpy==1.26.4"),
+    "spark-experiment": ("pyspark==4.0.1", "pyarrow==26.0.1", "pyyaml==6.0.3", "numpy==2.4.6"),
     "dask": ("dask-kubernetes==2026.3.0", "distributed==2026.3.0"),
     "snakemake": (
         "snakemake==9.27.1",
