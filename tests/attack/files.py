@@ -263,25 +263,25 @@ def attack(count: int, seed: int, *, only: str = "", progress: bool = False) -> 
         while first < count:
             begun, last = first, min(count, first + 20_000)
             at[:8] = struct.pack("q", first)
-            child = subprocess.Popen(
+            with subprocess.Popen(
                 [sys.executable, "-m", "tests.attack.files", "--child", f"{first},{last},{place.fileno()}",
                  "--seed", str(seed), "--only", only],
                 stdout=subprocess.PIPE, pass_fds=[place.fileno()], env={**os.environ, "MALLOC_ARENA_MAX": "2"},
-            )  # fmt: skip
-            assert child.stdout is not None
-            ready = done = False
-            for line in child.stdout:
-                found: dict[str, Any] = json.loads(line)
-                if "ready" in found:
-                    ready = True
-                elif "counts" in found:
-                    counts.update(found["counts"])
-                    done = True
-                else:
-                    findings.append(f"case {found['case']} ({cases.door_of(found['case'])}): {found['problem']}")
-                    if progress:
-                        print(findings[-1], flush=True)
-            code = child.wait()
+            ) as child:  # fmt: skip
+                assert child.stdout is not None
+                ready = done = False
+                for line in child.stdout:
+                    found: dict[str, Any] = json.loads(line)
+                    if "ready" in found:
+                        ready = True
+                    elif "counts" in found:
+                        counts.update(found["counts"])
+                        done = True
+                    else:
+                        findings.append(f"case {found['case']} ({cases.door_of(found['case'])}): {found['problem']}")
+                        if progress:
+                            print(findings[-1], flush=True)
+            code = child.returncode
             if not ready:
                 raise RuntimeError("a reader does not read the samples as they are; see above")
             first = last
