@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from strato.api.wire import Pushed
@@ -135,6 +135,32 @@ class Pulling:
         """Free what is behind the stream."""
         if self.task is not None:
             self.task.cancel()
+
+
+class NotifyingStream(AsyncIterator[bytes]):
+    """Wraps a stream, and calls a function once when it has ended, failed or was closed, also if it was never read."""
+
+    def __init__(self, stream: AsyncIterator[bytes], on_end: Callable[[], None]) -> None:
+        self._stream, self._on_end = stream, on_end
+        self._is_notified = False
+
+    async def __anext__(self) -> bytes:
+        """Return the next chunk."""
+        try:
+            return await anext(self._stream)
+        except BaseException:
+            self._notify()
+            raise
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        self._notify()
+        await close_stream(self._stream)
+
+    def _notify(self) -> None:
+        if not self._is_notified:
+            self._is_notified = True
+            self._on_end()
 
 
 async def close_stream(stream: AsyncIterator[bytes]) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ import msgspec
 from strato.api.kinds import Kind
 from strato.api.wire import Handler, Request, Response, User
 from strato.errors import Unavailable
+from strato.http.streaming import NotifyingStream
 
 PAGE_OBJECTS: Final = 5000
 """Objects of a page; a client that asks for smaller pages has to wait for the server."""
@@ -142,7 +143,7 @@ class Opening(Handler):
             self._count(-1)
             raise
         if response.is_text and response.stream is not None:
-            response.stream = _Text(response.stream, partial(self._count, -1))
+            response.stream = NotifyingStream(response.stream, partial(self._count, -1))
         else:
             self._count(-1)
         return response
@@ -203,29 +204,3 @@ class Opening(Handler):
         head = {"kind": self._kind.list_kind, "apiVersion": self._kind.api_version, "metadata": metadata}
         body = b'%b,"items":[%b]}' % (msgspec.json.encode(head)[:-1], b",".join(page.objects))
         return Response(200, body)
-
-
-class _Text(AsyncIterator[bytes]):
-    """The text of a list as a stream, with a callback for its end or close."""
-
-    def __init__(self, chunks: AsyncIterator[bytes], on_end: Callable[[], None]) -> None:
-        self._chunks, self._on_end = chunks, on_end
-
-    async def __anext__(self) -> bytes:
-        """Return the next chunk."""
-        try:
-            return await anext(self._chunks)
-        except BaseException:
-            self._end()
-            raise
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        self._end()
-        close = getattr(self._chunks, "aclose", None)
-        if close is not None:
-            await close()
-
-    def _end(self) -> None:
-        on_end, self._on_end = self._on_end, lambda: None
-        on_end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from strato.clock import Clock
 from strato.errors import ApiError
 from strato.http.headers import Head
 from strato.http.service import Service
+from strato.http.streaming import NotifyingStream
 from strato.server.audit.events import AuditRecord, Body, base_of
 from strato.server.audit.log import AuditLog
 from strato.server.audit.policy import Level, Policy
@@ -90,7 +91,7 @@ class Auditor:
             self._put(record.event("ResponseComplete", status))
 
         stream = response.stream
-        response.stream = _PushedStream(stream, ended) if isinstance(stream, Pushed) else _Stream(stream, ended)
+        response.stream = _PushedStream(stream, ended) if isinstance(stream, Pushed) else NotifyingStream(stream, ended)
         return response
 
     def _put(self, event: dict[str, Any] | None) -> None:
@@ -181,39 +182,10 @@ async def _finished(auditor: Auditor, record: AuditRecord, later: Awaitable[Resp
     return auditor.finish(record, await later)
 
 
-class _Stream:
-    """Wraps a stream, and records its end."""
+class _PushedStream(NotifyingStream):
+    """A `NotifyingStream` of a stream that is `Pushed` too."""
 
-    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
-        self._stream, self._ended = stream, ended
-        self._is_notified = False
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            chunk: bytes = await self._stream.__anext__()
-        except BaseException:
-            self._notify()
-            raise
-        return chunk
-
-    async def aclose(self) -> None:
-        """Close the stream, and record its end."""
-        self._notify()
-        close = getattr(self._stream, "aclose", None)
-        if close is not None:
-            await close()
-
-    def _notify(self) -> None:
-        if not self._is_notified:
-            self._is_notified = True
-            self._ended()
-
-
-class _PushedStream(_Stream):
-    """The same for a `Pushed` stream."""
+    _stream: Any
 
     @property
     def ended(self) -> bool:
