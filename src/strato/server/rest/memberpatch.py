@@ -28,7 +28,7 @@ from strato.server.registry import Served
 from strato.server.rest.largewrites import INLINE_UNITS, has_schema_rules
 from strato.server.rest.ownership import needs_tracking
 from strato.server.rest.state import State
-from strato.server.rest.stored import SPEC, STATUS, read_object
+from strato.server.rest.stored import SPEC, STATUS, read_members, read_object
 from strato.server.schema import builtin
 from strato.server.schema.typed import is_time
 
@@ -153,7 +153,7 @@ def _status(served: Served, media: str, patch: bytes, uid: str, before: bytes) -
             return None
         value = bytes(merge.status)
         if media == STRATEGIC_PATCH:
-            return _woven(served, value, before)
+            return _strategic(served, value, before)
         is_small = len(value) <= _MEMOISED_BYTES and len(before) <= _MEMOISED_BYTES
         return (_merged_memo if is_small else _merged)(served, value, before)
     if media != JSON_PATCH:
@@ -183,13 +183,13 @@ def _merged(served: Served, value: bytes, before: bytes) -> bytes | None:
     return _outcome(served, apply_merge_patch(old, read_object(value)), old, before)
 
 
-def _woven(served: Served, value: bytes, before: bytes) -> bytes | None:
+def _strategic(served: Served, value: bytes, before: bytes) -> bytes | None:
     """Return the status after a strategic merge patch, as `_status` does."""
     info = builtin.merge_info(served.kind)
     if info is None:
         return None
     if served.status is None and len(before) <= _CHECKED_BYTES:
-        text = _woven_texts(served, info, value, before)
+        text = _strategic_text(served, info, value, before)
         if text and builtin.status_check(served.kind)(text):
             return before if text == before else text
     old = _read(before)
@@ -200,18 +200,18 @@ def _woven(served: Served, value: bytes, before: bytes) -> bytes | None:
 _AT_STATUS = ("status",)
 
 
-def _woven_texts(served: Served, info: builtin.MergeInfo, value: bytes, before: bytes) -> bytes:
+def _strategic_text(served: Served, info: builtin.MergeInfo, value: bytes, before: bytes) -> bytes:
     """Merge a strategic patch member by member, memoised; empty if a directive concerns the whole status."""
-    old = _split_memo(before)
+    old = _members_memo(before)
     merged = dict(old)
-    for name, raw in _read_members(value).items():
+    for name, raw in read_members(value).items():
         text = bytes(raw)
         if name[:1] == "$":
             return b""
         if text == old.get(name) and text != b"null":
             continue
-        weave = _woven_member if name in _OF_ONE_POD or len(text) > _MEMOISED_BYTES else _woven_member_memo
-        made = weave(info, name, text, old.get(name, b""))
+        merge = _strategic_member if name in _OF_ONE_POD or len(text) > _MEMOISED_BYTES else _strategic_member_memo
+        made = merge(info, name, text, old.get(name, b""))
         if made:
             merged[name] = made
         else:
@@ -220,7 +220,7 @@ def _woven_texts(served: Served, info: builtin.MergeInfo, value: bytes, before: 
     return encode({name: msgspec.Raw(text) for name, text in merged.items()})
 
 
-def _woven_member(info: builtin.MergeInfo, name: str, text: bytes, before: bytes) -> bytes:
+def _strategic_member(info: builtin.MergeInfo, name: str, text: bytes, before: bytes) -> bytes:
     """Return the text of one member of a status after a strategic patch; empty if the patch removes it."""
     value = msgspec.json.decode(text)
     if value is not None and not isinstance(value, dict | list):
@@ -230,19 +230,18 @@ def _woven_member(info: builtin.MergeInfo, name: str, text: bytes, before: bytes
     return encode(merged[name]) if name in merged else b""
 
 
-_woven_member_memo = lru_cache(maxsize=1024)(_woven_member)
+_strategic_member_memo = lru_cache(maxsize=1024)(_strategic_member)
 """Memoised, as many pods of a job get the same conditions in the same second."""
 _OF_ONE_POD = frozenset(("podIP", "podIPs", "containerStatuses"))
 """Members that differ between pods, so that memoising them would be useless."""
 
 
-def _split(status: bytes) -> dict[str, bytes]:
+def _members_of(status: bytes) -> dict[str, bytes]:
     """Split a status into the texts of its members."""
-    return {name: bytes(text) for name, text in _read_members(status).items()} if status else {}
+    return {name: bytes(text) for name, text in read_members(status).items()} if status else {}
 
 
-_read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_split_memo = lru_cache(maxsize=256)(_split)
+_members_memo = lru_cache(maxsize=256)(_members_of)
 """Memoised statuses before a change, which many objects share. Must not be changed."""
 
 

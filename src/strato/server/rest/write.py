@@ -26,6 +26,7 @@ from strato.server.rest import apply, memberpatch, ownership, quotas, storing
 from strato.server.rest.create import CREATION, KNOWN_REST, KNOWN_TEXT
 from strato.server.rest.createcache import Cached, CreateCache, Miss
 from strato.server.rest.largewrites import answered, is_short
+from strato.server.rest.memberpatch import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from strato.server.rest.ownership import APPLY_PATCH
 from strato.server.rest.pipeline import Draft, Pipeline
 from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
@@ -34,8 +35,7 @@ from strato.server.rest.update import UPDATE, status_part
 from strato.server.schema import builtin
 from strato.server.strategies import strategy_of
 
-_JSON_PATCH, _MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
-_PATCH_TYPES = (_JSON_PATCH, _MERGE_PATCH, "application/strategic-merge-patch+json", APPLY_PATCH)
+_PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 _OPERATION = frozenset(("op", "path", "from", "value"))
 _LOOKING = ("Strict", "Warn")
@@ -192,7 +192,7 @@ class Writer:
         if body is not None:
             old = yield from stored_steps(body)
             # JSON patch changes its base in place; other patches share the unchanged parts of it
-            base = (yield from stored_steps(body)) if media == _JSON_PATCH else old
+            base = (yield from stored_steps(body)) if media == JSON_PATCH else old
         obj, warnings = yield lambda: self._patched(request, target, served, media, old, base)
         assert old is not None
         _check_name(obj, target)
@@ -336,7 +336,7 @@ def _repeated(request: Request, content_type: str, read: Any) -> list[str]:
 def _repeated_in_patch(request: Request, media: str, patch: Any) -> list[str]:
     """Return the duplicate fields in a patch, and unknown fields of JSON patch operations."""
     repeated = _repeated(request, media, patch)
-    if media != _JSON_PATCH or not isinstance(patch, list) or request.param("fieldValidation") not in _LOOKING:
+    if media != JSON_PATCH or not isinstance(patch, list) or request.param("fieldValidation") not in _LOOKING:
         return repeated
     unknown = [
         f'unknown field "[{place}].{name}"'
@@ -381,13 +381,13 @@ def _check_name(obj: Json, target: ResourcePath) -> None:
 
 def _apply(kind: Kind, media: str, base: Any, patch: Any) -> Any:
     """Return the patched object; only a JSON patch changes ``base``, others share its unchanged parts."""
-    if media == _JSON_PATCH:
+    if media == JSON_PATCH:
         patched = apply_json_patch(base, patch)
         check_shape(patched)  # operations can nest copied values deeper and deeper
         return patched
     if not isinstance(patch, dict):
         raise BadRequest(f"a patch of type {media} must be an object")
-    if media == _MERGE_PATCH:
+    if media == MERGE_PATCH:
         patched = apply_merge_patch(base, patch)
     else:
         info = builtin.merge_info(kind)
