@@ -26,6 +26,7 @@ from strato.cli.storage import StorageOptions
 from strato.client.local import LocalCluster
 from strato.clock import Clock
 from strato.errors import ApiError
+from strato.http.headers import host_port
 from strato.http.listen import HttpServer, serve
 from strato.http.service import Service
 from strato.http.tls import server_context
@@ -193,7 +194,7 @@ async def open_api(
     )
     server.add_pages(IssuerPages(accounts))
     server.use_nodes(authority.client)
-    address = f"https://{_reachable(host)}:{http.port}"
+    address = f"https://{host_port('127.0.0.1' if host in ANY_HOST else host, http.port)}"
     for path, user in identities.items():
         kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)
     background = () if journal is None else _start_background(home, server, journal, clock, storage)
@@ -263,9 +264,3 @@ def purge(home: Home) -> None:
         file.unlink(missing_ok=True)
     with suppress(OSError):  # not empty, or never made
         home.path.rmdir()
-
-
-def _reachable(host: str) -> str:
-    if host in ANY_HOST:
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host

@@ -17,6 +17,7 @@ from typing import Any
 from strato.api import yamltext
 from strato.client.config import Auth, Certificate, ClusterConfig, ExecPlugin, Token, TokenFile, is_server_url
 from strato.errors import InvalidInput, Problem, UsageError, called, one_line
+from strato.http.headers import host_port
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its token, CA and namespace."""
@@ -69,7 +70,7 @@ def in_cluster(environ: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) ->
         )
     ca, namespace = directory / "ca.crt", directory / "namespace"
     return ClusterConfig(
-        server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        server=f"https://{host_port(host, port)}",
         ca=ca.read_bytes() if ca.exists() else None,
         auth=TokenFile(token),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",

@@ -21,6 +21,11 @@ _MOST_KNOWN = 256
 """Most cached heads of answers; all are dropped each second, because they hold the date."""
 
 
+def host_port(host: str, port: int | str) -> str:
+    """Return host and port as a URL or a Host header has them: an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Head:
     """A request up to its body: method, target and headers, and who sent it."""
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # not in the stubs
 
 from strato.http.client import BadAnswer, Unsendable
+from strato.http.headers import host_port
 
 _ANSWER_BYTES = 64 << 10
 _SECONDS = 30.0
@@ -73,7 +74,7 @@ async def tunnel(proxy: Proxy, host: str, port: int) -> socket.socket:
             try:
                 sock.setblocking(False)
                 await loop.sock_connect(sock, found[0][4])
-                target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                target = host_port(host, port)
                 lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *map(": ".join, proxy.headers.items())]
                 await loop.sock_sendall(sock, "\r\n".join([*lines, "", ""]).encode())
                 answer = b""

@@ -16,6 +16,7 @@ from strato.api.core import Pod
 from strato.api.volcano.batch import Job, TaskSpec
 from strato.api.volcano.flow import FlowProbe, HttpGetProbe, TaskStatusProbe, TcpSocketProbe
 from strato.http.fetch import exchange
+from strato.http.headers import host_port
 
 PROBE_TIMEOUT_SECONDS = 1.0
 """How long a pod may take to answer."""
@@ -48,7 +49,7 @@ class NetworkProber:
 
     async def answers(self, host: str, port: int, path: str, header: tuple[str, str] | None) -> bool:
         """Return whether the pod answers a GET with a status from 200 to 399."""
-        url = f"http://{f'[{host}]' if ':' in host else host}:{port}/{path.removeprefix('/')}"
+        url = f"http://{host_port(host, port)}/{path.removeprefix('/')}"
         headers = [("User-Agent", "strato-probe"), *((header,) if header is not None else ())]
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS), exchange(url, headers=headers) as answer:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import struct
 
+from strato.http.headers import host_port
+
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY = 0, 1, 3, 4, 6, 7
 _END_STREAM, _ACK, _END_HEADERS, _PADDED = 0x1, 0x1, 0x4, 0x8
@@ -40,7 +42,7 @@ async def is_serving(host: str, port: int, service: str, *, user_agent: str) -> 
                 (":method", "POST"),
                 (":scheme", "http"),
                 (":path", "/grpc.health.v1.Health/Check"),
-                (":authority", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"),
+                (":authority", host_port(host, port)),
                 ("content-type", "application/grpc"),
                 ("te", "trailers"),
                 ("user-agent", user_agent),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from strato.api.core import Container, HTTPGetAction, Probe
 from strato.clock import Clock
 from strato.http.fetch import exchange
+from strato.http.headers import host_port
 from strato.http.tls import client_context
 from strato.node.podstatus import ContainerRecord
 from strato.node.registration import KUBELET_VERSION
@@ -135,7 +136,7 @@ async def answers(get: HTTPGetAction, address: str, spec: Container) -> bool:
     """
     host = get.host or address
     port = port_number(spec, get.port)
-    url = f"{get.scheme.lower()}://{f'[{host}]' if ':' in host else host}:{port}/{get.path.removeprefix('/')}"
+    url = f"{get.scheme.lower()}://{host_port(host, port)}/{get.path.removeprefix('/')}"
     tls = client_context(insecure=True) if get.scheme == "HTTPS" else None
     headers = [("User-Agent", _USER_AGENT), *((header.name, header.value) for header in get.http_headers)]
     async with exchange(url, headers=headers, tls=tls) as answer:

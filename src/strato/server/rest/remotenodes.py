@@ -19,7 +19,8 @@ from strato.api.wire import User
 from strato.clock import format_time
 from strato.errors import ApiError, BadRequest, NotFound, Unavailable, one_line
 from strato.http.client import Origin, connect
-from strato.http.fetch import message
+from strato.http.fetch import limited, message
+from strato.http.headers import host_port
 from strato.http.tls import client_context
 from strato.http.upgrade import Refused, over_websocket, websocket_headers
 from strato.http.websocket import WebSocket
@@ -110,7 +111,7 @@ class RemotePod:
                 request = self._request(origin, f"containerLogs/{namespace}/{pod}/{container}", asked, {})
                 answer = await connection.ask(request, None if options.follow else _IDLE_SECONDS, stream=True)
                 if answer.status != 200:
-                    raise _refusal(answer.status, await answer.whole())
+                    raise _refusal(answer.status, await limited(answer, _ERROR_BYTES))
                 async for chunk in answer.chunks():
                     yield chunk
             finally:
@@ -202,16 +203,12 @@ class RemotePod:
     def _request(
         origin: Origin, path: str, query: Sequence[tuple[str, str]] | dict[str, str], headers: dict[str, str]
     ) -> bytes:
-        url = f"https://{_host(origin.host)}:{origin.port}/{quote(path)}?{urlencode(query)}"
+        url = f"https://{host_port(origin.host, origin.port)}/{quote(path)}?{urlencode(query)}"
         return message(url, headers=[*headers.items()]).data
 
     def _unreachable(self, error: OSError) -> ApiError:
         node = self._pod["spec"]["nodeName"]
         return Unavailable(f"node {node} of pod {self._named()} cannot be reached: {one_line(error)}")
-
-
-def _host(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
 
 
 def _refusal(status: int, body: bytes) -> ApiError:
