@@ -81,9 +81,9 @@ async def carry_port(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
 
 async def _message(socket: WebSocket) -> bytes | None:
     """Return the next message; None at the end, or where it is too long."""
-    message = b""
+    message = bytearray()
     while (part := await socket.receive()) is not None and len(message) <= _MESSAGE_BYTES:
         message += part.data
         if part.is_last:
-            return message
+            return bytes(message)
     return None

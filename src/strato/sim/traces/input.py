@@ -170,7 +170,7 @@ class InputFile:
                 data += part
         if len(data) > LARGEST_DOCUMENT_BYTES:
             raise UsageError(f"the trace {self.label} holds more than {LARGEST_DOCUMENT_BYTES >> 30} GiB; split it")
-        return bytes(data.removeprefix(codecs.BOM_UTF8))
+        return bytes(data).removeprefix(codecs.BOM_UTF8)
 
     @contextmanager
     def _open(self) -> Iterator[io.BufferedReader]:
