@@ -10,6 +10,7 @@ import click
 
 from strato.cli.connect import connect, home_of
 from strato.cli.home import node_name
+from strato.cli.inputs import FOLDER
 from strato.cli.optiongroups import option_group
 from strato.cli.run.common import Common, Member, component_options, serve
 from strato.cli.serving import make_random, run_loop
@@ -123,7 +124,7 @@ _colocation_options = option_group(
 @click.option(
     "--data-dir",
     default=None,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Of our own node, if not HOME/node.",
 )
 @click.option("--cgroup-root", default=_CGROUPS, show_default=True, help="Where control groups are mounted.")
@@ -138,9 +139,7 @@ _colocation_options = option_group(
     show_default=True,
     help="The kubelet's; with static, containers on CPUs of their own are left alone.",
 )
-@click.option(
-    "--handlers-dir", default=None, type=click.Path(path_type=Path, file_okay=False), help="Of handlers in files."
-)
+@click.option("--handlers-dir", default=None, type=FOLDER, help="Of handlers in files.")
 @click.option(
     "--traffic-secret-file",
     default=None,

@@ -13,6 +13,7 @@ import click
 
 from strato.cli.connect import home_of, with_cluster
 from strato.cli.home import Home
+from strato.cli.inputs import FOLDER
 from strato.cli.outputs import problem_with
 from strato.errors import UsageError
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "--data-dir",
     default=None,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="The journal of a stopped cluster, if elsewhere.",
 )
 @click.option("--force", is_flag=True, help="Write over FILE.")

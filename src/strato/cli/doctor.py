@@ -12,6 +12,7 @@ import click
 from strato.cli.connect import NoCluster, connect, home_of, kubeconfig_paths, named_by
 from strato.cli.diagnosis.findings import Finding, Status, problem
 from strato.cli.home import Home
+from strato.cli.inputs import FOLDER
 from strato.clock import Clock, SystemClock
 from strato.errors import StratoError, UsageError
 
@@ -27,7 +28,7 @@ class Unsound(StratoError):
 @click.option(
     "--data-dir",
     default=None,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Where the journal is, instead of HOME/data.",
 )
 @click.option(

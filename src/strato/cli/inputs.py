@@ -96,6 +96,8 @@ class InputFile(click.ParamType[Path]):
         return STDIN if str(value) == "-" else Path(str(value))
 
 
+FOLDER = click.Path(path_type=Path, file_okay=False)
+"""A folder that is there or will be made; not a file."""
 INPUT_FILE = InputFile()
 
 

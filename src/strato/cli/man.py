@@ -9,11 +9,12 @@ from pathlib import Path
 import click
 
 from strato import __version__
+from strato.cli.inputs import FOLDER
 from strato.errors import UsageError
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), default=Path("~/.local/share/man/man1"))
+@click.argument("directory", type=FOLDER, default=Path("~/.local/share/man/man1"))
 @click.pass_context
 def man(ctx: click.Context, directory: Path) -> None:
     """Write a manual page for each command into DIRECTORY, by default where man looks for this user's."""

@@ -9,7 +9,7 @@ import click
 
 from strato.cli.connect import home_of
 from strato.cli.home import Home
-from strato.cli.inputs import INPUT_FILE, seekable
+from strato.cli.inputs import FOLDER, INPUT_FILE, seekable
 from strato.errors import UsageError
 
 
@@ -18,7 +18,7 @@ from strato.errors import UsageError
 @click.option(
     "--data-dir",
     default=None,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Where the journal goes, instead of HOME/data.",
 )
 @click.option("--force", is_flag=True, help="Replace the existing cluster; its journal is renamed and kept.")

@@ -16,6 +16,7 @@ from strato.cli.hollowoptions import HollowOptions, hollow_options
 from strato.cli.home import GRACE_SECONDS, MOST_NODES, Stop
 from strato.cli.homelock import STOPPING, HomeLock, Interruption
 from strato.cli.imageoptions import ImageOptions
+from strato.cli.inputs import FOLDER
 from strato.cli.machine import machine_options
 from strato.cli.mailing import MailOptions, mail_options
 from strato.cli.mesosoptions import MesosOptions, embedded_mesos_options
@@ -44,7 +45,7 @@ from strato.errors import UsageError
 @click.option(
     "--data-dir",
     default=None,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="The API's journal, instead of HOME/data.",
 )
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")

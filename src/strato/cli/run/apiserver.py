@@ -12,6 +12,7 @@ from strato.cli.connect import home_of
 from strato.cli.goflags import GoCommand
 from strato.cli.home import node_names
 from strato.cli.homelock import Interruption
+from strato.cli.inputs import FOLDER
 from strato.cli.serving import configure_logging, make_random, run_loop, stop_on_signals
 from strato.cli.storage import StorageOptions, storage_options
 from strato.cli.training import kinds_option
@@ -25,7 +26,7 @@ from strato.metrics import Registry
 @click.option(
     "--data-dir",
     default=None,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="The journal, instead of HOME/data.",
 )
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")

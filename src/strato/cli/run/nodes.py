@@ -17,6 +17,7 @@ from strato.cli.goflags import GoCommand
 from strato.cli.hollowoptions import HollowOptions, hollow_options, overcommitted
 from strato.cli.home import node_name as default_name
 from strato.cli.imageoptions import ImageOptions
+from strato.cli.inputs import FOLDER
 from strato.cli.machine import machine_options
 from strato.cli.run.common import Common, Member, component_options, serve
 from strato.cli.serving import make_random, run_loop
@@ -36,9 +37,7 @@ if TYPE_CHECKING:
 @click.option("--sandbox", is_flag=True, help="This machine is a node: pods run here as sandboxed processes.")
 @click.option("--name", default="", help="Of this machine's node, instead of the host name.")
 @machine_options
-@click.option(
-    "--data-dir", default=None, type=click.Path(path_type=Path, file_okay=False), help="Pods, instead of HOME/node."
-)
+@click.option("--data-dir", default=None, type=FOLDER, help="Pods, instead of HOME/node.")
 @click.option(
     "--kubelet-port",
     default=0,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from strato.cli.inputs import FOLDER
 from strato.cli.outputs import OUTPUT_FILE, OutputFile
 from strato.cli.sim.progress import ProgressLine
 from strato.errors import UsageError
@@ -21,7 +22,7 @@ _NAMES = ("fgd", "drf", "easy", "gavel", "quincy")
 @click.argument("name", type=click.Choice(_NAMES))
 @click.option(
     "--data",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     envvar="STRATO_DATA",
     default="../shared/data",
     show_default=True,
