@@ -186,6 +186,7 @@ UNUSABLE: list[Words] = [
     ("queue", "operate", "-n", "default", "-a", "update"),
     ("queue", "operate", "-n", "default", "-a", "paint"),
     ("queue", "tree", "-f", "broken.yaml"),
+    ("queue", "tree", "-w", "-f", "job.yaml"),
     ("sim", "utilisation", "broken.yaml"),
     ("sim", "sweep", "broken.yaml", "--over", "nodes.count=1"),
     ("sim", "sweep", "no-such-file.yaml", "--over", "nodes.count=1"),

@@ -234,6 +234,8 @@ VIEWS = [
     ("job", "top", "watched", "-w"),
     ("queue", "list", "-w"),
     ("queue", "get", "-n", "default", "-w"),
+    ("queue", "tree", "-w"),
+    ("queue", "tree", "-o", "yaml", "-w"),
     ("pod", "list", "-w"),
     ("podgroup", "list", "-o", "wide", "-w"),
     ("jobflow", "list", "-w"),
@@ -281,3 +283,21 @@ def test_watching_shows_changes_as_they_come(machine: EmbeddedWorld) -> None:
         process.communicate(timeout=60)
     assert phases[-2:] == ["Completed", "Deleted"], phases
     assert json.loads(machine.own("job", "list", "-o", "json"))["kind"] == "List"
+
+
+@pytest.mark.e2e
+@pytest.mark.embedded
+@pytest.mark.timeout(300)
+def test_a_watched_tree_is_shown_again_when_a_queue_is_new(machine: EmbeddedWorld) -> None:
+    command = [*STRATO, "--home", str(machine.home), "queue", "tree", "-w"]
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        machine.own("queue", "create", "-n", "planted")
+        line = ""
+        while not line.strip().startswith("planted"):
+            line = process.stdout.readline()
+            assert line, "it ended"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert first.split()[0].lower() == "queue"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from strato.cli.connect import home_of, with_cluster
+from strato.cli.statesource import StateSource
 from strato.errors import ApiError, StratoError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Foresight:
         return self.calibration.calibrated(found.interval) if self.calibration is not None else found.interval
 
 
-def look(ctx: click.Context, paths: Sequence[str], config: Path | None, store: str | None, seed: int) -> Foresight:
+def look(ctx: click.Context, paths: tuple[str, ...], config: Path | None, store: str | None, seed: int) -> Foresight:
     """Read a state, of manifests or of the cluster, and what is known of run times.
 
     Raises:
@@ -64,19 +65,13 @@ def look(ctx: click.Context, paths: Sequence[str], config: Path | None, store: s
     from strato.scheduler.dryrun.run import build
     from strato.sim.foresight.whatif_state import job_names, with_late_pods
 
-    text = states.config_text(config)
-    calibration = None
-    if paths:
-        state = states.read(paths)
-    else:
-        state, served = with_cluster(ctx, states.whole_cluster)
-        text = text if text is not None else served
-        calibration = _published(ctx)
-    header = states.header_of(state, config=text, seed=seed, live=not paths)
+    source = StateSource(paths, config)
+    state, header = states.read_source(ctx, source, seed=seed)
+    calibration = _published(ctx) if source.is_cluster else None
     state, notes = with_late_pods(state, header.now)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    copy = states.copy_of(state, header, config.parent if config is not None else Path())
+    copy = states.copy_of(state, header, source.base)
     world = build(copy.objects)
     predictor = _predictor(ctx, world, store, with_home=not paths)
     return Foresight(copy, world, job_names(state.objects), calibration, predictor)

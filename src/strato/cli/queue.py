@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,13 +15,17 @@ from strato.api.quantity import resource_text
 from strato.cli.commands import issue_command
 from strato.cli.connect import with_cluster
 from strato.cli.inputs import INPUT_FILE, NEW_NAME
-from strato.cli.listing import Listing, Moment, listing_options, show_list
+from strato.cli.listing import Listing, Moment, listing_options, show_list, show_page, watch_option
 from strato.cli.objectnames import object_name
 from strato.cli.output import fitted_table, output_option, text_of
 from strato.cli.statesource import StateSource
 from strato.cli.verbs import VerbGroup
+from strato.cli.watching import Source
 from strato.client.cluster import Cluster, Json
 from strato.errors import UsageError
+
+if TYPE_CHECKING:
+    from strato.scheduler.dryrun.trial import Copy
 
 HEADERS = ("Name", "Weight", "State", "Parent", "Inqueue", "Pending", "Running", "Unknown", "Completed")
 WIDTHS = (25, 8, 8, 8, 8, 8, 8, 8, 8)
@@ -168,24 +172,39 @@ def get(ctx: click.Context, name: str, output: str, watching: bool) -> None:
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="Take the state from manifests instead.")
 @click.option("--config", type=INPUT_FILE, default=None, help="The scheduler's configuration file.")
 @output_option
+@watch_option
 @click.pass_context
-def tree(ctx: click.Context, paths: tuple[str, ...], config: Path | None, output: str) -> None:
+def tree(ctx: click.Context, paths: tuple[str, ...], config: Path | None, output: str, watching: bool) -> None:
     """Show the queues as a tree, with what each holds and deserves.
 
     The scheduler's engine decides one cycle on a copy of the state; the table is what it leaves. Nothing is changed
     anywhere. DESERVED and SHARE (what is held of it) are those of the plugin that shares the cluster, such as
-    proportion, capacity, yarnfair or yarncapacity.
+    proportion, capacity, yarnfair or yarncapacity. With -w it is decided and shown again when queues, pod groups or
+    nodes change.
     """
     from strato.cli import states
     from strato.scheduler.dryrun.queuetree import HEADERS as TREE
     from strato.scheduler.dryrun.queuetree import queue_tree
 
-    _, copy = states.copy_for(ctx, StateSource(paths, config))
-    found = queue_tree(copy)
-    if output == "table":
-        click.echo(fitted_table(TREE, [one.row() for one in found]))
+    if watching and paths:
+        raise UsageError("-w follows the cluster, -f takes the state from manifests: leave out one of them")
+    source = StateSource(paths, config)
+
+    def render(copy: Copy) -> str:
+        found = queue_tree(copy)
+        if output == "table":
+            return fitted_table(TREE, [one.row() for one in found])
+        document = "---\n" if watching and output == "yaml" else ""
+        return document + text_of({"queues": [one.to_json() for one in found]}, output)
+
+    async def read(cluster: Cluster) -> Copy:
+        return states.copy_of(*await states.read_cluster(cluster, config), source.base)
+
+    if source.is_cluster:
+        sources = [Source(kind) for kind in (catalog.QUEUE, catalog.PODGROUP, catalog.NODE)]
+        show_page(ctx, sources, read, render, watching=watching)
     else:
-        click.echo(text_of({"queues": [one.to_json() for one in found]}, output))
+        click.echo(render(states.copy_for(ctx, source)[1]))
 
 
 async def _counts(_: Cluster, __: str, ___: Sequence[Json], groups: Sequence[Json]) -> Counter[tuple[str, str]]:

@@ -145,15 +145,21 @@ def read_source(ctx: click.Context, source: StateSource, *, seed: int | None = N
         BadLog: The log is damaged.
         InvalidInput: Listing everything that is wrong with the manifests and the configuration.
     """
-    text = config_text(source.config)
-    if source.log is not None:
-        state = _of_log(source.log, source.at)
-    elif source.paths:
-        state = read(source.paths)
-    else:
-        state, served = with_cluster(ctx, whole_cluster)
-        text = text if text is not None else served
-    return state, header_of(state, config=text, seed=seed, live=source.is_cluster)
+    if source.is_cluster:
+        return with_cluster(ctx, lambda cluster: read_cluster(cluster, source.config, seed=seed))
+    state = _of_log(source.log, source.at) if source.log is not None else read(source.paths)
+    return state, header_of(state, config=config_text(source.config), seed=seed)
+
+
+async def read_cluster(cluster: Cluster, config: Path | None, *, seed: int | None = None) -> tuple[State, Header]:
+    """Return a cluster's state and what decides on it: the given configuration, else the cluster's, else the default.
+
+    Raises:
+        InvalidInput: The configuration cannot be read.
+    """
+    text = config_text(config)
+    state, served = await whole_cluster(cluster)
+    return state, header_of(state, config=text if text is not None else served, seed=seed, live=True)
 
 
 def copy_for(ctx: click.Context, source: StateSource) -> tuple[State, Copy]:
@@ -164,7 +170,7 @@ def copy_for(ctx: click.Context, source: StateSource) -> tuple[State, Copy]:
         InvalidInput: Listing everything that is wrong with the manifests and the configuration.
     """
     state, header = read_source(ctx, source)
-    return state, copy_of(state, header, source.config.parent if source.config is not None else Path())
+    return state, copy_of(state, header, source.base)
 
 
 def _config_of(header: Header, base: Path, found: Sequence[Problem]) -> tuple[Config, list[Problem]]:

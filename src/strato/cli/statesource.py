@@ -34,6 +34,11 @@ class StateSource:
         """Whether it is the cluster as it is now."""
         return not self.paths and self.log is None
 
+    @property
+    def base(self) -> Path:
+        """Where paths within the configuration start."""
+        return self.config.parent if self.config is not None else Path()
+
     def text(self) -> str:
         """Return the options that name it."""
         parts = [f" -f {path}" for path in self.paths]
