@@ -315,14 +315,17 @@ async def test_an_uncordon_that_the_api_refuses_is_tried_again(tmp_path: Path, m
 
 
 async def test_reset_gives_everything_back(tmp_path: Path) -> None:
-    async with world(tmp_path, [pod("a", 0, "8")]) as (harness, kernel, agent, uids):
+    pods = [pod("a", 0, "8"), pod("b", 0), pod("untouched", 0, "2", workload="online")]
+    async with world(tmp_path, pods) as (harness, kernel, agent, uids):
         for _ in range(4):
-            await kernel.pass_round(agent, 0.95, {uids["a"]: 8.0})
-        await harness.eventually(lambda: annotation(harness, "a"))
+            await kernel.pass_round(agent, 0.95, {uids["a"]: 8.0, uids["b"]: 8.0, uids["untouched"]: 1.0})
+        await harness.eventually(lambda: annotation(harness, "a") and annotation(harness, "b"))
+        assert not annotation(harness, "untouched")
         other = await new_agent(harness, tmp_path, agent.options)
-        assert await other.reset() == 1
-        assert kernel.quota(uids["a"]) == "800000"
-        await harness.eventually(lambda: not annotation(harness, "a"))
+        assert await other.reset() == 2
+        assert {name: kernel.quota(uids[name]) for name in uids} == {"a": "800000", "b": "max", "untouched": "200000"}
+        await harness.eventually(lambda: not annotation(harness, "a") and not annotation(harness, "b"))
+        assert await other.reset() == 0, "nothing is cut any more"
 
 
 async def test_a_condition_keeps_the_time_of_its_last_change(tmp_path: Path) -> None:

@@ -55,6 +55,47 @@ def test_bursts(one: ContainerEvent, cpu: float, rounds: int, options: BurstOpti
     assert quota_of(one, cpu, rounds=rounds, options=options) == want
 
 
+IDLE = replace(BURSTING, used_cores=0.59)
+NOT_IDLE = replace(BURSTING, used_cores=0.6)
+STEPS_DOWN = [
+    pytest.param([IDLE] * 11, None, id="one idle round too few"),
+    pytest.param([IDLE] * 12, 1600, id="enough"),
+    pytest.param([IDLE] * 11 + [NOT_IDLE] + [IDLE] * 11, None, id="a round that is not idle starts the count anew"),
+    pytest.param([IDLE] * 11 + [NOT_IDLE] + [IDLE] * 12, 1600, id="enough after that"),
+    pytest.param([NOT_IDLE] * 12, None, id="at the line it is not idle"),
+    pytest.param([replace(IDLE, base_milli=1900, used_cores=0.1)] * 12, 1900, id="never below its own limit"),
+]
+
+
+@pytest.mark.parametrize(("rounds", "want"), STEPS_DOWN)
+def test_a_burst_ends_after_idle_rounds_without_a_break(rounds: list[ContainerEvent], want: int | None) -> None:
+    found = BurstMemory()
+    for one in rounds:
+        found.note(one, OPTIONS)
+    assert choose_bursts(10, 0.5, [(rounds[-1], found)], OPTIONS).get(ONLINE.key) == want
+
+
+HELD, FREE = replace(ONLINE, used_cores=0.9), replace(ONLINE, used_cores=0.89)
+THROTTLED = replace(FREE, throttled_ratio=0.01)
+HELD_BACK = [
+    pytest.param([], False, id="no round yet"),
+    pytest.param([HELD], False, id="one round"),
+    pytest.param([HELD, HELD], True, id="two rounds at the line"),
+    pytest.param([THROTTLED, THROTTLED], True, id="two rounds throttled"),
+    pytest.param([HELD, FREE, THROTTLED], True, id="two of three"),
+    pytest.param([HELD, FREE, FREE, HELD], False, id="the first of four is forgotten"),
+    pytest.param([FREE] * 3, False, id="below the line"),
+]
+
+
+@pytest.mark.parametrize(("rounds", "want"), HELD_BACK)
+def test_a_container_is_held_back_in_two_of_three_rounds(rounds: list[ContainerEvent], want: bool) -> None:
+    found = BurstMemory()
+    for one in rounds:
+        found.note(one, OPTIONS)
+    assert found.is_held_back is want
+
+
 @given(st.lists(st.tuples(st.floats(0, 8), st.integers(100, 4000)), max_size=30), st.floats(0, 1))
 def test_bursts_never_take_more_than_the_room(uses: list[tuple[float, int]], cpu: float) -> None:
     pairs = []

@@ -90,10 +90,56 @@ def test_rounds_that_are_left_out_change_nothing(
     assert decisions(kind, options, phases, skips=True) == decisions(kind, options, phases, skips=False)
 
 
-def test_a_host_at_rest_is_skipped_and_a_handler_of_others_never() -> None:
-    assert Handler(None, Random(1)).may_skip() is False
+WEB = ContainerEvent(at=0.0, pod_uid="web", workload=Workload.ONLINE, used_cores=1.5, base_milli=2000, limit_milli=2000)
+IDLE, HELD_BACK = replace(WEB, used_cores=1.1), replace(WEB, used_cores=1.8)
+BURSTING = replace(WEB, limit_milli=2400)
+BURST_ROUNDS = [
+    pytest.param([], {}, True, id="before the first round"),
+    pytest.param([[]], {}, True, id="no containers"),
+    pytest.param([[WEB]], {}, True, id="a container that is neither idle nor held back"),
+    pytest.param([[IDLE]], {}, False, id="the first idle round is counted"),
+    pytest.param([[IDLE]] * 3, {}, False, id="one round before the step down"),
+    pytest.param([[IDLE]] * 4, {}, True, id="idle for long enough"),
+    pytest.param([[IDLE], [WEB]], {}, True, id="not idle any more"),
+    pytest.param([[HELD_BACK]], {}, False, id="held back"),
+    pytest.param([[HELD_BACK], [WEB], [WEB]], {}, False, id="held back in the last three rounds"),
+    pytest.param([[HELD_BACK], [WEB], [WEB], [WEB]], {}, True, id="held back before that"),
+    pytest.param([[WEB, replace(HELD_BACK, pod_uid="other")]], {}, False, id="one of two is held back"),
+    pytest.param([[WEB, replace(HELD_BACK, pod_uid="other")], [WEB]], {}, True, id="who was held back has gone"),
+    pytest.param([[HELD_BACK], [replace(WEB, id="2")]], {}, True, id="who was held back has started anew"),
+    pytest.param([[BURSTING]], {}, False, id="bursts"),
+    pytest.param([[BURSTING], [WEB]], {}, True, id="bursts no more"),
+    pytest.param([[WEB]], {"token_period_seconds": 1}, False, id="tokens are counted"),
+]
+
+
+@pytest.mark.parametrize(("rounds", "options", "want"), BURST_ROUNDS)
+def test_burst_skips_a_round_only_when_no_count_would_change(
+    rounds: list[list[ContainerEvent]], options: dict[str, int], want: bool
+) -> None:
+    burst = Burst(BurstHandlerOptions(down_rounds=4, **options), Random(1))
+    for containers in rounds:
+        burst.on_host(HostEvent(at=0.0, capacity_cores=8.0, cpu=0.5, containers=tuple(containers)))
+    assert burst.may_skip() is want
+
+
+SUPPRESS_ROUNDS = [
+    pytest.param([], True, id="before the first round"),
+    pytest.param([(1.0, False)], True, id="at rest"),
+    pytest.param([(7.5, False)], False, id="the first overloaded round is counted"),
+    pytest.param([(7.5, False), (1.0, False)], True, id="overloaded no more"),
+    pytest.param([(1.0, True)], False, id="a container is cut"),
+    pytest.param([(1.0, True), (1.0, False)], True, id="it has its CPU back"),
+]
+
+
+@pytest.mark.parametrize(("rounds", "want"), SUPPRESS_ROUNDS)
+def test_suppress_skips_a_round_only_when_no_count_would_change(rounds: list[tuple[float, bool]], want: bool) -> None:
     suppress = Suppress(SuppressOptions(), Random(1))
-    suppress.on_host(host(0.0, 1.0, 1.0, {}, cut=False))
-    assert suppress.may_skip()
-    suppress.on_host(host(5.0, 7.5, 1.0, {}, cut=False))
-    assert not suppress.may_skip()
+    for training_cores, is_cut in rounds:
+        suppress.on_host(host(0.0, training_cores, 0.5, {"train": 8000}, cut=is_cut))
+    assert suppress.may_skip() is want
+
+
+def test_handlers_of_others_are_never_skipped() -> None:
+    assert Handler(None, Random(1)).may_skip() is False

@@ -172,6 +172,30 @@ def test_what_a_kernel_has_not_is_said(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("memory.qos_level"))
 
 
+def test_a_pod_of_which_nothing_runs_has_no_group_to_write(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, unified=False, extra=("cpu.qos_level", "memory.qos_level"))
+    before = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    tree.groups.set_level([], -1)
+    tree.groups.set_memory_level([], -1)
+    tree.groups.end_level([])
+    assert tree.groups.set_network_class([], -1) is False
+    tree.groups.write([], [GroupFile("a", "cpu.shares", "7"), GroupFile(POD, "cpu.shares", "7")])
+    assert tree.groups.quotas([]) == ({}, None)
+    assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_levels_of_memory_are_left_out_without_its_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = Tree(tmp_path, unified=False, extra=("memory.qos_level",))
+    note = json.loads((tmp_path / "note").read_text())
+    del note["memory"]
+    (tmp_path / "note").write_text(json.dumps(note))
+    (tmp_path / "memory.qos_level").write_text("0")
+    monkeypatch.chdir(tmp_path)  # where a walk of the empty path would begin
+    groups = PodGroups(SandboxLayout(str(tmp_path / "note")), tree.held.__contains__)
+    groups.set_memory_level(running(), -1)
+    assert {path.read_text().strip() for path in tmp_path.rglob("memory.qos_level")} == {"0"}
+
+
 def test_use_is_counted_between_two_looks_and_each_byte_once(tree: Tree) -> None:
     layout = SandboxLayout(str(tree.folder / "note"))
     group = layout.all_pods()
