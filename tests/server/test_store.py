@@ -300,18 +300,6 @@ async def test_a_subscriber_that_fails_does_not_stop_the_others(caplog: pytest.L
     assert "a subscriber failed" in caplog.text
 
 
-def test_keys_that_came_and_went_are_forgotten_though_nobody_lists() -> None:
-    store = Store()
-    store.write("r", "stays", b"1")
-    assert list(store.bucket("r").keys()) == ["stays"]
-    for number in range(1000):
-        store.write("r", f"k{number}", b"1")
-        store.write("r", f"k{number}", None)
-    store.write("r", "stays", None)
-    assert len(store.bucket("r")._changed) < 10
-    assert list(store.bucket("r").keys()) == []
-
-
 def test_what_no_kept_event_is_about_is_packed_and_reads_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "EVENTS_KEPT", EVENTS_KEPT)
     store = Store()

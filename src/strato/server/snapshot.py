@@ -8,14 +8,14 @@ reading 1.
 from __future__ import annotations
 
 import zlib
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from heapq import merge
 from typing import Final
 
 import msgspec
 
 from strato.errors import InvariantError
+from strato.server.sortedkeys import KeyView, SortedKeys
 
 _WINDOW_BITS: Final = -13
 """Raw deflate with a window of 8 KB, which has to hold the model and the object."""
@@ -119,7 +119,7 @@ class Snapshot:
     def __init__(
         self,
         objects: dict[str, AnyRow],
-        keys: Sequence[str],
+        keys: KeyView,
         revision: int,
         undone: dict[str, bytes | None] | None = None,
         newer: Snapshot | None = None,
@@ -129,8 +129,9 @@ class Snapshot:
         self.newer = newer
         self.is_newest = not self._undone
         """Whether nothing has changed since, so that a new reader can share this snapshot."""
-        self._created = sorted(key for key, body in self._undone.items() if body is None and has(keys, key))
-        self._gone = sorted(key for key, body in self._undone.items() if body is not None and not has(keys, key))
+        created = [key for key, body in self._undone.items() if body is None and key in keys]
+        gone = [key for key, body in self._undone.items() if body is not None and key not in keys]
+        self._created, self._gone = SortedKeys(created).view(), SortedKeys(gone).view()
 
     def changed(self, change: Change) -> None:
         """Keep the previous body of an object that has changed."""
@@ -157,32 +158,17 @@ class Snapshot:
 
     def keys(self, prefix: str = "", after: str = "") -> Iterator[str]:
         """Iterate in order the keys with a prefix that are greater than ``after``."""
-        low, high = self._range(self._keys, prefix, after)
-        keys: Iterator[str] = map(self._keys.__getitem__, range(low, high))
-        if self._gone:
-            low, high = self._range(self._gone, prefix, after)
-            keys = merge(keys, self._gone[low:high])
-        if self._created:
-            created = frozenset(self._created)
-            return (key for key in keys if key not in created)
+        keys = self._keys.slice(*self._keys.span(prefix, after))
+        if len(self._gone):
+            keys = merge(keys, self._gone.slice(*self._gone.span(prefix, after)))
+        if len(self._created):
+            return (key for key in keys if key not in self._created)
         return keys
 
     def count(self, prefix: str = "", after: str = "") -> int:
         """Return the number of keys that `keys` iterates."""
         count = 0
         for keys, sign in ((self._keys, 1), (self._gone, 1), (self._created, -1)):
-            low, high = self._range(keys, prefix, after)
+            low, high = keys.span(prefix, after)
             count += sign * (high - low)
         return count
-
-    @staticmethod
-    def _range(keys: Sequence[str], prefix: str, after: str) -> tuple[int, int]:
-        low = bisect_left(keys, prefix) if prefix else 0
-        high = bisect_right(keys, prefix + "\U0010ffff", low) if prefix else len(keys)
-        return (bisect_right(keys, after, low, high) if after else low), high
-
-
-def has(keys: Sequence[str], key: str) -> bool:
-    """Whether a sorted sequence contains a key."""
-    at = bisect_left(keys, key)
-    return at < len(keys) and keys[at] == key

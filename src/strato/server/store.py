@@ -16,13 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from strato.errors import ApiError, Gone, InvariantError
-from strato.server.snapshot import AnyRow, Change, PackedRow, Packer, Row, Snapshot, has
+from strato.server.snapshot import AnyRow, Change, PackedRow, Packer, Row, Snapshot
+from strato.server.sortedkeys import SortedKeys
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +33,6 @@ EVENTS_KEPT_BYTES = 256 << 20
 """Most bytes of the kept events of a resource, so that many writes of one large object do not fill the memory."""
 _SHARED_BYTES = 4 << 20
 """Largest chunk of encoded events that `Watcher.shared` keeps for the next watcher."""
-_FEW = 64
-"""Up to this many changed keys are inserted into the sorted list one by one; more are merged by a sort."""
 
 
 class Journal(Protocol):
@@ -144,14 +142,13 @@ class Bucket:
         self._events_bytes = 0
         self._snapshot: weakref.ref[Snapshot] | None = None
         """The newest snapshot, while someone reads it."""
-        self._sorted: list[str] = []
-        self._changed: dict[str, None] = {}
-        """Keys created or deleted since ``_sorted`` was last updated."""
+        self._keys = SortedKeys()
+        """The keys of ``objects``."""
 
     def load(self, key: str, row: Row) -> None:
         """Put back an object read from the journal."""
         self.objects[key] = self._packer.pack(row) if len(self.objects) > EVENTS_KEPT else row
-        self._changed[key] = None
+        self._keys.add(key)
 
     def latest(self, key: str) -> bytes | None:
         """Return the newest state of an object, durable or not; the identical bytes object until it changes."""
@@ -164,10 +161,10 @@ class Bucket:
         """Return the durable state of an object, which readers see."""
         return self.objects.get(key)
 
-    def keys(self, prefix: str = "") -> Sequence[str]:
-        """Return in order the keys that start with ``prefix``."""
-        keys, low, high = self.span(prefix)
-        return keys[low:high] if prefix else keys
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """Iterate in order the keys that start with ``prefix``, whatever changes meanwhile."""
+        view = self._keys.view()
+        return view.slice(*view.span(prefix))
 
     def newest_keys(self, prefix: str = "") -> list[str]:
         """Return the keys of the newest state: durable ones in order, then those whose creation is not durable yet."""
@@ -175,36 +172,10 @@ class Bucket:
         keys = [key for key in self.keys(prefix) if pending.get(key, b"") is not None]
         return keys + [key for key, body in pending.items() if body is not None and key not in self.objects]
 
-    def span(self, prefix: str = "") -> tuple[Sequence[str], int, int]:
-        """Return all keys in order, and the range of indices of those with ``prefix``."""
-        if self._changed:
-            self._sort()
-        keys = self._sorted
-        if not prefix:
-            return keys, 0, len(keys)
-        low = bisect_left(keys, prefix)
-        return keys, low, bisect_right(keys, prefix + "\U0010ffff", low)
-
-    def _sort(self) -> None:
-        """Update the sorted keys; in a new list, because callers may still iterate the old one."""
-        live, changed = self.objects, self._changed
-        if len(changed) <= _FEW:
-            keys = self._sorted.copy()
-            for key in changed:
-                position = bisect_left(keys, key)
-                known = position < len(keys) and keys[position] == key
-                if key not in live:
-                    if known:
-                        del keys[position]
-                elif not known:
-                    keys.insert(position, key)
-        else:
-            # Two sorted runs merge in one pass.
-            keys = [key for key in self._sorted if key in live and key not in changed]
-            keys += sorted(key for key in changed if key in live)
-            keys.sort()
-        self._sorted = keys
-        self._changed = {}
+    def count(self, prefix: str) -> int:
+        """Return the number of durable objects whose keys start with ``prefix``."""
+        low, high = self._keys.view().span(prefix)
+        return high - low
 
     def snapshot(self, published: int, revision: int = 0) -> Snapshot:
         """Return a snapshot of the objects at a revision.
@@ -222,11 +193,11 @@ class Bucket:
                 undone.setdefault(event.key, event.previous)
         newest = self._snapshot() if self._snapshot is not None else None
         if newest is None or not newest.is_newest:
-            older, newest = newest, Snapshot(self.objects, self.keys(), published)
+            older, newest = newest, Snapshot(self.objects, self._keys.view(), published)
             if older is not None:
                 older.newer = newest
             self._snapshot = weakref.ref(newest)
-        return Snapshot(self.objects, self.keys(), revision, undone, newest) if undone else newest
+        return Snapshot(self.objects, self._keys.view(), revision, undone, newest) if undone else newest
 
     def publish(self, change: Change) -> None:
         """Make a durable change visible."""
@@ -234,14 +205,11 @@ class Bucket:
         if body is None:
             if self.objects.pop(key, None) is None:
                 raise InvariantError(f"{self.resource} {key} is deleted but was not there")
-            if key in self._changed and not has(self._sorted, key):
-                del self._changed[key]  # created and deleted since the last sort, so in no snapshot's keys
-            else:
-                self._changed[key] = None
+            self._keys.remove(key)
         else:
+            if key not in self.objects:
+                self._keys.add(key)
             self.objects[key] = Row(body, change.revision)
-            if change.previous is None:
-                self._changed[key] = None
         if self.pending.get(key) is change:
             del self.pending[key]
         if self._snapshot is not None:

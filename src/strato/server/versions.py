@@ -167,7 +167,7 @@ class VersionedBucket:
         self._bucket, self._versions, self._version = bucket, versions, version
         self.objects, self.pending, self.events = bucket.objects, bucket.pending, bucket.events
         """As stored; callers use only their keys and number."""
-        self.keys, self.newest_keys, self.span = bucket.keys, bucket.newest_keys, bucket.span
+        self.keys, self.newest_keys, self.count = bucket.keys, bucket.newest_keys, bucket.count
 
     def shown(self, body: bytes) -> bytes:
         """Return a stored object in this version."""

@@ -19,10 +19,7 @@ FEW = 500
 def are_many(state: State, kind: Kind, namespace: str) -> bool:
     """Tell whether a namespace has so many objects of a kind that they have to be read in slices."""
     bucket = state.bucket(kind)
-    if len(bucket.objects) <= FEW:
-        return False
-    _, low, high = bucket.span(f"{namespace}/")
-    return high - low > FEW
+    return len(bucket.objects) > FEW and bucket.count(f"{namespace}/") > FEW
 
 
 def read_in_slices(state: State, kind: Kind, namespace: str, read: Callable[[bytes], T | None]) -> Steps[dict[str, T]]:
