@@ -16,7 +16,7 @@ from strato.server.embedded import in_memory_server
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest.create import CREATION, KNOWN_REST, KNOWN_TEXT
-from strato.server.rest.pipeline import KINDS, NEW, Draft, Pipeline, Row
+from strato.server.rest.pipeline import AGAIN, KINDS, NEW, Draft, Pipeline, Row
 from strato.server.rest.state import State
 from strato.server.rest.update import UPDATE
 
@@ -61,7 +61,7 @@ def writes(kind: Kind) -> tuple[State, Draft]:
 
 def take(rows: tuple[Row, ...], state: State, draft: Draft) -> None:
     for row in rows:
-        if row.concerns is None or row.concerns(state, draft.served):
+        if row.step is not None and (row.concerns is None or row.concerns(state, draft.served)):
             given: Any = state if row.reads & {KINDS, NEW} else NoState()
             row.step(given, draft)
 
@@ -105,3 +105,15 @@ def test_plans_of_definitions_that_came_and_went_are_forgotten() -> None:
     for _ in range(600):
         update._plan(Served(catalog.POD), frozenset())
     assert len(update._plans) <= 512
+
+
+@pytest.mark.parametrize("rows", [CREATION, UPDATE], ids=["creation", "update"])
+def test_both_ways_take_the_steps_in_order(rows: tuple[Row, ...]) -> None:
+    state, draft = writes(catalog.POD)
+    plan = Pipeline(state, rows)._plan(draft.served, frozenset())
+    concerned = [row for row in rows if row.concerns is None or row.concerns(state, draft.served)]
+    sliced = [step for run in plan.sliced for step in (*run.steps, *run.yielding)]
+    assert sliced == [row.yielding or row.step for row in concerned]
+    assert list(plan.at_once) == [row.step for row in concerned if row.step is not None and AGAIN not in row.reads]
+    pausable = {step for run in plan.sliced if run.is_pausable for step in run.steps}
+    assert pausable == {row.step for row in concerned if row.yielding is None and not row.reads & {KINDS, NEW, AGAIN}}

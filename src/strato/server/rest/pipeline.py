@@ -9,7 +9,7 @@ share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -34,8 +34,8 @@ METADATA, REST, STATUS, KINDS, NEW = "metadata", "rest", "status", "kinds", "new
 """Inputs of steps: the metadata, all members but metadata and status, the status, the kinds that admission reads, and
 inputs that are new for every write (other stored objects, time, random numbers)."""
 AGAIN = "again"
-"""Declared by steps that a write without yields does not need: they call webhooks or policies, or repeat a check
-because the loop may have served other writes in between."""
+"""Declared by checks that are repeated because the loop may have served other writes in between; a write without yields
+does not need them."""
 NOTHING: frozenset[str] = frozenset()
 _KINDS_MAX = 512
 
@@ -77,23 +77,36 @@ class Draft(msgspec.Struct, gc=False):
 
 
 Step = Callable[[State, Draft], None]
+YieldingStep = Callable[[State, Draft], Steps[None]]
 
 
 class Row(NamedTuple):
     """A step of a pipeline with its declarations."""
 
-    step: Step
+    step: Step | None
+    """None if the step calls webhooks or policies: a write for which there are any is not run without yields."""
     reads: frozenset[str]
     concerns: Callable[[State, Served], bool] | None = None
     """Whether the step may have an effect on objects of a kind; None if on every kind."""
+    yielding: YieldingStep | None = None
+    """The same step for `Pipeline.sliced`, if it waits or takes long."""
+
+
+class Run(NamedTuple):
+    """Consecutive steps that `Pipeline.sliced` runs in the same way."""
+
+    steps: tuple[Step, ...]
+    is_pausable: bool
+    """Whether the steps read only the object, so that other requests may be served while they run."""
+    yielding: tuple[YieldingStep, ...]
+    """The steps of a run that has no others."""
 
 
 class Plan(NamedTuple):
     """The steps left for one kind if certain inputs are known."""
 
     at_once: tuple[Step, ...]
-    sliced: tuple[tuple[str, tuple[Step, ...]], ...]
-    """Runs of steps between which the loop may serve other requests, each with how it is run (`_manner`)."""
+    sliced: tuple[Run, ...]
 
 
 class Pipeline:
@@ -115,14 +128,13 @@ class Pipeline:
         """Run all steps; those that read only the object run in slices, because they can be paused."""
         state = self._state
         plan = self._plans.get((draft.served, NOTHING)) or self._plan(draft.served, NOTHING)
-        for manner, steps in plan.sliced:
-            if manner == _IN_SLICES:
+        for steps, is_pausable, yielding in plan.sliced:
+            if is_pausable:
                 yield partial(_run, steps, state, draft)
-            elif manner == _INLINE:
-                _run(steps, state, draft)
             else:
-                for step in steps:
-                    yield from _STEPWISE[step](state, draft)
+                _run(steps, state, draft)
+            for step in yielding:
+                yield from step(state, draft)
 
     def _plan(self, served: Served, known: frozenset[str]) -> Plan:
         if len(self._plans) >= _KINDS_MAX:  # entries of kinds whose definitions are gone
@@ -133,8 +145,8 @@ class Pipeline:
             if not row.reads <= known and (row.concerns is None or row.concerns(self._state, served))
         ]
         plan = self._plans[served, known] = Plan(
-            tuple(row.step for row in rows if AGAIN not in row.reads),
-            tuple((manner, tuple(row.step for row in run)) for manner, run in groupby(rows, _manner)),
+            tuple(row.step for row in rows if row.step is not None and AGAIN not in row.reads),
+            tuple(_run_of(*manner, tuple(run)) for manner, run in groupby(rows, _manner)),
         )
         return plan
 
@@ -144,14 +156,16 @@ def _run(steps: Iterable[Step], state: State, draft: Draft) -> None:
         step(state, draft)
 
 
-def _manner(row: Row) -> str:
-    """Return how `Pipeline.sliced` runs a step."""
-    if row.step in _STEPWISE:
-        return _STEP_BY_STEP
-    return _IN_SLICES if row.reads <= _OF_THE_OBJECT else _INLINE
+def _manner(row: Row) -> tuple[bool, bool]:
+    """Return whether a step yields, and whether it may be paused."""
+    return row.yielding is not None, row.yielding is None and row.reads <= _OF_THE_OBJECT
 
 
-_IN_SLICES, _STEP_BY_STEP, _INLINE = "in turn", "step by step", "inline"
+def _run_of(is_yielding: bool, is_pausable: bool, rows: tuple[Row, ...]) -> Run:
+    steps = () if is_yielding else tuple(row.step for row in rows if row.step is not None)
+    return Run(steps, is_pausable, tuple(row.yielding for row in rows if row.yielding is not None))
+
+
 _OF_THE_OBJECT = frozenset((METADATA, REST, STATUS))
 
 
@@ -230,10 +244,11 @@ def is_converted(_state: State, served: Served) -> bool:
 def count_quotas(state: State, draft: Draft) -> None:
     """Compute the charges to quotas."""
     if quotas.are_any(state):
-        at_once(_counting(state, draft))
+        at_once(count_quotas_yielding(state, draft))
 
 
-def _counting(state: State, draft: Draft) -> Steps[None]:
+def count_quotas_yielding(state: State, draft: Draft) -> Steps[None]:
+    """Compute the charges to quotas, in slices where there are many objects to count."""
     if not draft.body and draft.target.subresource in _COUNTED:  # with a body nothing is left to store
         draft.due = yield from quotas.due(state, draft.served.kind, draft.target.namespace, draft.obj, draft.old)
 
@@ -248,11 +263,8 @@ def charge_quotas(state: State, draft: Draft) -> None:
         quotas.charge(state, draft.target.namespace, draft.due)
 
 
-def call_mutating(_state: State, _draft: Draft) -> None:
-    """Have mutating webhooks change the object; a placeholder in the list of steps for `_mutating`."""
-
-
-def _mutating(state: State, draft: Draft) -> Steps[None]:
+def call_mutating(state: State, draft: Draft) -> Steps[None]:
+    """Have mutating policies and webhooks change the object."""
     request = draft.admission_request()
     changed = yield from state.dynamic.mutate(request, storing.options(request), partial(_rechecked, draft))
     draft.warnings += request.warnings
@@ -283,20 +295,9 @@ def _rechecked(draft: Draft, obj: Json) -> Json:
     return obj
 
 
-def call_validating(_state: State, _draft: Draft) -> None:
-    """Have policies and webhooks validate the object; a placeholder in the list of steps for `_validating`."""
-
-
-def _validating(state: State, draft: Draft) -> Steps[None]:
+def call_validating(state: State, draft: Draft) -> Steps[None]:
+    """Have policies and webhooks validate the object."""
     request = draft.admission_request()
     known = len(request.warnings)
     yield from state.dynamic.validate(request, storing.options(request))
     draft.warnings += request.warnings[known:]
-
-
-_STEPWISE: Mapping[Step, Callable[[State, Draft], Steps[None]]] = {
-    count_quotas: _counting,
-    call_mutating: _mutating,
-    call_validating: _validating,
-}
-"""Steps that wait or take long: `Pipeline.sliced` runs these generators instead of the functions."""
