@@ -124,8 +124,8 @@ async def test_what_is_written_together_is_one_commit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "value"),
     [
-        pytest.param("_BATCH", 3, id="by their number"),
-        pytest.param("_BATCH_BYTES", 30, id="by their size"),
+        pytest.param("_COMMIT_CHANGES", 3, id="by their number"),
+        pytest.param("_COMMIT_BYTES", 30, id="by their size"),
     ],
 )
 async def test_commits_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
@@ -219,7 +219,7 @@ async def test_a_full_disk_refuses_writes_until_there_is_room_and_loses_none(
 ) -> None:
     monkeypatch.setattr(journals, "_RETRY_SECONDS", 0.02)
     monkeypatch.setattr(journals, "_LOG_LIMIT_BYTES", 1 if folds else 1 << 30)
-    monkeypatch.setattr(journals, "_BATCH", 2)
+    monkeypatch.setattr(journals, "_COMMIT_CHANGES", 2)
     path = tmp_path / "journal.db"
     store, journal = open_store(path)
     assert journal is not None

@@ -31,9 +31,10 @@ from strato.server.store import Store
 
 _log = logging.getLogger(__name__)
 
-_BATCH = 20_000
-_BATCH_BYTES = 64 << 20
-"""Most changes and, roughly, bytes of a commit; SQLite refuses rows of a gigabyte."""
+_COMMIT_CHANGES = 5_000
+_COMMIT_BYTES = 4 << 20
+"""Most changes and, roughly, bytes of a commit. They are one row of the log, which is encoded, copied and decoded while
+the thread holds the interpreter lock: 1 ms a megabyte in which the loop can do nothing."""
 _PUBLISHED_AT_ONCE = 256
 """Changes published in one turn of the loop, about 4 ms."""
 _COALESCE_SECONDS_PER_CHANGE = 0.0003
@@ -48,7 +49,8 @@ _RETRY_SECONDS = 1.0
 _RETRY_AFTER_SECONDS = 2
 """``Retry-After`` of writes that are refused while the journal cannot be written."""
 _FOLD_BYTES = 4 << 20
-"""Bytes of the log that are folded at a time; a write that comes meanwhile waits for that."""
+"""Bytes of the log that are folded at a time; a write that comes meanwhile waits for that. Not less than
+`_COMMIT_BYTES`: when the log is large the thread folds once after each commit, which has to keep up."""
 _LOG_LIMIT_BYTES = 256 << 20
 """A log larger than this is folded even if the journal is busy, so that restarts stay short."""
 
@@ -224,11 +226,7 @@ class SqliteJournal:
         last = False
         while not last:
             batch, last = self._next_batch()
-            if batch and not self._write(batch):
-                break
-            self._sync_mark(is_idle=not batch)
-            is_due = not batch or self.file.log_bytes > max(_LOG_LIMIT_BYTES, self._fold_from)
-            if self.file.log_bytes and is_due and not self._try_to_fold():
+            if not (self._write(batch) if batch else self._tidy(is_idle=True)):
                 break
         self._has_ended = True
         with contextlib.suppress(queue.Empty):
@@ -247,26 +245,44 @@ class SqliteJournal:
                 self.file.sync_mark()
 
     def _write(self, batch: list[Change]) -> bool:
-        """Commit a batch and notify the store; retry every second while that fails.
+        """Commit a batch in parts, and tidy after each.
 
-        Returns whether it was committed; the thread gives up if the journal is closed, or its file is damaged.
+        Returns whether all is written; the thread gives up if the journal is closed, or its file is damaged.
         """
-        batches = list(_split(batch))
-        for number, part in enumerate(batches, 1):
-            failure = ""
-            while (error := self._try_to_commit(part)) is not None:
-                if str(error) != failure:
-                    failure = str(error)
-                    _log.error("the journal %s cannot be written: %s", self.path, error)
-                    self._call_on_loop(self._fail, _unavailable(self.path, error))
-                if _is_damage(error):
-                    return False
-                if self._closing.wait(_RETRY_SECONDS):
-                    if self._try_to_commit(part) is not None:
-                        return False
-                    break
-            self._call_on_loop(self._committed, part, number == len(batches), len(batch))
+        parts = list(_split(batch))
+        for number, part in enumerate(parts, 1):
+            if not self._write_part(part):
+                return False
+            self._call_on_loop(self._committed, part, number == len(parts), len(batch))
+            if not self._tidy(is_idle=False):
+                return False
         return True
+
+    def _write_part(self, part: list[Change]) -> bool:
+        """Commit a part of a batch; retry every second while that fails.
+
+        Returns whether it was committed.
+        """
+        failure = ""
+        while (error := self._try_to_commit(part)) is not None:
+            if str(error) != failure:
+                failure = str(error)
+                _log.error("the journal %s cannot be written: %s", self.path, error)
+                self._call_on_loop(self._fail, _unavailable(self.path, error))
+            if _is_damage(error):
+                return False
+            if self._closing.wait(_RETRY_SECONDS):
+                return self._try_to_commit(part) is None
+        return True
+
+    def _tidy(self, *, is_idle: bool) -> bool:
+        """Flush the mark if that is due, and fold if the log is large, or the journal idle.
+
+        Returns False if nothing more may be written.
+        """
+        self._sync_mark(is_idle=is_idle)
+        is_due = is_idle or self.file.log_bytes > max(_LOG_LIMIT_BYTES, self._fold_from)
+        return not (self.file.log_bytes and is_due) or self._try_to_fold()
 
     def _try_to_commit(self, part: list[Change]) -> Exception | None:
         try:
@@ -377,7 +393,7 @@ def _split(batch: list[Change]) -> Iterator[list[Change]]:
     start = size = 0
     for end, change in enumerate(batch, 1):
         size += len(change.body or b"")
-        if end - start >= _BATCH or size >= _BATCH_BYTES or end == len(batch):
+        if end - start >= _COMMIT_CHANGES or size >= _COMMIT_BYTES or end == len(batch):
             yield batch[start:end]
             start, size = end, 0
 
