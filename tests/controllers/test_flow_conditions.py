@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -178,3 +179,29 @@ def test_a_path_is_never_part_of_a_script() -> None:
     container = look_pod(JobFlow(), "s", probe, "busybox")["spec"]["containers"][0]
     assert container["command"] == ["sh", "-c", '[ -e "$0" ] || [ -L "$0" ]', "/claim/a$(reboot)'; x"]
     assert container["image"] == "busybox"
+
+
+def test_a_path_that_never_comes_is_looked_for_ever_more_rarely() -> None:
+    async def scenario(world: World) -> None:
+        metadata = {"name": "data"}
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        await world.cluster.create(catalog.PERSISTENTVOLUMECLAIM, claim, "default")
+        await make(world, template("a"), flow(waits("a", claimPathList=[{"claimName": "data", "path": "x"}])))
+        looks: dict[str, float] = {}
+        status = {"phase": "Failed", "containerStatuses": [{"name": "look", "state": {"terminated": {"exitCode": 1}}}]}
+
+        async def fail_each() -> bool:
+            for name, pod in (await world.pods()).items():
+                if "-look-" in name and pod.metadata.uid not in looks:
+                    looks[pod.metadata.uid] = world.clock.monotonic()
+                    await world.cluster.patch(catalog.POD, name, "default", {"status": status}, subresource="status")
+            return len(looks) == 12
+
+        await world.until(fail_each, 900)
+        times = list(looks.values())
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        # an attempt, and the moment until its pod is seen and has ended
+        assert all(delay_seconds(n) - 1 <= gap <= delay_seconds(n + 1) + 2 for n, gap in enumerate(gaps)), gaps
+
+    play(scenario, enabled=ENABLED)

@@ -295,6 +295,58 @@ def test_delayed_actions_are_cancelled_by_what_makes_them_pointless() -> None:
     assert (delays.due(one), delays.due(two)) == (False, True)
 
 
+def test_two_delayed_actions_of_one_pod_are_each_due_and_its_events_cancel_the_last() -> None:
+    failed, evicted = (Request(event=event, pod="p", pod_uid="u", task="t") for event in ("PodFailed", "PodEvicted"))
+    delays = DelayedActions()
+    first, last = delays.add("RestartPod", failed), delays.add("RestartTask", evicted)
+    assert first is not None
+    assert last is not None
+    assert delays.add("RestartTask", failed) is None
+    delays.observe(Request(event="PodRunning", pod="p", pod_uid="u"))
+    assert (delays.due(first), delays.due(last), bool(delays)) == (True, False, False)
+    first = delays.add("RestartPod", failed)
+    delays.add("RestartTask", evicted)
+    assert first is not None
+    assert delays.due(first)
+    assert delays.add("RestartTask", failed) is None, "an earlier one that is due leaves the last one in its place"
+    delays.done("RestartTask", Target("t"))
+    assert not delays
+    assert delays.add("RestartTask", failed) is not None
+
+
+LEVELS = [
+    pytest.param("RestartTask", Target("t", "p", "1"), {"task"}, id="a task"),
+    pytest.param("RestartTask", Target("s", "p", "1"), set(), id="another task"),
+    pytest.param("RestartPod", Target("t", "p", "1"), {"pod"}, id="a pod"),
+    pytest.param("RestartPod", Target("t", "q", "1"), set(), id="another pod"),
+    pytest.param("RestartPartition", Target("t", "p", "1"), {"partition"}, id="a partition"),
+    pytest.param("RestartPartition", Target("t", "p", "0"), set(), id="another partition"),
+    pytest.param("AbortJob", Target(), {"job", "end"}, id="the job, whatever the action"),
+    pytest.param("SyncJob", Target("t", "p", "1"), set(), id="an action of the controller's own"),
+]
+
+
+@pytest.mark.parametrize(("action", "target", "cancelled"), LEVELS)
+def test_an_action_cancels_those_at_its_level(action: str, target: Target, cancelled: set[str]) -> None:
+    delays = DelayedActions()
+    actions = {"task": "RestartTask", "pod": "RestartPod", "partition": "RestartPartition", "job": "RestartJob"}
+    entries = {
+        name: delays.add(one, Request(event="PodFailed", pod="p", task="t", partition="1"))
+        for name, one in {**actions, "end": "TerminateJob"}.items()
+    }
+    delays.done(action, target)
+    assert {name for name, entry in entries.items() if entry is not None and not delays.due(entry)} == cancelled
+    assert not delays
+
+
+def test_nothing_of_a_job_that_is_gone_is_due() -> None:
+    delays = DelayedActions()
+    delays.clear()
+    entries = [delays.add("RestartPod", Request(event="PodFailed", pod=pod)) for pod in "ab"]
+    delays.clear()
+    assert [entry is not None and delays.due(entry) for entry in entries] == [False, False]
+
+
 def job(*tasks: dict[str, Any], **spec: Any) -> Job:
     return msgspec.convert(vcjob("j", *tasks, **spec), Job)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from strato.api import catalog
 from strato.api.core import ConfigMap, Service
 from strato.api.volcano.batch import Job
@@ -226,5 +228,46 @@ def test_plugins_shape_pods_and_make_their_objects() -> None:
         assert pod.metadata.annotation("volcano.sh/job-version") == "0"
         job = await world.job("j")
         assert dict(job.status.controlled_resources) == {"plugin-svc": "svc", "plugin-env": "env"}
+
+    play(scenario)
+
+
+def test_containers_that_restart_count_against_their_own_task() -> None:
+    async def restarted(world: World, name: str, times: int) -> None:
+        containers = [{"name": "c", "image": "i", "restartCount": times, "ready": True, "state": {"running": {}}}]
+        status = {"status": {"containerStatuses": containers}}
+        await world.cluster.patch(catalog.POD, name, "default", status, subresource="status")
+        await world.settle()
+
+    async def scenario(world: World) -> None:
+        tasks = (task("many", 1, maxRetry=9), task("few", 1, maxRetry=2))
+        body = vcjob("j", *tasks, policies=[{"event": "TaskFailed", "action": "AbortJob"}])
+        await world.cluster.create(catalog.VCJOB, body, "default")
+        await world.until_phase("j", "Running")
+        await world.settle()
+        for name, times in (("j-many-0", 8), ("j-few-0", 1)):
+            await restarted(world, name, times)
+            assert (await world.job("j")).status.state.phase == "Running"
+        await restarted(world, "j-few-0", 2)
+        await world.until_phase("j", "Aborted")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("timeout", "waits"), [(None, False), ("0s", False), ("1s", True), ("3s", True)])
+def test_an_action_waits_for_the_timeout_of_its_policy(timeout: str | None, waits: bool) -> None:
+    async def scenario(world: World) -> None:
+        policy = {"event": "PodFailed", "action": "AbortJob", **({"timeout": timeout} if timeout else {})}
+        tasks = (task("fails", 1, seconds=5, code=1), task("runs", 1))
+        await world.cluster.create(catalog.VCJOB, vcjob("j", *tasks, policies=[policy]), "default")
+        await world.until_phase("j", "Running")
+
+        async def has_failed() -> bool:
+            return (await world.pods())["j-fails-0"].status.phase == "Failed"
+
+        await world.until(has_failed)
+        await world.settle(0.5)
+        assert ((await world.job("j")).status.state.phase == "Running") is waits
+        await world.until_phase("j", "Aborted", seconds=5)
 
     play(scenario)

@@ -11,6 +11,7 @@ from strato.api.volcano.batch import Job, JobStatus
 from strato.client.informer import Key
 from strato.clock import VirtualClock
 from strato.controllers.job.compiledspec import CompiledSpecs
+from strato.controllers.job.pods import PodState
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.status import written
 from strato.controllers.job.statusplan import StatusPlanner
@@ -75,12 +76,83 @@ def test_a_phase_that_we_are_writing_is_no_news() -> None:
     assert made.set_job(job(7, phase="Failed")) is True
 
 
+MARKS = ("terminating", "out_of_sync")
+
+
+@pytest.mark.parametrize("name", MARKS)
+@pytest.mark.parametrize(
+    ("known", "new", "uid", "want"),
+    [
+        (False, False, "p", False),
+        (True, False, "p", True),
+        (False, True, "p", True),
+        (True, True, "p", True),
+        (True, False, "other", False),
+    ],
+)
+def test_a_pod_keeps_its_marks_for_its_life(name: str, known: bool, new: bool, uid: str, want: bool) -> None:
+    made = record(job(5))
+    for revision, is_marked, of in ((1, known, "p"), (2, new, uid)):
+        pod = PodState("j-w-0", "w", 0)
+        pod.uid, pod.revision = of, revision
+        setattr(pod, name, is_marked)
+        assert made.put_pod(pod)
+    (found,) = made.pods()
+    assert [getattr(found, one) for one in MARKS] == [want if one == name else False for one in MARKS]
+
+
+@pytest.mark.parametrize(("revision", "taken"), [(1, False), (2, True), (3, True)])
+def test_an_older_state_of_a_pod_is_not_taken(revision: int, taken: bool) -> None:
+    made = record(job(5))
+    for at, phase in ((2, "Running"), (revision, "Succeeded")):
+        pod = PodState("j-w-0", "w", 0)
+        pod.uid, pod.revision, pod.phase = "p", at, phase
+        answer = made.put_pod(pod)
+    assert answer is taken
+    assert made.counts().succeeded == int(taken)
+
+
 def writing(of: JobRecord, phase: str) -> Any:
     """Begin a write of a status; return the plan, whose call waits for its answer."""
     plan = StatusPlanner(VirtualClock(), bool).write(of, written({"state": {"phase": phase}, "running": 7}), ends=True)
     (call,) = next(plan)
     assert b'"/metadata/uid","value":"a"' in call.body
     return plan
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fresh", "pending", "goes_on"),
+    [
+        pytest.param("Pending", "Pending", False, 0, True, id="the same phase"),
+        pytest.param("", "Running", True, 0, True, id="the first phase"),
+        pytest.param("Pending", "Running", True, 0, True, id="it runs"),
+        pytest.param("Pending", "Running", False, 0, False, id="its plugins have something to do"),
+        pytest.param("Pending", "Running", True, 2, False, id="it falls back to Pending"),
+        pytest.param("Pending", "Failed", True, 0, False, id="it ends"),
+        pytest.param("Pending", "Restarting", True, 0, False, id="it restarts"),
+        pytest.param("Restarting", "Running", True, 0, False, id="it runs after a restart"),
+    ],
+)
+@pytest.mark.parametrize("ends", [False, True])
+def test_after_a_new_phase_the_job_is_synced_again_unless_nothing_follows(
+    before: str, after: str, fresh: bool, pending: int, goes_on: bool, ends: bool
+) -> None:
+    made = record(job(5, phase=before))
+    made.plugins_fresh = fresh
+    for number in range(pending):
+        pod = PodState(f"j-w-{number}", "w", number)
+        pod.uid = str(number)
+        made.put_pod(pod)
+    made.schedule.dirty = False
+    status = written({"state": {"phase": after}})
+    plan = StatusPlanner(VirtualClock(), bool).write(made, status, ends=ends)
+    next(plan)
+    known = made.job
+    assert known is not None
+    state = msgspec.structs.replace(known.status.state, phase=after)
+    made.set_job(msgspec.structs.replace(known, status=msgspec.structs.replace(known.status, state=state)))
+    answer(plan, made.job)
+    assert made.schedule.dirty is not (ends or goes_on)
 
 
 def answer(plan: Any, value: Any) -> None:

@@ -136,6 +136,11 @@ class Conditions:
         return await self.prober.answers(pod.status.pod_ip, ports[0]["port"], entry.path, header_of(entry))
 
     async def _claim(self, flow: JobFlow, step: str, entry: ClaimPathProbe, *, look_again: bool) -> str:
+        """Return why a path is not known to exist; see that a pod looks for it.
+
+        A step waits for as long as its flow lives, so there is no last attempt; `delay_seconds` between attempts bounds
+        how often a pod is started, in the end one a minute.
+        """
         namespace = flow.metadata.namespace
         key = Key(namespace, look_name(flow, step, entry))
         pod = self.pod(key)

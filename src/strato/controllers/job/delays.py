@@ -1,7 +1,9 @@
 """Actions that wait for their policy's timeout, and the events and actions that cancel them.
 
-Each job has at most one entry per pod name (the empty name is for events that are not about a pod). Entries are data
-only: the job controller runs a timer for each, and when it expires calls `due` to learn whether the action still holds.
+An entry is data only: the job controller runs a timer for each, and when it expires calls `due` to learn whether the
+action still holds. Events of a pod cancel only the action that was added last for its name (the empty name is for
+events that are not about a pod). As in Volcano, an earlier and different one still waits: two policies with timeouts
+may both match, and each is due at its own time unless an action at its level was carried out before.
 
 Source: volcano-controllers A2, "Delayed actions".
 """
@@ -37,26 +39,25 @@ _NONE_WAITING: Final[dict[Delayed, None]] = {}
 class DelayedActions:
     """The delayed actions of one job."""
 
-    __slots__ = ("_entries", "_waiting")
+    __slots__ = ("_latest", "_waiting")
 
     def __init__(self) -> None:
-        self._entries = _NO_ENTRIES
+        self._latest = _NO_ENTRIES
+        """The action that was added last for each pod name."""
         self._waiting = _NONE_WAITING
+        """All actions whose timers run, in the order in which they were added."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def add(self, action: str, request: Request) -> Delayed | None:
-        """Add an action and return its entry; None when the same action waits for that pod already.
-
-        A different action takes the pod's entry, but does not cancel the previous action, whose timer goes on.
-        """
-        known = self._entries.get(request.pod)
+        """Add an action and return its entry; None when it is the last one of that pod, and waits already."""
+        known = self._latest.get(request.pod)
         if known is not None and known.action == action:
             return None
-        if self._entries is _NO_ENTRIES:
-            self._entries, self._waiting = {}, {}
-        entry = self._entries[request.pod] = Delayed(action, request)
+        if self._latest is _NO_ENTRIES:
+            self._latest, self._waiting = {}, {}
+        entry = self._latest[request.pod] = Delayed(action, request)
         self._waiting[entry] = None
         return entry
 
@@ -66,9 +67,9 @@ class DelayedActions:
         return not entry.cancelled
 
     def observe(self, request: Request) -> None:
-        """Cancel the pod's delayed action if this event makes it pointless. Call before handling every request."""
+        """Cancel the pod's last delayed action if this event makes it pointless. Call before handling every request."""
         event = request.event
-        entry = self._entries.get(request.pod) if request.pod else None
+        entry = self._latest.get(request.pod) if request.pod else None
         if entry is None:
             return
         waits_for = entry.request.event
@@ -98,8 +99,8 @@ class DelayedActions:
 
     def _forget(self, entry: Delayed) -> None:
         self._waiting.pop(entry, None)
-        if self._entries.get(entry.request.pod) is entry:
-            del self._entries[entry.request.pod]
+        if self._latest.get(entry.request.pod) is entry:
+            del self._latest[entry.request.pod]
 
 
 def _same_level(action: str, target: Target, entry: Delayed) -> bool:

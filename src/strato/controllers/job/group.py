@@ -85,8 +85,6 @@ def group_patch(group: PodGroup, wanted: dict[str, Any]) -> dict[str, Any] | Non
             equal = usage.same(group.spec.min_resources, new)
         elif name == "subGroupPolicy":
             equal = _normal(old) == _normal(new)
-        elif name == "minMember":
-            equal = group.spec.min_member == (new or 0)
         else:
             equal = (old or None) == (new or None)
         if equal:
