@@ -1,8 +1,8 @@
 """The agents of hollow nodes in virtual time: the handlers and rounds of a real node's agent on simulated samples.
 
-What is measured and what is written come from `strato.node.hollow.cpu` in the place of the kernel; what is decided, the
-annotations and the evictions are the agent's own. A round is skipped where no handler could distinguish it from the one
-before: nothing changes on its node, and `Handler.may_skip` says that another like it would leave nothing behind.
+`strato.node.hollow.cpu` stands in for the kernel: samples are read from it and quotas are set on it. The decisions, the
+annotations and the evictions are those of the agent's own code. A node's rounds are skipped while nothing changes on
+the node and `Handler.may_skip` says that a round with equal samples would ask for no action and leave no state behind.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from strato.seeding import child
 T = TypeVar("T")
 _NO_GROUP: Final = Group("", "", "", is_unified=True)
 _SOME_WEIGHT: Final = 100
-"""Noted of a container that gives way; the simulated node knows its weight itself."""
+"""Recorded as the old weight of a container that gives way. `HollowCpu` restores the weight without this number."""
 
 
 class _NoGroups:
@@ -91,7 +91,7 @@ class SimulatedSampler(Sampler):
         self._at, self._used, self._counted = at, used, counted
 
     def skip_to(self, at: float, now: float) -> None:
-        """Count as if a sample had been taken at ``at``, since when, up to ``now``, nothing has changed."""
+        """Set the counters to what a sample at ``at`` would have read; from then to ``now`` the node did not change."""
         since = now - at
         self._at, self._used = at, self._cpu.used_core_seconds(self._node) - self._cpu.given_cores(self._node) * since
         self._counted = {
@@ -139,7 +139,7 @@ async def _at_once(function: Callable[..., T], *args: Any) -> T:
 
 @dataclass(slots=True)
 class AgentCounts:
-    """What all agents did."""
+    """What the agents of all nodes did."""
 
     suppressions: int = 0
     cut_cores: float = 0.0
@@ -148,10 +148,10 @@ class AgentCounts:
     """Quotas raised above the limit."""
     evictions: int = 0
     rounds: int = 0
-    """That were decided."""
+    """Rounds that an agent took part in."""
     skipped_rounds: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
-    """Of the events, how often a round asked for each."""
+    """Reason of an event → how many rounds asked for it."""
 
 
 class _NodeAgent:
@@ -164,7 +164,7 @@ class _NodeAgent:
         self._round_seconds = policy.sampling.round_seconds
         self.sampler = SimulatedSampler(cpu, node, self._round_seconds)
         self.pods: dict[str, Pod] = {}
-        """Of the node, by uid."""
+        """The node's pods, by uid."""
         self.sleeps = False
         """Whether rounds are skipped until something changes."""
         self._handlers = HandlerSet(policy, random)
@@ -175,11 +175,11 @@ class _NodeAgent:
         self._decided_at = -math.inf
 
     def wake(self, now: float, first: float) -> None:
-        """Take part in rounds again: something of the node changes now, and nothing has since the last round.
+        """Take part in rounds again, because the node changes now for the first time since the last round.
 
         Args:
             now: Monotonic seconds.
-            first: Of the first round there was.
+            first: When the first round was, monotonic seconds.
         """
         if self.sleeps:
             self.sleeps = False
@@ -188,7 +188,7 @@ class _NodeAgent:
             self._decided_at = last
 
     async def decide(self, counts: AgentCounts) -> None:
-        """Sample, decide and carry out; what `Agent.decide` does on a real node."""
+        """Sample, decide and carry out the actions, as `Agent.decide` does on a real node."""
         began, since = self._clock.monotonic(), self._decided_at
         self._decided_at = began
         self.sampler.look(began)
@@ -236,7 +236,7 @@ class _NodeAgent:
     async def _evict(self, pod: Pod) -> bool:
         try:
             await evict(self._cluster, pod)
-        except ApiError:  # a disruption budget: the next rounds ask again
+        except ApiError:  # a disruption budget forbids it: the handler asks again in later rounds
             return False
         return True
 
@@ -246,9 +246,9 @@ class SimulatedAgents:
 
     Args:
         cluster: Takes annotations and evictions.
-        cpu: Of the nodes.
-        nodes: Their names.
-        policy: Of all of them. The network, memory and the load balancer are not simulated.
+        cpu: The CPU of the nodes, which agents sample and limit.
+        nodes: The nodes' names.
+        policy: The policy of every agent. The network, memory and the load balancer are not simulated.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class SimulatedAgents:
         self.counts = AgentCounts()
 
     async def run(self) -> None:
-        """Decide on the rounds' grid until cancelled."""
+        """Run a round of all agents every ``round_seconds`` of the policy, until cancelled."""
         first = self._first = self._clock.monotonic()
         self._informer.add_batch_handler(self._on_pods)
         for node, agent in self._agents.items():

@@ -1,4 +1,4 @@
-"""When the jobs of a trace are submitted: at their time, or once the jobs they come after have ended well."""
+"""When the jobs of a trace are submitted: at their time, but not before the jobs in their ``after`` have succeeded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Arrivals:
     """The jobs of a trace that are still to be submitted.
 
     Args:
-        jobs: Of the trace; names differ.
+        jobs: The trace's jobs, with distinct names. Methods speak of a job by its row, its index in here.
     """
 
     def __init__(self, jobs: Sequence[TraceJob]) -> None:
@@ -32,7 +32,7 @@ class Arrivals:
 
     @property
     def next_at(self) -> float | None:
-        """When the next job is submitted; None while that waits for another, or none is left."""
+        """When the next job is submitted; None when none is left, or all that are left wait for the end of others."""
         return self._due[0][0] if self._due else None
 
     def take(self, now: float) -> list[int]:
@@ -43,7 +43,7 @@ class Arrivals:
         return rows
 
     def ended(self, name: str, at: float, *, failed: bool) -> None:
-        """Note that a job has ended; those that wait for nothing else any more are due, unless it failed."""
+        """Record that a job has ended. Jobs that waited for it alone become due, unless it failed."""
         if failed or not self._dependants:
             return
         for row in self._dependants.pop(name, ()):

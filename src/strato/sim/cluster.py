@@ -55,26 +55,27 @@ class ClusterOptions:
     """None is the built-in configuration."""
     scheduler_period_seconds: float = 1.0
     shard_mode: str = NONE
-    """How NodeShards are used; the sharding controller is one of the controllers to name."""
+    """How the scheduler uses NodeShards; the sharding controller runs only if ``controllers`` names it."""
     journal: Journal = NO_JOURNAL
-    """Notes what the scheduler knows and decides."""
+    """Records what the scheduler knows and decides."""
     controllers: tuple[str, ...] = DEFAULT
     """Names of the controllers to run."""
     max_lease_rate: float = 0.0
-    """Lease renewals of all nodes per second; 0 writes leases that never lapse, which spares weeks of heartbeats."""
+    """Lease renewals of all nodes per second. 0 writes each lease once and for ever: no heartbeats in weeks of time."""
 
 
 class SimulatedCluster:
-    """See the module. Use on a running loop; `start` first, `stop` last.
+    """A cluster, as the module says. Create it on a running event loop; call `start` first and `stop` last.
 
     Args:
-        cpu: Shares the CPU of all nodes among pods that say what they want; None: each shape's nodes have their own.
+        cpu: Shares the nodes' CPU among pods with a demand; the cluster runs it. None: the hollow nodes make their own.
     """
 
     def __init__(self, clock: Clock, random: Random, options: ClusterOptions, cpu: HollowCpu | None = None) -> None:
         self.clock = clock
         self.options = options
-        self._for_scheduler = child(random)  # drawn first: a simulation of decisions only draws no other
+        # drawn first: `simulate_decisions` draws nothing else, and both fidelities need the same random numbers
+        self._for_scheduler = child(random)
         uids = OrderedUids() if isinstance(clock, RestingClock) else child(random)
         self.server: ApiServer = in_memory_server(clock, uids)
         self.admin: Cluster = self.cluster_as(ADMINISTRATOR)
@@ -92,7 +93,7 @@ class SimulatedCluster:
         return LocalCluster(self.server, user)
 
     async def prepare(self) -> None:
-        """Create the two queues every cluster has, before anything else is submitted; `start` does it too."""
+        """Create the queues root and default if they are not there; `start` calls this first."""
         for name, reclaimable in (("root", False), ("default", True)):
             queue = {
                 "apiVersion": catalog.QUEUE.api_version,
@@ -124,7 +125,7 @@ class SimulatedCluster:
             self._run("nodes' CPU", self._cpu.run())
         for nodes in self.nodes:
             self._run("hollow nodes", nodes.run())
-            await self.guard(nodes.registered.wait())  # so that the scheduler reads them in the order of their names
+            await self.guard(nodes.registered.wait())  # so that the scheduler lists all nodes, ordered by name
         rest = self.clock.rest if isinstance(self.clock, RestingClock) else None
         if self.options.controllers:
             self.controllers = ControllerManager(
@@ -157,7 +158,7 @@ class SimulatedCluster:
         await self.guard(self.informers.wait_synced())
 
     def run_beside(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the cluster's own parts, as one of them."""
+        """Run a coroutine as a part of the cluster: `guard` and `check` raise when it ends, `stop` cancels it."""
         self._run(name, work)
 
     async def guard(self, work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
@@ -176,7 +177,7 @@ class SimulatedCluster:
             working.cancel()
 
     def check(self) -> None:
-        """Raise what went wrong in the background, if anything.
+        """Raise if a part of the cluster has ended or one of its handlers has failed.
 
         Raises:
             ComponentEnded: A part ended.
@@ -190,7 +191,7 @@ class SimulatedCluster:
                 raise ComponentEnded(f"the {name} ended: {error!r}") from error
 
     async def stop(self) -> None:
-        """Stop everything, nodes last.
+        """Stop all parts in the reverse order of their start, so nodes last.
 
         Raises:
             InvariantError: A handler had failed.
@@ -219,14 +220,14 @@ def _component(name: str) -> User:
 
 
 class OrderedUids(Random):
-    """Makes uids that rise with each object, so that nothing hangs on chance where ties are broken by them."""
+    """Makes uids that rise with each object: where the scheduler breaks ties by uid, the older object comes first."""
 
     def __init__(self) -> None:
         super().__init__(0)
         self._made = 0
 
     def getrandbits(self, k: int, /) -> int:
-        """Return the next number in the highest bits of an uid; random bits of any other length."""
+        """Return the next number in the highest 32 bits if a uid of 128 bits is asked for, else random bits."""
         if k != _UID_BITS:
             return super().getrandbits(k)
         self._made += 1
@@ -234,7 +235,10 @@ class OrderedUids(Random):
 
 
 def named_offers(shapes: Sequence[NodeShape]) -> dict[str, HollowOffer]:
-    """Return what the nodes of shapes offer, by name: their own, else ``node-3``, of a second shape ``node-b-3``."""
+    """Return what nodes offer, by node name: the name of a shape of one node, if it has one, else ``node-3``.
+
+    Names of the second shape's nodes have a ``b``, like ``node-b-3``, those of the third a ``c``.
+    """
     found: dict[str, HollowOffer] = {}
     for number, shape in enumerate(shapes):
         prefix = "node" if number == 0 else f"node-{_letter(number)}"

@@ -1,4 +1,4 @@
-"""`Document`: the values of a YAML file of users, read strictly; all that is wrong is collected with its place."""
+"""`Document`: reads the values of a user's YAML file strictly, and collects every problem with its path."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LARGEST = 1e9
 
 
 class Document:
-    """Reads values and collects what is wrong; what cannot be read is replaced by something harmless.
+    """Reads values and collects problems. Reading goes on after a wrong value: an empty or zero one takes its place.
 
     Args:
-        what: What the file is, for the message.
-        label: What messages call the file.
+        what: What kind of file it is; the error of `raise_any` begins with it.
+        label: How messages name the file, usually its path.
     """
 
     def __init__(self, what: str, label: str) -> None:
@@ -27,11 +27,11 @@ class Document:
         self._problems: list[Problem] = []
 
     def note(self, path: str, message: str) -> None:
-        """Name what is wrong with a value; no path is the whole file."""
+        """Add a problem of the value at a path, or of the whole file if the path is empty."""
         self._problems.append(Problem(f"{self._label}: {path}" if path else self._label, message))
 
     def raise_any(self) -> None:
-        """Raise what is wrong.
+        """Raise the collected problems, if there are any.
 
         Raises:
             InvalidInput: All problems.
@@ -40,7 +40,7 @@ class Document:
             raise InvalidInput(self._what, self._problems)
 
     def tried(self, path: str, read: Callable[[], T]) -> T | None:
-        """Return what another reader makes of a value; None after naming what it complains of."""
+        """Return what ``read`` returns; if it raises a problem of the user's input, add that and return None."""
         try:
             return read()
         except InvalidInput as error:
@@ -51,7 +51,7 @@ class Document:
         return None
 
     def mapping(self, path: str, value: object, keys: Sequence[str]) -> dict[str, Any]:
-        """Return an object that has these keys only."""
+        """Return a mapping's items with these keys; other keys are problems."""
         if not isinstance(value, dict):
             self.note(path, f"is {called(value)}, must be an object with {', '.join(keys)}")
             return {}
@@ -61,7 +61,7 @@ class Document:
         return {str(key): one for key, one in value.items() if key in keys}
 
     def items(self, path: str, value: object) -> list[Any]:
-        """Return a list; nothing is an empty one."""
+        """Return a list; null is an empty one."""
         if value is None:
             return []
         if not isinstance(value, list):
@@ -77,7 +77,7 @@ class Document:
         return value
 
     def texts(self, path: str, value: object) -> tuple[str, ...]:
-        """Return a list of texts, or of numbers as texts; a text alone is a list of one."""
+        """Return a list of texts; numbers and booleans become texts, and a single text a list of one."""
         if isinstance(value, str):
             return (value,)
         if not isinstance(value, list) or not all(isinstance(one, str | int | float | bool) for one in value):

@@ -1,10 +1,10 @@
-"""What controllers would make of manifests: workloads become the pods, groups and claims that the scheduler decides on.
+"""`expand`: turns workload manifests into the pods, pod groups and claims that controllers would make of them.
 
-The workloads are created on a private cluster in virtual time: its admission fills in and refuses as any cluster's, and
-the controllers themselves make what they make. Nothing here knows what is in a Job or a Deployment. Pods get no node,
-and no time passes that anybody sees: what was made is dated as if all had been applied in one second.
+The workloads are created on a private cluster in virtual time: its admission sets defaults and refuses objects as that
+of any cluster, and the real controllers create the objects; no rule of a Job or a Deployment is repeated here. The
+results have no node and one creation time, as if all had been applied in the same second.
 
-A further kind with pods is one row of `WORKLOADS`, once there is a controller for it.
+To support a further kind that ends in pods, write its controller and add a row to `WORKLOADS`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from strato.errors import AlreadyExists, ApiError, NotFound, Problem
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
 
 Located = tuple[str, Json]
-"""Where an object was found, and the object."""
+"""The place from which an object was read, as messages name it, and the object."""
 
 WORKLOADS: Final[Mapping[Kind, tuple[str, ...]]] = {
     catalog.VCJOB: ("job-controller",),
@@ -50,7 +50,7 @@ WORKLOADS: Final[Mapping[Kind, tuple[str, ...]]] = {
     catalog.MPIJOB: (BY_KIND[catalog.MPIJOB].controller, "kube-job-controller"),
     catalog.TRAINJOB: ("trainjob-controller", "kube-job-controller"),
 }
-"""Kinds that end in pods, and the controllers that bring them there."""
+"""Kinds whose objects end in pods → the controllers that create these."""
 _ALWAYS: Final = ("queue-controller", "pg-controller", "kube-serviceaccount-controller")
 _CRONS: Final = {variant.cron_kind: variant for variant in (VOLCANO, KUBERNETES)}
 CONTEXT: Final = (
@@ -65,8 +65,9 @@ CONTEXT: Final = (
     catalog.PERSISTENTVOLUMECLAIM,
     catalog.NODE,
 )
-"""Kinds that admission and controllers look at. Those the server refuses are left out: `load` says what is wrong."""
-_MADE: Final = (
+"""Kinds that admission and controllers read. Objects that the server refuses are left out without a message here: the
+dry run (`strato.scheduler.dryrun.load`) reports them."""
+_RESULT_KINDS: Final = (
     catalog.VCJOB,
     catalog.JOB,
     catalog.REPLICASET,
@@ -75,33 +76,33 @@ _MADE: Final = (
     catalog.PODGROUP,
     catalog.POD,
 )
-"""Kinds of objects that are taken over, owners first."""
+"""Kinds of the objects that `expand` returns, owners before what they own."""
 
-_INSTEAD: Final[Mapping[str, str]] = {
+_ALTERNATIVES: Final[Mapping[str, str]] = {
     "HyperJob": "write a Job (batch.volcano.sh/v1alpha1) for each of its parts",
     "RayJob": "write a Job (batch.volcano.sh/v1alpha1) with the plugin ray",
     "RayCluster": "write a Job (batch.volcano.sh/v1alpha1) with the plugin ray",
     "Workflow": "write a JobFlow (flow.volcano.sh/v1alpha1) with JobTemplates",
 }
-"""What to write in place of kinds that are not served and end in pods elsewhere."""
+"""Kinds that end in pods on other clusters but are not served here → what the user can write in their place."""
 
 _ENDED: Final = ("Completed", "Failed", "Terminated", "Aborted")
 _BUSY_SECONDS: Final = 0.02
-"""Between two looks while something moves: a StatefulSet makes one pod after another."""
-_LOOK_SECONDS: Final = 0.5
-_QUIET_LOOKS: Final = 7
-"""Longer than anything the controllers wait for."""
-_MOST_LOOKS: Final = 20_000
+"""Time between two polls of the store while it changes. Short, as a StatefulSet creates one pod after another."""
+_QUIET_SECONDS: Final = 0.5
+_QUIET_POLLS: Final = 7
+"""Polls without a change after which nothing more is expected; together longer than any timer of the controllers."""
+_MOST_POLLS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What came of manifests.
+    """The result of `expand`.
 
     Attributes:
-        objects: What was given, workloads as the server has them, and what was made of them.
-        problems: Why workloads were refused.
-        notes: What a person should know: what is not served, what controllers could not make.
+        objects: The objects passed in, with workloads as the server stored them, and the objects made of them.
+        problems: Why the server refused workloads; if it refused any, ``objects`` lacks all workloads.
+        notes: Sentences for the user about kinds that are not served and pods that controllers could not create.
     """
 
     objects: Sequence[Located]
@@ -110,14 +111,14 @@ class Expansion:
 
 
 def expand(objects: Sequence[Located], given: Iterable[Located], now: float, seed: int = 0) -> Expansion:
-    """Let controllers make what they would of workloads.
+    """Add to a state the objects that controllers would create for its new workloads.
 
     Args:
-        objects: Everything there is.
-        given: Those among them that a person wants to apply; workloads whose pods are there, or that have ended, stay
-            as they are.
-        now: Seconds since the epoch: when they are applied.
-        seed: Decides names that are left to chance.
+        objects: All objects of the state.
+        given: Those among them that the user wants to apply. Workloads that have ended, or that own objects of the
+            state already, stay as they are.
+        now: When they are applied, seconds since the epoch.
+        seed: Seeds the random parts of generated names.
     """
     applied = [(where, obj, _kind(obj)) for where, obj in given]
     notes = _not_served((obj, kind) for _, obj, kind in applied)
@@ -130,23 +131,23 @@ def expand(objects: Sequence[Located], given: Iterable[Located], now: float, see
     if not workloads:
         return Expansion(objects, (), notes)
     clock = VirtualClock(float(int(now)))
-    rest = _Rest(clock, Random(seed), [obj for _, obj in objects], workloads)
+    expander = _Expander(clock, Random(seed), [obj for _, obj in objects], workloads)
     log = logging.getLogger("strato")
     level = log.level
-    log.setLevel(logging.CRITICAL)  # what cannot be made is told in notes, not once for every attempt
+    log.setLevel(logging.CRITICAL)  # notes report once what could not be created; the log would for each attempt
     try:
-        made, problems = run_virtual(clock, rest.run())
+        made, problems = run_virtual(clock, expander.run())
     finally:
         log.setLevel(level)
     kept = [(where, obj) for where, obj in objects if not any(obj is one for _, one, _ in workloads)]
-    return Expansion([*kept, *made], problems, [*notes, *rest.notes])
+    return Expansion([*kept, *made], problems, [*notes, *expander.notes])
 
 
 Workload = tuple[str, Json, Kind]
 
 
-class _Rest:
-    """One expansion on a cluster of its own, until nothing moves any more."""
+class _Expander:
+    """Expands workloads once, on a cluster of its own."""
 
     def __init__(
         self, clock: VirtualClock, random: Random, objects: Sequence[Json], workloads: Sequence[Workload]
@@ -155,9 +156,9 @@ class _Rest:
         names = dict.fromkeys(name for kind in kinds for name in WORKLOADS[kind])
         controllers = tuple(sorted([*names, *_ALWAYS]))
         self._clock = clock
-        self._world = SimulatedCluster(clock, random, ClusterOptions(scheduler=False, controllers=controllers))
-        self._pods = self._world.informers.informer(Pod)
-        self._groups = self._world.informers.informer(PodGroup)
+        self._cluster = SimulatedCluster(clock, random, ClusterOptions(scheduler=False, controllers=controllers))
+        self._pods = self._cluster.informers.informer(Pod)
+        self._groups = self._cluster.informers.informer(PodGroup)
         self._objects = objects
         self._workloads = workloads
         self._begun = clock.now()
@@ -165,8 +166,8 @@ class _Rest:
         self.notes: list[str] = []
 
     async def run(self) -> tuple[list[Located], list[Problem]]:
-        world, problems = self._world, list[Problem]()
-        await world.start()
+        cluster, problems = self._cluster, list[Problem]()
+        await cluster.start()
         try:
             await self._prepare()
             wheres: dict[tuple[str, str, str], str] = {}
@@ -177,20 +178,23 @@ class _Rest:
                     problems += _problems(where, error)
                 else:
                     wheres[_key(kind, stored)] = where
-            await world.guard(self._settle())
+            await cluster.guard(self._settle())
             failures = await self._failures()
-            made = [] if problems else [*await self._taken(wheres), *(("events", event) for event in failures)]
+            made = [] if problems else [*await self._results(wheres), *(("events", event) for event in failures)]
             about = [(event["involvedObject"], event["message"]) for event in failures]
             self.notes += dict.fromkeys(f"{o['kind']} {o['namespace']}/{o['name']}: {text}" for o, text in about)
         finally:
-            await world.stop()
+            await cluster.stop()
         return made, problems
 
     async def _prepare(self) -> None:
-        """Create what admission and controllers look at: parents before children, whatever their order."""
-        admin = self._world.admin
+        """Create what admission and controllers read; what is refused is tried again once others are there.
+
+        So a child queue may stand before its parent. What is still refused in the end is left out.
+        """
+        admin = self._cluster.admin
         for name in sorted({_namespace(obj) for obj in self._objects} - {"default"}):
-            with suppress(ApiError):  # also what is no name: each object of it says so
+            with suppress(ApiError):  # an invalid namespace too: the server refuses each object in it with a message
                 await admin.create(catalog.NAMESPACE, _bare(catalog.NAMESPACE, name, ""))
         for _, obj, _ in self._workloads:
             for account in _accounts(obj):
@@ -199,14 +203,14 @@ class _Rest:
                     await admin.create(catalog.SERVICEACCOUNT, body, _namespace(obj))
         waiting = [(kind, obj) for kind in CONTEXT for obj in self._objects if _kind(obj) is kind]
         while waiting:
-            refused = [(kind, obj) for kind, obj in waiting if not await _is_taken(admin, kind, obj)]
+            refused = [(kind, obj) for kind, obj in waiting if not await _try_create(admin, kind, obj)]
             if len(refused) == len(waiting):
                 return
             waiting = refused
 
     async def _apply(self, kind: Kind, obj: Json) -> Json:
-        """Create a workload as kubectl does, and of a cron job the job of its next time."""
-        admin, namespace = self._world.admin, _namespace(obj)
+        """Create a workload as kubectl does; for a cron job create the job of its next scheduled time too."""
+        admin, namespace = self._cluster.admin, _namespace(obj)
         body = {key: value for key, value in obj.items() if key != "status"}
         body["metadata"] = _metadata(obj, namespace)
         answer = await admin.raw(
@@ -222,20 +226,21 @@ class _Rest:
         return stored
 
     async def _settle(self) -> None:
-        """Wait until controllers have made all they make while the scheduler lets groups in and pods run."""
+        """Admit pod groups in place of the scheduler, until controllers create nothing more."""
         quiet, last = 0, -1
-        for _ in range(_MOST_LOOKS):
-            await self._clock.sleep(_LOOK_SECONDS if quiet else _BUSY_SECONDS)
-            await self._let_in()
-            revision = self._world.server.store.revision
+        for _ in range(_MOST_POLLS):
+            await self._clock.sleep(_QUIET_SECONDS if quiet else _BUSY_SECONDS)
+            await self._admit_and_start()
+            revision = self._cluster.server.store.revision
             quiet = quiet + 1 if revision == last else 0
             last = revision
-            if quiet >= _QUIET_LOOKS:
+            if quiet >= _QUIET_POLLS:
                 return
         self.notes.append("controllers would go on making objects; what they had made so far was decided on")
 
-    async def _let_in(self) -> None:
-        admin = self._world.admin
+    async def _admit_and_start(self) -> None:
+        """Admit waiting pod groups; where controllers wait for running pods, set waiting pods running."""
+        admin = self._cluster.admin
         for group in self._groups.list():
             if group.status.phase in ("", "Pending"):
                 key = group.metadata
@@ -254,19 +259,23 @@ class _Rest:
                 key = pod.metadata
                 await admin.patch(catalog.POD, key.name, key.namespace, running, subresource="status")
 
-    async def _taken(self, wheres: Mapping[tuple[str, str, str], str]) -> list[Located]:
-        """Return the workloads and what was made of them, as if all was created in one second and nothing ran yet."""
-        admin, there = self._world.admin, {_key(kind, obj) for obj in self._objects if (kind := _kind(obj))}
+    async def _results(self, wheres: Mapping[tuple[str, str, str], str]) -> list[Located]:
+        """Return the workloads and the objects made of them, all of one creation time and none running yet.
+
+        Args:
+            wheres: Key of a workload → the place from which it was read.
+        """
+        admin, there = self._cluster.admin, {_key(kind, obj) for obj in self._objects if (kind := _kind(obj))}
         found: list[Located] = []
         names: dict[tuple[str, str, str], str] = dict(wheres)
-        # both versions of a kind show the same objects
-        for kind in {one.resource: one for one in (*WORKLOADS, *_MADE)}.values():
+        # two versions of a kind list the same objects: one of them is enough
+        for kind in {one.resource: one for one in (*WORKLOADS, *_RESULT_KINDS)}.values():
             for item in (await admin.list(kind)).items:
                 key = _key(kind, item)
                 where = names.get(key)
                 if where is None:
                     if key in there:
-                        continue  # it was given
+                        continue  # the caller has it
                     owner = next((names[o] for one in _owners(item) if (o := _owner(item, one)) in names), "")
                     where = names[key] = f"{owner or 'made'} ({kind.name} {key[2]})".removeprefix("made ")
                 found.append((where, self._as_new(kind, item)))
@@ -282,9 +291,9 @@ class _Rest:
         return new
 
     async def _failures(self) -> list[Json]:
-        """Return what controllers said of pods they could not make, the first event about each owner."""
+        """Return the first FailedCreate event of each owner whose pods a controller could not create."""
         found: dict[tuple[str, str, str], Json] = {}
-        for event in (await self._world.admin.list(catalog.EVENT)).items:
+        for event in (await self._cluster.admin.list(catalog.EVENT)).items:
             about = event["involvedObject"]
             if event.get("type") == "Warning" and event.get("reason") == "FailedCreate":
                 place = (about["kind"], about.get("namespace", ""), about["name"])
@@ -292,8 +301,11 @@ class _Rest:
         return list(found.values())
 
 
-async def _is_taken(admin: Cluster, kind: Kind, obj: Json) -> bool:
-    """Create an object that others are made by; an older one of that name gets its spec."""
+async def _try_create(admin: Cluster, kind: Kind, obj: Json) -> bool:
+    """Create an object that admission or controllers read, or give an existing one of that name its spec.
+
+    Returns whether to stop trying: it was created, or it cannot be because its kind or namespace is not there.
+    """
     namespace = _namespace(obj) if kind.namespaced else ""
     body = {key: value for key, value in obj.items() if key != "status"}
     body |= {"apiVersion": kind.api_version, "kind": kind.name, "metadata": _metadata(obj, namespace)}
@@ -314,16 +326,16 @@ async def _is_taken(admin: Cluster, kind: Kind, obj: Json) -> bool:
 
 
 def _not_served(applied: Iterable[tuple[Json, Kind | None]]) -> list[str]:
-    """Return a sentence for each kind of which nothing comes."""
+    """Return a sentence for each kind that is not served, so that nothing is made of its objects."""
     counts: dict[tuple[str, str], int] = {}
     for obj, kind in applied:
         name = str(obj.get("kind"))
-        if obj.get("apiVersion") and (kind is None or name in _INSTEAD):
+        if obj.get("apiVersion") and (kind is None or name in _ALTERNATIVES):
             key = (name, str(obj["apiVersion"]))
             counts[key] = counts.get(key, 0) + 1
     return [
         f"{count} of kind {name} ({version}) passed over: the kind is not served, nothing makes pods of it; "
-        f"{_INSTEAD.get(name, 'give the pods it stands for, or write it as a Job or a Deployment')}"
+        f"{_ALTERNATIVES.get(name, 'give the pods it stands for, or write it as a Job or a Deployment')}"
         for (name, version), count in sorted(counts.items())
     ]
 
@@ -339,7 +351,7 @@ def _kind(obj: Json) -> Kind | None:
 
 
 def _metadata(obj: Json, namespace: str) -> Json:
-    """Return what a person gives of an object's metadata."""
+    """Return an object's metadata without the members that the server sets."""
     meta = obj.get("metadata")
     given = meta if isinstance(meta, dict) else {}
     kept = ("name", "generateName", "labels", "annotations")
@@ -374,7 +386,7 @@ def _owner(obj: Json, owner: Json) -> tuple[str, str, str]:
 
 
 def _has_ended(obj: Json) -> bool:
-    """Whether a workload's status says that it is over."""
+    """Whether a workload's status says that it has succeeded, failed, or been stopped."""
     status = obj.get("status")
     if not isinstance(status, dict):
         return False

@@ -17,7 +17,7 @@ from strato.sim.results.record import NodeColumns
 
 
 def node_objects(shapes: Sequence[NodeShape], now: float) -> list[Node]:
-    """Return the Node objects of shapes, as hollow nodes register them, by name."""
+    """Return the Node objects that hollow nodes of these shapes would register, sorted by name."""
     bodies = (
         node_body(facts_of(name, index, offer), now) for index, (name, offer) in enumerate(named_offers(shapes).items())
     )
@@ -25,7 +25,7 @@ def node_objects(shapes: Sequence[NodeShape], now: float) -> list[Node]:
 
 
 def columns_of(nodes: Sequence[Node]) -> NodeColumns:
-    """Return what a record keeps of nodes, in their order."""
+    """Return names, capacities and labels of nodes as a record's columns, in the order of the nodes."""
     resources = sorted({name for node in nodes for name in node.status.allocatable})
     return NodeColumns(
         names=tuple(node.metadata.name for node in nodes),

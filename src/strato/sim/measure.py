@@ -1,4 +1,4 @@
-"""Tells a run's recorder what the pods of a cluster do: where each runs, from when, until when, and why no longer."""
+"""`PodFollower`: reports to a run's recorder on which node each pod runs, from when until when, and how it ended."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class PodFollower:
     """Follows the pods of a trace's jobs through an informer's batches.
 
     Args:
-        recorder: Is told.
+        recorder: Takes the beginnings and ends of pods.
         jobs: Name of a job → its row.
         nodes: Name of a node → its row.
         now: Returns the time since the start of the trace, in seconds.
-        beneficiary: Returns the name of the job that an evicted pod's room is for, by the pod; empty where for none.
+        beneficiary: Returns the name of the job for which a pod was evicted; empty when for none.
         on_end: Called with the row of each job whose pods have all ended.
     """
 
@@ -43,7 +43,7 @@ class PodFollower:
         self._on_end = on_end
 
     def on_pods(self, changes: Sequence[Change[Pod]]) -> None:
-        """Take a batch of changes; a batch handler of the pod informer."""
+        """Report a batch of changes; to be added to the pod informer as a batch handler."""
         for old, new in changes:
             if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
                 self._take(old, None)

@@ -1,4 +1,4 @@
-"""The fidelity with every API object: a trace through the real server, controllers, scheduler and hollow nodes.
+"""The fidelity with every API object: runs a trace through the real server, controllers, scheduler and hollow nodes.
 
 Nothing here reads the machine's clock or draws unseeded random numbers: equal arguments give an equal record.
 """
@@ -34,7 +34,8 @@ from strato.sim.traces import Trace
 _CONTROLLERS: Final = tuple(
     name for name in controllers_of(DEFAULT, {*ADAPTERS, catalog.TRAINJOB}) if name != VerticalAutoscalerController.name
 )
-"""Without those that look every minute for what no trace has: operators of training jobs, vertical autoscalers."""
+"""The default ones without those of training jobs and vertical autoscalers: no trace has such objects, and these
+controllers would look for some every minute of the trace's time."""
 
 
 def simulate_objects(
@@ -53,7 +54,7 @@ def simulate_objects(
         trace: The jobs.
         shapes: The nodes; empty takes those of the trace.
         config: The policy; None is the built-in one.
-        seed: Of all chance.
+        seed: Seeds every random generator of the cluster.
         queues: Manifests; queues that the trace names and these do not are made with weight 1.
         start: The instant at which the trace begins, seconds since the epoch.
         progress: Called after each job that was submitted or ended.
@@ -63,30 +64,30 @@ def simulate_objects(
     """
     clock = RestingClock(start)
     options = ClusterOptions(nodes=shapes or trace.nodes, scheduler_config=config, controllers=_CONTROLLERS)
-    world = SimulatedCluster(clock, Random(seed), options)
-    return run_virtual(clock, _run(world, trace, queues, progress), loop=RestingLoop)
+    cluster = SimulatedCluster(clock, Random(seed), options)
+    return run_virtual(clock, _run(cluster, trace, queues, progress), loop=RestingLoop)
 
 
 async def _run(
-    world: SimulatedCluster, trace: Trace, queues: Sequence[Json], progress: Callable[[Progress], None] | None
+    cluster: SimulatedCluster, trace: Trace, queues: Sequence[Json], progress: Callable[[Progress], None] | None
 ) -> RunRecord:
-    replay = _Replay(world, trace, progress)
-    await world.start()
+    replay = _Replay(cluster, trace, progress)
+    await cluster.start()
     try:
-        queue_informer = world.informers.informer(Queue)
-        await world.guard(prepare(world.admin, queue_informer, trace.jobs, queues))
-        await world.guard(replay.run())
+        queue_informer = cluster.informers.informer(Queue)
+        await cluster.guard(prepare(cluster.admin, queue_informer, trace.jobs, queues))
+        await cluster.guard(replay.run())
         reasons = await replay.reasons()
     finally:
-        await world.stop()
+        await cluster.stop()
     return replay.recorder.record(replay.recorder.last_change_at, reasons)
 
 
 class _Replay:
     """Submits the jobs of a trace when their time comes and waits for their end."""
 
-    def __init__(self, world: SimulatedCluster, trace: Trace, progress: Callable[[Progress], None] | None) -> None:
-        self._world = world
+    def __init__(self, cluster: SimulatedCluster, trace: Trace, progress: Callable[[Progress], None] | None) -> None:
+        self._cluster = cluster
         self._jobs = trace.jobs
         self._rows = {job.name: row for row, job in enumerate(trace.jobs)}
         self._progress = progress
@@ -96,8 +97,8 @@ class _Replay:
         self._submitted = 0
         self._submitted_at = 0.0
         self._changed = asyncio.Event()
-        self._pods = world.informers.informer(Pod)
-        nodes = columns_of(node_objects(world.options.nodes, world.clock.now()))
+        self._pods = cluster.informers.informer(Pod)
+        nodes = columns_of(node_objects(cluster.options.nodes, cluster.clock.now()))
         self.recorder = RunRecorder(trace.jobs, nodes)
         self._follower = PodFollower(
             self.recorder,
@@ -110,11 +111,11 @@ class _Replay:
 
     def _now(self) -> float:
         """Return the time since the start of the trace, in seconds."""
-        return instant(self._world.clock.monotonic() - self._origin)
+        return instant(self._cluster.clock.monotonic() - self._origin)
 
     async def run(self) -> None:
         """Submit all jobs, and return when they have ended or none can start any more."""
-        self._origin = self._world.clock.monotonic()
+        self._origin = self._cluster.clock.monotonic()
         self._pods.add_batch_handler(self._follower.on_pods)
         while self.recorder.finished + len(self._refused) < len(self._jobs):
             self._changed.clear()
@@ -130,7 +131,10 @@ class _Replay:
                 pass
 
     def _wait_seconds(self) -> float | None:
-        """Return how long to wait for a pod that ends; 0 or less where nothing will happen any more."""
+        """Return how long to wait for the end of a job: None is without limit, 0 or less means that no job can start.
+
+        While pods run, one of them will end. When none runs and nothing is left to submit, `STALL_SECONDS` decide.
+        """
         if self._changed.is_set():
             return None
         if self._arrivals.next_at is not None:
@@ -143,7 +147,7 @@ class _Replay:
         self._submitted += 1
         self._submitted_at = self._now()
         try:
-            await self._world.admin.create(catalog.VCJOB, manifest_of(self._jobs[row]), NAMESPACE)
+            await self._cluster.admin.create(catalog.VCJOB, manifest_of(self._jobs[row]), NAMESPACE)
         except ApiError as error:
             self._refused[row] = str(error)
         self._report()
@@ -154,8 +158,8 @@ class _Replay:
         self._report()
 
     def _beneficiary_of(self, pod: Pod) -> str:
-        """Return the name of the job that a pod was evicted for; empty where for none."""
-        scheduler = self._world.scheduler
+        """Return the name of the job for which a pod was evicted; empty when for none."""
+        scheduler = self._cluster.scheduler
         if scheduler is None:
             return ""
         for entry in reversed(scheduler.eviction_records.entries):
@@ -172,10 +176,10 @@ class _Replay:
             )
 
     async def reasons(self) -> dict[int, str]:
-        """Return why the jobs that have not ended wait, by row."""
+        """Return why jobs have not ended, by row: not submitted, refused, or what their pod group's condition says."""
         found = {**self._arrivals.reasons(), **self._refused}
         if self.recorder.finished < len(self._jobs):
-            for group in (await self._world.admin.list(PodGroup, NAMESPACE)).items:
+            for group in (await self._cluster.admin.list(PodGroup, NAMESPACE)).items:
                 for owner in group.metadata.owner_references or ():
                     found[self._rows[owner.name]] = waiting_reason(group)
         return found

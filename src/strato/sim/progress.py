@@ -1,4 +1,4 @@
-"""Where a running simulation is."""
+"""`Progress`: how far a running simulation has come."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a simulation is."""
+    """Time and counts of jobs and pods at one instant of a simulation."""
 
     virtual_seconds: float
-    """After the start of the trace."""
+    """Since the start of the trace."""
     submitted: int
     finished: int
     total: int

@@ -1,7 +1,7 @@
-"""The result of a simulation: waits, use, fairness, evictions; as a table for people and as JSON that never differs.
+"""The report of a simulation: waits, utilisation, fairness and evictions, as a table for people and as JSON.
 
-The JSON holds nothing but what follows from trace, options and seed: no wall-clock time, no paths beyond the trace's
-name, floats rounded to a microsecond.
+The JSON depends on trace, options and seed alone, so equal runs give equal bytes: it holds no wall-clock time and no
+path beyond the trace's name, and floats are rounded to six decimals.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from strato.sim.results.sizes import jobs_by_size
 from strato.units import format_duration
 
 _REASONS_SHOWN: Final = 5
-"""Jobs that never started and are named in the table, one for each reason; the JSON has all."""
+"""Reasons why jobs never started that the table shows, each with its first job; the JSON has all jobs."""
 _NO_REASON: Final = "it has no pod group"
 SERIES_POINTS: Final = 200
 """Points of the series over time."""
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """How a number is spread over jobs; percentiles by nearest rank. All zero for no jobs."""
+    """Mean, percentiles (by nearest rank) and maximum of a number over jobs; all zero for no jobs."""
 
     mean: float
     p50: float
@@ -47,15 +47,15 @@ class QueueReport(msgspec.Struct, frozen=True):
     wait_seconds: Distribution
     bounded_slowdown: Distribution
     cpu_seconds: float
-    """Cpu time its pods requested while running."""
+    """Cpu that its pods requested, times the seconds that they ran."""
     held_share: float
-    """Dominant share of the cluster that it held, on average over the makespan."""
+    """The queue's dominant share of the cluster, mean over the makespan."""
     deserved_share: float
-    """What the water-filling of the plugin proportion gives it, likewise."""
+    """The share that the water-filling of the plugin proportion gives the queue, mean over the makespan."""
     drf_share: float
-    """What dominant resource fairness gives it, likewise."""
+    """The share that dominant resource fairness gives the queue, mean over the makespan."""
     drf_distance: float
-    """How far what it held was from that, on average; in [0, 1]."""
+    """Distance of the held share from the DRF share, mean over the makespan; in [0, 1]."""
 
 
 class GroupReport(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class GroupReport(msgspec.Struct, frozen=True):
 
 
 class JobReport(msgspec.Struct, frozen=True):
-    """One job; instants are seconds after the start of the trace, None where it did not come to it."""
+    """One job; instants are seconds after the start of the trace, None if the job never started or finished."""
 
     name: str
     queue: str
@@ -77,17 +77,17 @@ class JobReport(msgspec.Struct, frozen=True):
     finish_seconds: float | None
     failed: bool
     reason: str
-    """Why it never started, as the scheduler says; empty when it did."""
+    """Why the job never started, in the scheduler's words; empty if it started."""
 
 
 class Series(msgspec.Struct, frozen=True):
-    """Use over time, in equal steps between start and end."""
+    """Utilisation and fragmentation over time, in equal steps of the makespan."""
 
     step_seconds: float
     ratio: dict[str, list[float]]
-    """Per resource, the mean of each step, of the capacity, in [0, 1]."""
+    """Per resource and step, the mean share of the capacity that pods requested, in [0, 1]."""
     fragmented: dict[str, list[float]]
-    """Per resource, at the middle of each step: what is free where no typical job fits, of the capacity."""
+    """Per resource, at the middle of each step: the share of the capacity that is free where no typical pod fits."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class Report(msgspec.Struct, frozen=True):
     failed: int
     unfinished: int
     never_started: int
-    """Of the unfinished: jobs that never had all their pods running. They lengthen neither makespan nor use."""
+    """Unfinished jobs that never had all their pods running; makespan and utilisation do not count them."""
     skipped: int
     pods: int
     """Pods that ran."""
@@ -110,24 +110,24 @@ class Report(msgspec.Struct, frozen=True):
     jobs_per_hour: float
     """Jobs that finished, per hour of the makespan."""
     wait_seconds: Distribution
-    """From submission until as many pods run as the job needs; of jobs that started."""
+    """From a job's submission until its minimum number of pods runs; of jobs that started."""
     bounded_slowdown: Distribution
     """Of jobs that finished."""
     utilisation: dict[str, float]
-    """Mean over the makespan, per resource, of the capacity."""
+    """Per resource, the share of the capacity that pods requested, mean over the makespan."""
     fragmentation: dict[str, float]
-    """Likewise: what is free where no typical job fits."""
+    """Per resource, the share of the capacity that is free where no typical pod fits, mean over the makespan."""
     slowdown_fairness: float
     """Jain's index of the queues' mean bounded slowdown."""
     drf_fairness: float
-    """Jain's index of what queues held of their DRF shares."""
+    """Jain's index of the ratios of held share to DRF share over the queues."""
     capacity: dict[str, int]
     """Cpu in millicores, everything else in units."""
     queues: dict[str, QueueReport]
     size_unit: str
     sizes: dict[str, GroupReport]
     tenants: dict[str, GroupReport]
-    """By user, or by queue where the trace names none."""
+    """By user, or by queue if the trace names no users."""
     evictions: EvictionReport
     series: Series
     job_list: list[JobReport]
@@ -165,7 +165,7 @@ class Report(msgspec.Struct, frozen=True):
         return [f"evictions    {found.pods} pods of {found.jobs} jobs{known}; {lost} of a cpu's work lost"]
 
     def _reasons(self) -> list[str]:
-        """Return a line for each reason why jobs never started, with the first job it held back."""
+        """Return a line for each reason why jobs never started, with the first job of that reason."""
         lines = [
             f"  {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
             for reason, names in never_started(self).items()
@@ -192,15 +192,15 @@ def report_of(
     skipped: int = 0,
     queues: Sequence[Mapping[str, Any]] = (),
 ) -> Report:
-    """Sum up. Pure.
+    """Compute the report of a run. Pure.
 
     Args:
-        record: What happened.
-        trace: Its name.
-        nodes: Their shapes as written.
-        seed: Of the run.
-        skipped: Entries of the trace that were no jobs.
-        queues: Manifests of those that were given.
+        record: The run.
+        trace: The trace's name.
+        nodes: The nodes' shapes as the user wrote them.
+        seed: The run's seed.
+        skipped: Number of the trace's entries that were not read as jobs.
+        queues: Queue manifests that the run was given; they set weights and capabilities.
     """
     run = RunColumns(record)
     makespan = run.makespan_seconds
@@ -253,7 +253,7 @@ def distribution(values: Sequence[float]) -> Distribution:
 
 
 def spread(values: Floats) -> Distribution:
-    """Return mean, percentiles by nearest rank, and maximum of the values that are there; NaN is none."""
+    """Return mean, percentiles by nearest rank, and maximum of the values that are not NaN."""
     ordered = np.sort(values[~np.isnan(values)])
     if not len(ordered):
         return Distribution(0.0, 0.0, 0.0, 0.0, 0.0)

@@ -1,9 +1,10 @@
-"""Virtual time in which decisions take none: a cycle runs at the instant of a change, once all else is at rest.
+"""Virtual time in which decisions take no time: a cycle runs at the instant of a change, once everything else is done.
 
-A cluster takes milliseconds to see a change, to gather others, and to carry out what was decided; which of two changes
-is seen first is chance. A simulation must not depend on that. So here all that happens at one instant is settled before
-the scheduler decides, what it decided is settled before it decides again, and only then time moves on. Instants are
-whole microseconds, so that what is meant to be simultaneous is.
+A real cluster takes milliseconds to observe a change, to batch it with others and to carry out decisions; which of two
+changes the scheduler observes first is chance. A simulation must not depend on that. So the scheduler waits (`rest`)
+until all other tasks have handled the changes of this instant; its writes are handled before its next cycle; and only
+when no task is left at this instant does time advance. Instants are rounded to whole microseconds, so that rounding
+errors do not part simultaneous events.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ Ts = TypeVarTuple("Ts")
 START: Final = 1_700_000_000.0
 """The virtual instant at which traces begin, seconds since the epoch."""
 STALL_SECONDS: Final = 900.0
-"""After the last submission, with nothing running, this long without a start means that nothing ever will."""
+"""When no pod runs and nothing is left to submit, this long without a start means that no job will ever start."""
 _MOST_CYCLES: Final = 100
-"""Cycles at one instant. More are due where a policy evicts in a circle."""
+"""Cycles at one instant, before time passes. Without this limit a policy whose jobs evict each other would never let
+time advance."""
 _PAUSE_SECONDS: Final = 1.0
-"""Time that passes then before the next; as between cycles of Volcano."""
+"""Time that passes before the next cycle then, as between two cycles of Volcano."""
 _STEP: Final = 1e-6
 
 
@@ -35,7 +37,7 @@ def instant(seconds: float) -> float:
 
 
 class CycleLimit:
-    """Lets time pass when one instant sees too many cycles."""
+    """Delays a cycle when too many have run at one instant."""
 
     def __init__(self) -> None:
         self._at = -1.0
@@ -50,7 +52,7 @@ class CycleLimit:
 
 
 class RestingClock(VirtualClock):
-    """A virtual clock in whole microseconds that knows when nothing is left to do at an instant.
+    """A virtual clock in whole microseconds; tasks can wait until no other task has anything to do at an instant.
 
     Args:
         start: The instant at which virtual time begins, seconds since the epoch.
@@ -62,7 +64,7 @@ class RestingClock(VirtualClock):
         self._limit = CycleLimit()
 
     async def rest(self) -> None:
-        """Wait until nothing else is left to do at this instant; too many times at one instant, time passes too."""
+        """Wait until no other task has anything to do at this instant; longer if called too often at one instant."""
         await self._at_rest()
         wait = self._limit.wait_seconds(self.monotonic())
         if wait:
@@ -75,7 +77,7 @@ class RestingClock(VirtualClock):
         await future
 
     def settle(self) -> bool:
-        """Let those go on who wait for rest."""
+        """Resume the tasks that wait in `rest`; return whether there were any. The event loop calls it when idle."""
         waiting, self._waiting = self._waiting, []
         released = [future for future in waiting if not future.done()]
         for future in released:
@@ -95,7 +97,7 @@ class RestingLoop(VirtualTimeLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call a function at an instant, or a microsecond from now where that is nearer."""
+        """Call a function at ``when`` rounded to microseconds, but never now if ``when`` is later than now."""
         now = self.time()
         due = instant(when)
         if when > now >= due:

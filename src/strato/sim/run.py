@@ -1,4 +1,4 @@
-"""`simulate`: run a trace under a policy in virtual time, in either fidelity, from files to a report.
+"""`simulate`: reads a trace and a policy from files, runs them in virtual time in either fidelity, returns a report.
 
 Nothing here reads the machine's clock or draws unseeded random numbers: the same trace, options and seed give the same
 report, byte for byte.
@@ -26,10 +26,10 @@ from strato.sim.results.record import RunRecord
 from strato.sim.traces import Trace, read_trace
 
 DEFAULT_NODES = "100x32cpu,256Gi"
-"""Of a simulation whose options and trace name none."""
+"""The nodes of a simulation if neither its options nor its trace name any."""
 OBJECTS, DECISIONS = "objects", "decisions"
 FIDELITIES: Mapping[str, Callable[..., RunRecord]] = {OBJECTS: simulate_objects, DECISIONS: simulate_decisions}
-"""How true to a cluster a simulation is; all make the same decisions."""
+"""Fidelity → the function that runs a trace in it. Both make the same decisions; only ``objects`` has API objects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +39,22 @@ class SimulationOptions:
     trace: Path
     """CSV or SWF; see `strato.sim.traces`."""
     nodes: str = ""
-    """See `strato.node.shapes.parse_nodes`; empty takes those of the trace, or else `DEFAULT_NODES`."""
+    """See `strato.node.shapes.parse_nodes`; empty takes the trace's nodes, or `DEFAULT_NODES` if it has none."""
     fidelity: str = OBJECTS
     """``objects`` or ``decisions``."""
     config: Path | None = None
     """The scheduler's configuration file; None is the built-in one."""
     queues: Path | None = None
-    """A YAML file of Queue manifests; queues a trace names and this does not are made with weight 1."""
+    """A YAML file of Queue manifests; queues that only the trace names are made with weight 1."""
     seed: int = 0
     queue_by: str = ""
-    """For SWF: make queues of ``queue``, ``user`` or ``group``."""
+    """For SWF: the field that becomes a job's queue: ``queue``, ``user`` or ``group``."""
     limit: int = 0
     """Only the first so many jobs of the trace; 0 is all."""
     start: float = START
     """The virtual instant at which the trace begins, seconds since the epoch."""
     progress: Callable[[Progress], None] | None = None
-    """Told after each job that was submitted or ended."""
+    """Called after each job that was submitted or ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _record(options: SimulationOptions, inputs: _Inputs) -> RunRecord:
 
 
 def nodes_text(nodes: str, trace: Trace) -> str:
-    """Return what reports call the nodes of a simulation, as given or else of its trace."""
+    """Return how reports name the nodes of a simulation: as the user wrote them, else the trace's, else the default."""
     if nodes:
         return nodes
     return f"the trace's {sum(shape.count for shape in trace.nodes)} nodes" if trace.nodes else DEFAULT_NODES
@@ -135,7 +135,7 @@ def _config(path: Path | None) -> Config | None:
         return None
     try:
         return parse_config(_text(path), str(path))
-    except InvalidInput as error:  # beside the problems of other files each must name its own
+    except InvalidInput as error:  # `_read` joins the problems of several files, so each must name its file
         named = [Problem(f"{path}: {problem.where}".removesuffix(": "), problem.message) for problem in error.problems]
         raise InvalidInput(error.what, named) from error
 

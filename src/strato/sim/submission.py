@@ -1,6 +1,6 @@
-"""What a trace becomes in the API: the Volcano job of each of its jobs, the queues and priority classes it names.
+"""Makes the manifests of a trace: a Volcano job for each of its jobs, the queues and priority classes it names.
 
-Both fidelities of the simulator submit these manifests, so that equal traces ask for equal things.
+Both fidelities of the simulator submit these manifests, so a trace asks for the same in either.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SCHEDULER = "volcano"
 
 
 def manifest_of(job: TraceJob) -> Json:
-    """Return the Volcano job of a trace's job: one task, whose pods start together; the elastic one's least do."""
+    """Return the Volcano job of a trace's job: one task, whose pods start together (of an elastic job the minimum)."""
     requests = dict(job.requests)
     limits = {name: amount for name, amount in requests.items() if "/" in name}
     resources: Json = {"requests": requests}
     if limits:
-        resources["limits"] = limits  # extended resources must be limited to what they request
+        resources["limits"] = limits  # the API requires limits of extended resources, equal to the requests
     pod: Json = {
         "restartPolicy": "Never",
         "containers": [{"name": CONTAINER, "image": "simulated", "resources": resources}],
@@ -67,7 +67,7 @@ def manifest_of(job: TraceJob) -> Json:
 
 
 def _notes(job: TraceJob) -> dict[str, str]:
-    """Return the annotations of a job and its pod group: who submitted it, how long its pods should run."""
+    """Return a job's annotations, which its pod group gets too: its user, and its estimated run time in seconds."""
     notes = {}
     if job.estimate_seconds is not None:
         notes[EXPECTED] = f"{job.estimate_seconds:.6f}"
@@ -82,7 +82,7 @@ def priority_name(priority: int) -> str:
 
 
 def priority_classes(jobs: Iterable[TraceJob]) -> list[Json]:
-    """Return the PriorityClasses that jobs name; 0 is that of jobs without one."""
+    """Return the PriorityClasses that jobs name; jobs of priority 0 name none."""
     return [
         {
             "apiVersion": catalog.PRIORITYCLASS.api_version,
@@ -95,7 +95,7 @@ def priority_classes(jobs: Iterable[TraceJob]) -> list[Json]:
 
 
 def queue_manifests(jobs: Iterable[TraceJob], given: Sequence[Json]) -> list[Json]:
-    """Return the queues to make: those given, and one of weight 1 for each other that a job names."""
+    """Return the queues to create: the given ones, and one of weight 1 for each other queue that a job names."""
     names = {queue["metadata"]["name"] for queue in given}
     named = sorted({job.queue for job in jobs if job.queue} - names - {DEFAULT_QUEUE})
     return [
@@ -116,13 +116,13 @@ async def prepare(cluster: Cluster, queues: Informer[Queue], jobs: Sequence[Trac
     """Create the queues and priority classes of a trace, and wait until the queue controller has opened them.
 
     Args:
-        cluster: Where.
-        queues: Shows the queues there, and runs.
-        jobs: Of the trace.
-        given: Queues as their file has them.
+        cluster: The cluster to create them on.
+        queues: The running informer of that cluster's queues.
+        jobs: The trace's jobs.
+        given: Queue manifests of the user's file.
 
     Raises:
-        ApiError: The API refused one.
+        ApiError: The API refused a queue or priority class.
     """
     wanted = queue_manifests(jobs, given)
     for queue in wanted:
@@ -154,6 +154,6 @@ async def _create_or_change(cluster: Cluster, queue: Json) -> None:
 
 
 def waiting_reason(group: PodGroup) -> str:
-    """Return why a job waits, by what its pod group says."""
+    """Return why a job waits: the message of its pod group's latest Unschedulable condition, else its phase."""
     messages = [condition.message for condition in group.status.conditions if condition.type == "Unschedulable"]
     return messages[-1] if messages else f"its pod group is {group.status.phase or 'Pending'}"
